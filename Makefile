@@ -1,0 +1,52 @@
+# Everything runs from .venv, which `make setup` creates. `make` lists the targets.
+VENV ?= .venv
+BIN := $(abspath $(VENV))/bin
+PORT ?= 8000
+export PATH := $(BIN):$(PATH)
+export DVC_NO_ANALYTICS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run serve test test-full lint clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+setup: $(VENV)/.installed ## create .venv with everything the project needs
+
+# A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried.
+$(VENV)/.installed: pyproject.toml
+	@set -e; python=; \
+	for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
+	  if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then echo "TrueOdds needs Python 3.11, 3.12 or 3.13, and none of them starts. Install python3.11, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	echo "Setting up $(VENV) with $$($$python --version) ($$python)."; \
+	if $$python -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))'; then \
+	  echo "Beside torch, this Python's package index may send several GB of CUDA libraries; with python3.11 it is about 0.6 GB, if your index has torch's CPU build."; \
+	else echo "About 0.6 GB will be downloaded (several GB where your package index has only the CUDA build of torch)."; fi; \
+	$$python -m venv $(VENV); \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	touch $@
+
+run: setup ## pipeline on the embedded data, then serve, predict, label and report; prints a summary
+	@echo "[1/2] pipeline: dvc repro (stages that are up to date are skipped)"
+	@dvc repro --quiet
+	@echo "[2/2] service: publish, serve, predict, label, report"
+	@python -m pipeline demo
+
+serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with its own store
+	@dvc repro --quiet
+	@python -m pipeline publish --models .serve/models >/dev/null
+	@python -m service --models .serve/models --store .serve/store.sqlite --port $(PORT)
+
+test: setup lint ## lint, type check and the fast tests
+	@python -m pytest -m "not full"
+
+test-full: setup ## every test, the long ones too
+	@python -m pytest
+
+lint: setup ## ruff and mypy
+	@ruff check --quiet . && ruff format --check --quiet . && mypy
+
+clean: ## remove what was built; the DVC cache, your models and stores stay
+	rm -rf artifacts .run .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,83 @@
+"""python -m pipeline <stage> [name=value ...]: one stage with the parameters of params.yaml, or another command.
+
+fetch | train | calibrate | evaluate | export    a stage of dvc.yaml (`dvc repro` runs those that are out of date)
+all          every stage in order, without DVC: on a machine that has only torch
+publish      copy artifacts/bundle to the model directory, where the service finds it
+demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
+methods | recipes | params                       what can be written into params.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from pipeline import config
+from pipeline.errors import UserError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; an error that the user can mend is one message on stderr and exit status 1 (2: usage)."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=[*_stage_names(), "all", "publish", "demo", "methods", "recipes", "params"])
+    parser.add_argument("parameters", nargs="*", metavar="name=value", help="leaves of params.yaml to replace")
+    parser.add_argument("--params", default="params.yaml", help="the file to read (default: params.yaml)")
+    parser.add_argument("--models", default="models", help="publish: the model directory (default: models)")
+    parser.add_argument("--work", default=".run", help="demo: its own directory, emptied at start (default: .run)")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("pipeline").setLevel(logging.INFO)
+    try:
+        _run(arguments)
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped; the next run goes on from the last checkpoint", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from pipeline import stages
+
+    command = arguments.command
+    if command in ("methods", "recipes"):
+        from pipeline import listing
+
+        print(listing.methods_text() if command == "methods" else listing.recipes_text())
+        return
+    if command == "publish":
+        from pipeline.bundle import publish
+
+        print(publish(stages.BUNDLE, arguments.models))
+        return
+    if command == "demo":
+        from pipeline.demo import demo
+
+        demo(Path(arguments.work))
+        return
+    params = config.load(arguments.params, config.parse_overrides(arguments.parameters))
+    if command == "params":
+        for name, value in params.leaves().items():
+            print(f"{name} = {value!r}")
+        return
+    if command in ("fetch", "all"):
+        stages.check_names(params)
+    for name, stage in stages.STAGES.items():
+        if command in (name, "all"):
+            stage(params)
+
+
+def _stage_names() -> list[str]:
+    from pipeline.stages import STAGES
+
+    return list(STAGES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

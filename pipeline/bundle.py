@@ -1,0 +1,221 @@
+"""A servable model: a folder with model.onnx (logits), calibrator.json and card.json, checked before it is trusted.
+
+The card holds the sha256 of the other two files, so the card's own hash names the whole content: that is the
+bundle's version. Published bundles lie in MODELS/<name>/<version>/; the file MODELS/default names one of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline import calibrators
+from pipeline.errors import UserError
+from pipeline.files import read_json, sha256
+from pipeline.metrics.inputs import Array
+
+MODEL, CALIBRATOR, CARD, DEFAULT = "model.onnx", "calibrator.json", "card.json", "default"
+GOLDEN_TOLERANCE = (
+    1e-3  # of a logit, absolute and relative: processors differ in the last bits, wrong models by far more
+)
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"  # of a model or a version: a folder's name that cannot climb out
+
+Infer = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.floating]]
+
+
+class BundleError(UserError, ValueError):
+    """A bundle that must not be served; the message says what is wrong and where."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ImageInput(_Model):
+    """uint8 pixels, N x height x width x channels."""
+
+    kind: Literal["image"] = "image"
+    height: int = Field(ge=1)
+    width: int = Field(ge=1)
+    channels: Literal[1, 3]
+    resized: bool = False
+    """Whether training scaled and cropped its images to this size: the service then does the same."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.height, self.width, self.channels
+
+
+class Golden(_Model):
+    """A stored input and what the model answered when it was exported."""
+
+    input_b64: str
+    """Pixels as raw bytes, H x W x C, base64."""
+    logits: list[float]
+    probabilities: list[float]
+
+
+class Card(_Model):
+    """What is known about a model. It holds no dates: equal runs give equal cards."""
+
+    format: Literal[1] = 1
+    name: str = Field(pattern=f"^{NAME}$")
+    classes: list[str] = Field(min_length=1)
+    input: ImageInput
+    method: str
+    training: dict[str, Any]
+    metrics: dict[str, Any]
+    notes: list[str] = Field(default_factory=list)
+    data_sha256: str
+    code_sha256: str
+    files: dict[str, str]
+    golden: Golden
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A loaded, hash-checked bundle. `check_golden` needs something that runs the model."""
+
+    directory: Path
+    card: Card
+    calibrator: calibrators.Calibrator
+    version: str
+
+    @property
+    def model_path(self) -> Path:
+        return self.directory / MODEL
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Bundle:
+        """Read and check the card, the files' sha256 and the calibrator.
+
+        Raises:
+            BundleError: a missing or altered file, a card that does not validate.
+        """
+        directory = Path(directory)
+        try:
+            raw = (directory / CARD).read_bytes()
+            card = Card.model_validate_json(raw)
+            for name in (MODEL, CALIBRATOR):
+                found, stated = sha256(directory / name), card.files.get(name)
+                if found != stated:
+                    raise BundleError(
+                        f"{directory / name} has sha256 {found}, its card says {stated}: altered or damaged"
+                    )
+            calibrator = calibrators.from_json(read_json(directory / CALIBRATOR))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise BundleError(f"{error.filename} is missing: {directory} is not a whole bundle") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "the file"
+            raise BundleError(f"{directory / CARD}: {where}: {first['msg']}") from None
+        except BundleError:
+            raise
+        except ValueError as error:
+            raise BundleError(f"{directory / CALIBRATOR}: {error}") from None
+        return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
+
+    def golden_input(self) -> npt.NDArray[np.uint8]:
+        """The stored input as a batch of one.
+
+        Raises:
+            BundleError: its size does not agree with the card's input.
+        """
+        try:
+            pixels = np.frombuffer(base64.b64decode(self.card.golden.input_b64, validate=True), np.uint8)
+        except binascii.Error as error:
+            raise BundleError(f"{self.directory / CARD}: the golden input is not base64: {error}") from None
+        if pixels.size != np.prod(self.card.input.shape):
+            raise BundleError(f"{self.directory / CARD}: the golden input does not have shape {self.card.input.shape}")
+        return pixels.reshape(1, *self.card.input.shape)
+
+    def check_golden(self, infer: Infer) -> None:
+        """Run the stored input and compare with the stored answer.
+
+        Raises:
+            BundleError: another number of classes, or a logit or probability off by more than the tolerance.
+        """
+        logits_NC = infer(self.golden_input())
+        if logits_NC.shape != (1, len(self.card.classes)):
+            shape = f"{logits_NC.shape}, expected (1, {len(self.card.classes)}), one logit per class"
+            raise BundleError(f"{self.model_path} answers with shape {shape}")
+        self._check_near("logits", logits_NC[0].astype(np.float64), self.card.golden.logits)
+        self._check_near("probabilities", self.calibrator(logits_NC)[0], self.card.golden.probabilities)
+
+    def _check_near(self, what: str, found: Array, stored: list[float]) -> None:
+        if len(stored) != len(found):  # allclose would broadcast a single number
+            raise BundleError(f"{self.directory / CARD}: {len(stored)} golden {what}, expected {len(found)}")
+        if not np.allclose(found, stored, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
+            off = float(np.abs(found - np.asarray(stored)).max())
+            raise BundleError(f"{self.directory}: golden {what} differ by {off:.2g}: not the model that was exported")
+
+
+def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> Path:
+    """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed; with `default`, MODELS/default names it.
+
+    Publishing the same content again changes nothing. Returns the published folder.
+
+    Raises:
+        BundleError: the bundle, or an already published folder of this version, is damaged.
+    """
+    loaded, models = Bundle.load(bundle), Path(models)
+    if loaded.card.name == DEFAULT:
+        raise BundleError(
+            f"{loaded.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+        )
+    target = models / loaded.card.name / loaded.version
+    if target.exists():
+        Bundle.load(target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
+        try:
+            for name in (MODEL, CALIBRATOR, CARD):
+                shutil.copyfile(loaded.directory / name, aside / name)
+            aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
+            aside.rename(target)
+        except OSError:
+            shutil.rmtree(aside, ignore_errors=True)
+            if not target.exists():  # another publisher of the same content may have been first
+                raise
+    if default:
+        aside_file = models / f".{DEFAULT}-{os.getpid()}-{threading.get_ident()}"
+        aside_file.write_text(f"{loaded.card.name}/{loaded.version}\n", encoding="utf-8")
+        aside_file.replace(models / DEFAULT)
+    return target
+
+
+def find_default(models: str | Path) -> Path:
+    """The folder that MODELS/default names.
+
+    Raises:
+        BundleError: there is no default, or it names a folder that is not there.
+    """
+    models = Path(models)
+    try:
+        named = (models / DEFAULT).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise BundleError(
+            f"no model yet: {models / DEFAULT} does not exist. Publish one: python -m pipeline publish"
+        ) from None
+    except UnicodeDecodeError:
+        named = "(not text)"
+    # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
+    if not re.fullmatch(f"{NAME}/{NAME}", named) or not (models / named).is_dir():
+        raise BundleError(f"{models / DEFAULT} names {named!r}, which is not a folder <name>/<version> in {models}")
+    return models / named

@@ -1,0 +1,246 @@
+"""params.yaml as frozen, validated sections.
+
+Leaf names are unique over all sections, so a leaf can be named alone: on the command line
+(`python -m pipeline train epochs=3`), and as one parameter of a scheduled run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.errors import UserError
+
+OptionValue = bool | int | float | str
+
+
+class ConfigError(UserError, ValueError):
+    """A key, a value or a name that cannot be used; the message says what is allowed and what is near."""
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """` Did you mean 'x'?` for the closest allowed name, or the empty string."""
+    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def unknown(what: str, name: object, allowed: Iterable[str]) -> ConfigError:
+    """The one wording for "there is no such thing": what was given, what is allowed, what is near."""
+    names = list(allowed)
+    return ConfigError(f"unknown {what} {name!r}; allowed: {', '.join(names) or 'none'}.{nearest(str(name), names)}")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Data(_Section):
+    """What to learn from, and how its rows are split."""
+
+    dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """digits, cifar10, cifar100, or the name of your own data set, found under `path`."""
+    path: str = Field("datasets", min_length=1)
+    """Your own data: an .npz file, an image folder, or a directory that holds <dataset>.npz or <dataset>/."""
+    image_size: Annotated[int, Field(ge=4, le=512)] | None = None
+    """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
+    train_size: Annotated[int, Field(ge=2)] | None = None
+    """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
+    validation_size: Annotated[int, Field(ge=2)] | None = None
+    """Rows held out for calibration; null: digits 300, CIFAR 5,000, your own data one row in ten."""
+    test_fraction: float = Field(0.2, gt=0, lt=1)
+    """Share of the rows held out for test when a data set of your own brings no test split."""
+    split_seed: Annotated[int, Field(ge=0)] = 0
+
+
+class Training(_Section):
+    """How the network learns. null means: as the recipe says."""
+
+    recipe: str = "auto"
+    """auto, or a name that `python -m pipeline recipes` lists."""
+    net: str | None = None
+    width: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Channels of the first stage; null: 16 for ResNet-8 and -20, 64 for ResNet-18."""
+    depth: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Blocks per stage; null: as the net's name says."""
+    method: str = "ce"
+    """How to train for calibration: a name that `python -m pipeline methods` lists, or a short form."""
+    method_options: dict[str, OptionValue] = Field(default_factory=dict)
+    """Options of the method's parts, such as {gamma: 2}."""
+    epochs: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    batch_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
+    weight_decay: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+class Calibration(_Section):
+    """What is fitted on the validation logits after training."""
+
+    calibrator: str = "temperature"
+
+
+class Evaluation(_Section):
+    """How the test logits are judged."""
+
+    bins: Annotated[int, Field(ge=1, le=1000)] = 15
+    """Equal-width confidence bins; a divisor of 3,000."""
+    level: float = Field(0.95, ge=0.5, le=0.999)
+    """Nominal coverage of the intervals."""
+
+
+class Params(_Section):
+    """All of params.yaml."""
+
+    data: Data = Data()
+    training: Training = Training()
+    calibration: Calibration = Calibration()
+    evaluation: Evaluation = Evaluation()
+
+    def leaves(self) -> dict[str, Any]:
+        """Every leaf by its own name: the flat form of the whole configuration."""
+        return {name: value for section in self.model_dump().values() for name, value in section.items()}
+
+
+SECTION_OF = {
+    leaf: section
+    for section, field in Params.model_fields.items()
+    for leaf in field.annotation.model_fields  # type: ignore[union-attr]  # every field of Params is a _Section
+}
+"""Leaf name -> section name. tests/test_config.py holds that no leaf appears twice."""
+
+
+def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None = None) -> Params:
+    """Read params.yaml; `overrides` maps leaf names to values that replace those in the file.
+
+    Raises:
+        ConfigError: naming the file, the key, the value, what is allowed and the nearest valid key.
+    """
+    path = Path(path)
+    try:
+        tree = _yaml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist; run from the folder that holds params.yaml") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    tree = {} if tree is None else tree  # an empty file: all defaults
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} must hold sections ({', '.join(Params.model_fields)}), not {type(tree).__name__}")
+    for leaf, value in (overrides or {}).items():
+        if leaf not in SECTION_OF:
+            raise unknown("parameter", leaf, SECTION_OF)
+        section = tree.get(SECTION_OF[leaf])
+        if section is None:
+            section = tree[SECTION_OF[leaf]] = {}
+        if isinstance(section, dict):
+            section[leaf] = value
+    return parse(tree, source=str(path))
+
+
+def parse(tree: Mapping[str, Any], source: str = "params") -> Params:
+    """Validate a tree of sections; see `load`. A section without keys (YAML's null) keeps its defaults."""
+    given = {key: {} if value is None and key in Params.model_fields else value for key, value in tree.items()}
+    try:
+        params = Params.model_validate(given)
+    except ValidationError as error:
+        lines = dict.fromkeys(f"{source}: {_explain(e)}" for e in error.errors())  # a union reports each member
+        raise ConfigError("\n".join(lines)) from None
+    if 3000 % params.evaluation.bins:
+        raise ConfigError(
+            f"{source}: evaluation.bins = {params.evaluation.bins}: allowed are the divisors of 3000"
+            " (10, 15, 20, 25, 30, 50, 60, 75, 100, ...), so that bins are unions of cells"
+        )
+    return params
+
+
+def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
+    """`["epochs=3", "method=focal"]` -> `{"epochs": 3, "method": "focal"}`; values are YAML."""
+    overrides = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f"'{word}' is not of the form name=value, such as epochs=3")
+        if name not in SECTION_OF:
+            raise unknown("parameter", name, SECTION_OF)
+        try:
+            overrides[name] = _yaml(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"the value of '{word}' is not valid YAML: {' '.join(str(error).split())}") from None
+    return overrides
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML reads 1e-3 as text (YAML 1.1); here, as for DVC (YAML 1.2), it is a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, Loader=_Loader)  # a SafeLoader
+
+
+def _explain(error: Any) -> str:
+    """One error of pydantic's in this file's words: key = value: what is allowed, what is near."""
+    section, leaf, *inside = (*(str(part) for part in error["loc"]), "", "")
+    found = f"{'.'.join(filter(None, (section, leaf)))} = {error['input']!r}"
+    if error["type"] in ("extra_forbidden", "invalid_key"):
+        return _explain_unknown(section, leaf, found)
+    if not leaf:
+        return f"{found}: '{section}' is a section; its keys are {', '.join(_keys(section))}"
+    if error["type"] == "value_error":
+        return f"{found}: {error['ctx']['error']}"
+    field = _section(section).model_json_schema()["properties"][leaf]
+    if inside[0]:
+        found = f"{section}.{leaf}.{inside[0]} = {error['input']!r}"
+        field = {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]}
+    choices = [str(choice) for choice in field.get("enum", ())]
+    hint = nearest(str(error["input"]), choices) if choices else ""
+    return f"{found}: allowed is {_allowed(field)}.{hint}"
+
+
+def _explain_unknown(section: str, leaf: str, found: str) -> str:
+    name, allowed = (leaf, _keys(section)) if leaf else (section, list(Params.model_fields))
+    if name in SECTION_OF:  # before the nearest spelling: data.batch_size is not a misspelt image_size
+        hint = f" '{name}' belongs under '{SECTION_OF[name]}'."
+    else:
+        hint = nearest(name, allowed)
+        elsewhere = difflib.get_close_matches(name, SECTION_OF, n=1, cutoff=0.75)
+        if not hint and elsewhere:
+            hint = f" Did you mean '{SECTION_OF[elsewhere[0]]}.{elsewhere[0]}'?"
+    return f"unknown key {found}; allowed here: {', '.join(allowed)}.{hint}"
+
+
+def _section(name: str) -> type[_Section]:
+    section: type[_Section] = Params.model_fields[name].annotation  # type: ignore[assignment]
+    return section
+
+
+def _keys(section: str) -> list[str]:
+    return list(_section(section).model_fields)
+
+
+def _allowed(schema: dict[str, Any]) -> str:
+    """A field's JSON schema in words: `a whole number from 1 to 64, or null`."""
+    if "anyOf" in schema:
+        return ", or ".join(_allowed(part) for part in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(repr(choice) for choice in schema["enum"])
+    kinds = {"integer": "a whole number", "number": "a number", "string": "text", "null": "null"}
+    words = (
+        kinds.get(schema["type"])
+        or {"boolean": "true or false", "object": "a mapping of names to values"}[schema["type"]]
+    )
+    bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
+    words += "".join(f" {word} {schema[key]:,}" for key, word in bounds.items() if key in schema)
+    return words + (f" that matches {schema['pattern']}" if "pattern" in schema else "")

@@ -1,0 +1,178 @@
+"""Data sets: `load(params)` finds one by name, checks it and splits it; `save` and `read` are its form on disk.
+
+A data set is a `DataSet`: arrays per split and a card. `pipeline.data.images` turns a split into batches on a device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.config import Data, nearest
+from pipeline.data import cifar, digits, folder
+from pipeline.data.raw import DataError, Images, Labels, Raw, checked, read_npz
+from pipeline.data.splits import balanced
+from pipeline.files import read_json, write_json, write_npz
+
+log = logging.getLogger("pipeline.data")
+
+DOWNLOADS = Path("downloads")
+_BUILT_IN: dict[str, Callable[[], Raw]] = {
+    "digits": digits.read,
+    "cifar10": lambda: cifar.read("cifar10", DOWNLOADS),
+    "cifar100": lambda: cifar.read("cifar100", DOWNLOADS),
+}
+_VALIDATION_ROWS = {"digits": 300, "cifar10": 5000, "cifar100": 5000}
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Three disjoint splits. `arrays` maps split -> (uint8 N x H x W x C, int64 N); `card` describes them."""
+
+    arrays: dict[str, tuple[Images, Labels]]
+    card: dict[str, Any]
+
+
+def names() -> list[str]:
+    """Data sets that need no files of yours."""
+    return list(_BUILT_IN)
+
+
+def load(params: Data) -> DataSet:
+    """Find the data set, check it, split it.
+
+    Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz or <dataset>/ if that variable is set; `path` in params;
+    the built-in sources. Where the rows came from goes to the log, not into the card: equal rows give equal files.
+
+    Raises:
+        DataError: not found, damaged, or too small for the splits asked for.
+    """
+    raw = _find(params)
+    if raw.x_test is None or raw.y_test is None:
+        rows = max(1, round(params.test_fraction * len(raw.y_train)))
+        log.info("%s brings no test split: %d rows held out, class-balanced", params.dataset, rows)
+        test, train = _draw(raw.y_train, rows, params, "test_fraction")
+        x_test, y_test = raw.x_train[test], raw.y_train[test]
+        x_rest, y_rest = raw.x_train[train], raw.y_train[train]
+    else:
+        x_test, y_test, x_rest, y_rest = raw.x_test, raw.y_test, raw.x_train, raw.y_train
+    rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(y_rest) // 10))
+    val, train = _draw(y_rest, rows, params, "validation_size")
+    x_val, y_val, x_train, y_train = x_rest[val], y_rest[val], x_rest[train], y_rest[train]
+    if params.train_size is not None and params.train_size != len(y_train):
+        kept, _ = _draw(y_train, params.train_size, params, "train_size")
+        x_train, y_train = x_train[kept], y_train[kept]
+    arrays = {"train": (x_train, y_train), "val": (x_val, y_val), "test": (x_test, y_test)}
+    return DataSet(arrays, _card(params.dataset, raw, arrays))
+
+
+def save(data: DataSet, out: Path) -> None:
+    """arrays.npz and card.json in `out`, the card last: a folder with a card is whole."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "card.json").unlink(missing_ok=True)
+    flat: dict[str, npt.NDArray[Any]] = {}
+    for split, (x, y) in data.arrays.items():
+        flat |= {f"x_{split}": x, f"y_{split}": y}
+    write_npz(out / "arrays.npz", flat)
+    write_json(out / "card.json", data.card)
+
+
+def read(out: Path) -> DataSet:
+    """What `save` wrote.
+
+    Raises:
+        DataError: a missing file, or arrays that are not those the card describes.
+    """
+    try:
+        card = read_json(out / "card.json")
+        with np.load(out / "arrays.npz", allow_pickle=False) as file:
+            arrays = {split: (file[f"x_{split}"], file[f"y_{split}"]) for split in SPLITS}
+    except FileNotFoundError as error:
+        raise DataError(f"{error.filename} is missing; run the fetch stage first: dvc repro fetch") from None
+    if card["sha256"] != _sha256(arrays):
+        raise DataError(
+            f"{out}/arrays.npz does not hold the arrays that {out}/card.json describes; run: dvc repro fetch"
+        )
+    return DataSet(arrays, card)
+
+
+def _find(params: Data) -> Raw:
+    mirror = os.environ.get("TRUEODDS_DATA")
+    places = [Path(mirror)] if mirror else []
+    own = Path(params.path)
+    if not own.exists() and params.path != Data().path:
+        raise DataError(f"data.path is {params.path!r}, which does not exist; give an .npz file or a folder that does")
+    if own.is_file():
+        return _logged(params, own)
+    if own.is_dir() and (own / "train").is_dir():
+        return _logged(params, own)
+    for place in [*places, own]:
+        for candidate in (place / f"{params.dataset}.npz", place / params.dataset):
+            if candidate.exists():
+                return _logged(params, candidate)
+    if params.dataset in _BUILT_IN:
+        raw = checked(_BUILT_IN[params.dataset](), params.dataset)
+        log.info("%s: built-in source", params.dataset)
+        return raw
+    looked = ", ".join(f"{place}/{params.dataset}.npz or {place}/{params.dataset}/" for place in [*places, own])
+    raise DataError(
+        f"data set {params.dataset!r} is neither built in ({', '.join(_BUILT_IN)}) nor found: looked for {looked}."
+        f"{nearest(params.dataset, _BUILT_IN)}"
+    )
+
+
+def _logged(params: Data, path: Path) -> Raw:
+    raw = folder.read(path, params.image_size) if path.is_dir() else read_npz(path)
+    log.info("%s: read from %s", params.dataset, path)
+    return raw
+
+
+def _draw(labels: Labels, rows: int, params: Data, key: str) -> tuple[Any, Any]:
+    try:
+        return balanced(labels, rows, params.split_seed)
+    except ValueError as error:
+        raise DataError(f"{params.dataset}: {error} (data.{key} in params.yaml)") from None
+
+
+def _card(name: str, raw: Raw, arrays: dict[str, tuple[Images, Labels]]) -> dict[str, Any]:
+    height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
+    moments = [_moments(arrays["train"][0][..., channel]) for channel in range(channels)]
+    return {
+        "name": name,
+        "classes": list(raw.classes),
+        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
+        "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
+        "splits": {split: len(labels) for split, (_, labels) in arrays.items()},
+        "sha256": _sha256(arrays),
+    }
+
+
+def _moments(pixels: Images) -> tuple[float, float]:
+    """Mean and standard deviation in [0, 1], from exact counts of the 256 values: no float copy of the images."""
+    counts = np.bincount(pixels.reshape(-1), minlength=256)
+    values = np.arange(256) / 255
+    mean = float(counts @ values / counts.sum())
+    std = float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum()))
+    return round(mean, 6), max(round(std, 6), 1e-3)
+
+
+def _sha256(arrays: dict[str, tuple[Images, Labels]]) -> str:
+    """Of dtype, shape and bytes of every array, in the order of SPLITS."""
+    digest = hashlib.sha256()
+    for split in SPLITS:
+        for array in arrays[split]:
+            digest.update(f"{split} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+__all__ = ["DataError", "DataSet", "load", "names", "read", "save"]

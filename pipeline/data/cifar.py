@@ -1,0 +1,41 @@
+"""CIFAR-10 and CIFAR-100 by torchvision's official download, checked against its checksums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.error import URLError
+
+import numpy as np
+
+from pipeline.data.raw import DataError, Raw
+from pipeline.data.vision import torchvision
+
+
+def read(name: str, downloads: Path) -> Raw:
+    """50,000 training and 10,000 test images of 32 x 32 x 3, in the official order.
+
+    Raises:
+        DataError: no network, or a download whose checksum is wrong (what was fetched is removed).
+    """
+    datasets = torchvision().datasets
+    kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
+    archive = downloads / kind.filename
+    try:
+        train, test = (kind(downloads, train=split, download=True) for split in (True, False))
+    except (URLError, OSError) as error:
+        raise DataError(
+            f"{name} could not be downloaded from {kind.url} ({error}). Without a network, put {name}.npz into a"
+            " folder and name that folder: TRUEODDS_DATA=<folder>"
+        ) from None
+    except RuntimeError as error:
+        archive.unlink(missing_ok=True)
+        raise DataError(
+            f"{name}: the download from {kind.url} is damaged ({error}); {archive} was removed. Run again"
+        ) from None
+    return Raw(
+        np.ascontiguousarray(train.data),
+        np.asarray(train.targets, dtype=np.int64),
+        np.ascontiguousarray(test.data),
+        np.asarray(test.targets, dtype=np.int64),
+        tuple(train.classes),
+    )

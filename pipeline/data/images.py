@@ -1,0 +1,94 @@
+"""Small images as one uint8 tensor on the device, and seeded, augmented batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pipeline.data.raw import Images, Labels
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """uint8 N x H x W x C -> float32 N x C x H x W, (x / 255 - mean) / std, in channels_last memory order."""
+
+    mean_C: Tensor
+    std_C: Tensor
+
+    @classmethod
+    def of(cls, moments: dict[str, list[float]], device: torch.device) -> Normaliser:
+        return cls(*(torch.tensor(moments[key], dtype=torch.float32, device=device) for key in ("mean", "std")))
+
+    def __call__(self, images_NHWC: Tensor) -> Tensor:
+        scaled = images_NHWC.float().mul_(1 / (255 * self.std_C)).sub_(self.mean_C / self.std_C)
+        return scaled.permute(0, 3, 1, 2)  # a view: NHWC memory is what channels_last means
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random crop after zero padding by `padding` pixels, and random horizontal flip. Zero and False: none."""
+
+    padding: int = 0
+    flip: bool = False
+
+    def __call__(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
+        """Each image its own shift and flip; drawn on the CPU, so that every device sees the same."""
+        if not self.padding and not self.flip:
+            return images_NHWC
+        n, height, width, _ = images_NHWC.shape
+        pad, device = self.padding, images_NHWC.device
+        top, left = torch.randint(0, 2 * pad + 1, (2, n, 1), generator=generator)
+        mirrored = torch.rand(n, 1, generator=generator) < (0.5 if self.flip else 0.0)
+        rows = top + torch.arange(height)
+        columns = left + torch.where(mirrored, torch.arange(width - 1, -1, -1), torch.arange(width))
+        padded = torch.nn.functional.pad(images_NHWC, (0, 0, pad, pad, pad, pad))
+        image = torch.arange(n).view(n, 1, 1)  # one gather does crop and flip
+        index = (image.to(device), rows.unsqueeze(2).to(device), columns.unsqueeze(1).to(device))
+        return padded[index]
+
+
+@dataclass(frozen=True)
+class ImageBatches:
+    """One split on a device. Rows are uint8; a batch is float32 N x C x H x W and int64 labels."""
+
+    images_NHWC: Tensor
+    labels_N: Tensor
+    normalise: Normaliser
+    augment: Augmentation
+
+    @classmethod
+    def of(
+        cls,
+        split: tuple[Images, Labels],
+        moments: dict[str, list[float]],
+        device: torch.device,
+        augment: Augmentation | None = None,
+    ) -> ImageBatches:
+        images, labels = (torch.from_numpy(array).to(device) for array in split)
+        return cls(images, labels, Normaliser.of(moments, device), augment or Augmentation())
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+    def steps(self, batch_size: int) -> int:
+        """Batches in one shuffled epoch."""
+        return -(-len(self) // batch_size)
+
+    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every row once, in the generator's order, augmented. Batches differ in size by at most one row.
+
+        Equal sizes, because a last batch of one row would break batch normalisation and weigh that row 128 times.
+        """
+        order = torch.randperm(len(self), generator=generator).to(self.labels_N.device)
+        for rows in order.tensor_split(self.steps(batch_size)):
+            yield self.normalise(self.augment(self.images_NHWC[rows], generator)), self.labels_N[rows]
+
+    def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every row once, in order, as it is."""
+        for images, labels in zip(
+            torch.split(self.images_NHWC, batch_size), torch.split(self.labels_N, batch_size), strict=True
+        ):
+            yield self.normalise(images), labels

@@ -1,0 +1,58 @@
+"""logits.npz: the waist between training (torch) and everything after it (numpy).
+
+Arrays val_logits, test_logits (float, N x C) and val_labels, test_labels (integer, N).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import UserError
+from pipeline.files import write_npz
+from pipeline.metrics.inputs import check_labels, check_matrix
+
+
+class LogitsError(UserError, ValueError):
+    """A logits.npz that cannot be used."""
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Logits (N, C) and labels (N,) of one split."""
+
+    logits_NC: npt.NDArray[np.floating]
+    labels_N: npt.NDArray[np.integer]
+
+
+def write(path: Path, splits: dict[str, Logits]) -> None:
+    """One pair of arrays per split: <split>_logits and <split>_labels."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for split, pair in splits.items():
+        arrays |= {f"{split}_logits": pair.logits_NC, f"{split}_labels": pair.labels_N}
+    write_npz(path, arrays)
+
+
+def read(path: Path, split: str) -> Logits:
+    """One split's logits and labels, checked.
+
+    Raises:
+        LogitsError: no such file or array, values that are not finite, labels outside the classes.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = {f"{split}_logits", f"{split}_labels"} - set(file.files)
+            if missing:
+                raise LogitsError(f"{path} has no array {', '.join(sorted(missing))}; it holds {', '.join(file.files)}")
+            logits_NC, labels_N = file[f"{split}_logits"], file[f"{split}_labels"]
+        rows, classes = check_matrix(logits_NC, f"{split}_logits").shape
+        check_labels(labels_N, rows, classes, f"{split}_labels")
+    except FileNotFoundError:
+        raise LogitsError(f"{path} does not exist; run the train stage first: dvc repro train") from None
+    except ValueError as error:
+        raise error if isinstance(error, LogitsError) else LogitsError(f"{path}: {error}") from None
+    return Logits(logits_NC, labels_N)

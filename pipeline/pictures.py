@@ -1,0 +1,79 @@
+"""Encoded images to uint8 pixels: one reading for training and for the service, so that both see the same pixels."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+Pixels = npt.NDArray[np.uint8]
+FORMATS = {"PNG": ".png", "JPEG": ".jpg"}
+MAX_PIXELS = 4096 * 4096
+ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
+
+
+class PictureError(ValueError):
+    """Bytes that are not an image this project reads; the message says what is allowed."""
+
+
+def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """Decode a PNG or JPEG into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
+
+    `side`: scale the shorter edge to that many pixels (Pillow's bilinear filter) and cut the centre square.
+    The size is read from the header and checked before a pixel is decoded, so a decompression bomb costs nothing.
+    An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
+
+    Raises:
+        PictureError: not a PNG or JPEG, damaged, or more than `max_pixels` pixels.
+        OSError: a path that cannot be read.
+    """
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    try:
+        with Image.open(io.BytesIO(data), formats=list(FORMATS)) as image:
+            if image.width * image.height > max_pixels:
+                size = f"{image.width} x {image.height} = {image.width * image.height:,} pixels"
+                raise PictureError(f"the image has {size}; the limit is {max_pixels:,}. Scale it down first")
+            flat = _eight_bit(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
+    except PictureError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # Pillow's own limit, where it comes first
+        raise PictureError(f"the image has too many pixels; the limit is {max_pixels:,}. Scale it down first") from None
+    except UnidentifiedImageError:
+        raise PictureError(f"not an image that can be read; allowed are {' and '.join(FORMATS)}") from None
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for damage
+        raise PictureError(
+            f"the image is damaged or cut short ({error}); allowed are whole PNG and JPEG files"
+        ) from None
+    if side is not None and flat.size != (side, side):
+        flat = _centre_square(flat, side)
+    return np.asarray(flat, dtype=np.uint8).reshape(flat.height, flat.width, channels)
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """(width, height) after EXIF orientation, from the header alone."""
+    sideways = image.getexif().get(ORIENTATION, 1) >= 5
+    return (image.height, image.width) if sideways else image.size
+
+
+def encode_png(pixels_HWC: Pixels) -> bytes:
+    """Lossless PNG bytes of one H x W x C uint8 image, C = 1 or 3."""
+    out = io.BytesIO()
+    Image.fromarray(pixels_HWC.squeeze(2) if pixels_HWC.shape[2] == 1 else pixels_HWC).save(out, "PNG")
+    return out.getvalue()
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Grey with 16 bits brought to 8; Pillow's convert clips instead: everything above 255 would be white."""
+    if not image.mode.startswith("I"):
+        return image
+    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+
+
+def _centre_square(image: Image.Image, side: int) -> Image.Image:
+    # Cut and scale in one: scaling first would make 1 x 16,000,000 pixels into 224 x 3,600,000,000.
+    edge = min(image.size)
+    left, top = (image.width - edge) / 2, (image.height - edge) / 2
+    return image.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + edge, top + edge))

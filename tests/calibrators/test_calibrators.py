@@ -1,0 +1,269 @@
+"""Calibrators: temperature's exact optimum, its bounds, and what holds for every calibrator by being listed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize_scalar
+
+from pipeline import calibrators
+from pipeline.calibrators.temperature import HIGHEST, LOWEST, Temperature
+from pipeline.config import ConfigError
+from tests import reference
+
+Array = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.intp]
+
+
+def drawn(n: int, classes: int, temperature: float = 1.0, spread: float = 3.0, seed: int = 0) -> tuple[Array, Labels]:
+    """Logits, and labels drawn from softmax(z / temperature): that temperature is the right answer."""
+    rng = np.random.default_rng(seed)
+    logits_NC = rng.normal(0, spread, (n, classes))
+    noise_NC = rng.gumbel(size=logits_NC.shape)  # the Gumbel trick: argmax(z/T + noise) is a draw from softmax(z/T)
+    return logits_NC, (logits_NC / temperature + noise_NC).argmax(axis=1)
+
+
+def fitted(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> Temperature:
+    found = calibrators.fit("temperature", logits_NC, labels_N)
+    assert isinstance(found, Temperature)
+    return found
+
+
+def mean_nll(logits_NC: Array, labels_N: Labels, temperature: float) -> float:
+    z = (logits_NC - logits_NC.max(axis=1, keepdims=True)) / temperature
+    return float((np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), labels_N]).mean())
+
+
+@pytest.mark.parametrize(
+    ("n", "classes", "temperature", "spread"),
+    [(300, 2, 1.0, 3.0), (300, 10, 2.5, 3.0), (200, 100, 0.4, 1.0), (60, 1000, 1.7, 4.0), (40, 3, 9.0, 30.0)],
+)
+def test_temperature_equals_other_solvers(n: int, classes: int, temperature: float, spread: float) -> None:
+    logits, labels = drawn(n, classes, temperature, spread)
+    found = fitted(logits, labels)
+    rows = np.arange(n)
+
+    def slope(beta: float) -> float:
+        p = np.exp(beta * (logits - logits.max(axis=1, keepdims=True)))
+        p /= p.sum(axis=1, keepdims=True)
+        return float(((p * logits).sum(axis=1) - logits[rows, labels]).mean())
+
+    root = 1 / brentq(slope, 1 / HIGHEST, 1 / LOWEST, xtol=1e-14, rtol=1e-14)
+    assert found.temperature == pytest.approx(root, rel=1e-8)
+    least = minimize_scalar(lambda t: mean_nll(logits, labels, t), bounds=(LOWEST, HIGHEST), method="bounded")
+    assert mean_nll(logits, labels, found.temperature) <= least.fun + 1e-12
+    assert found.bound is None
+    assert found.notes() == []
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.2, 5), st.floats(0.1, 20))
+def test_temperature_equals_its_twin(seed: int, classes: int, temperature: float, spread: float) -> None:
+    logits, labels = drawn(25, classes, temperature, spread, seed)
+    found = fitted(logits, labels)
+    twin = reference.temperature(logits.tolist(), labels.tolist(), LOWEST, HIGHEST)
+    assert found.temperature == pytest.approx(twin, rel=1e-8)
+    clear = 1.0001 * LOWEST < twin < 0.9999 * HIGHEST
+    assert (found.bound is None) == clear
+
+
+def test_nll_is_stationary_at_the_fit() -> None:
+    """Central differences in float64: no slope at the fit; a T wrong by 1% has one a thousand times larger."""
+    logits, labels = drawn(400, 6, 1.8)
+    found, step = fitted(logits, labels).temperature, 1e-4
+
+    def slope(t: float) -> float:
+        above, below = (reference.temperature_nll(logits.tolist(), labels.tolist(), t + d) for d in (step, -step))
+        return (above - below) / (2 * step)
+
+    assert abs(slope(found)) < 1e-8
+    assert slope(found * 1.01) > 1e-5
+    assert slope(found * 0.99) < -1e-5
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
+def test_a_known_temperature_is_recovered(temperature: float) -> None:
+    logits, labels = drawn(40_000, 5, temperature)
+    assert fitted(logits, labels).temperature == pytest.approx(temperature, rel=0.03)
+
+
+def test_two_rows_by_hand() -> None:
+    """Logits (d, 0); 3 of 4 rows right: sigma(d / T) = 3/4, so T = d / log 3."""
+    assert fitted([[2.0, 0.0]] * 4, [0, 0, 0, 1]).temperature == pytest.approx(2 / math.log(3), rel=1e-10)
+
+
+def test_one_class_of_labels() -> None:
+    """Labels all 0, logits now for and now against it: 5 rows of +1, 1 of -1: sigma(1 / T) = 5/6."""
+    found = fitted([[1.0, 0.0]] * 5 + [[0.0, 1.0]], [0] * 6)
+    assert found.temperature == pytest.approx(1 / math.log(5), rel=1e-10)
+
+
+def test_no_wrong_row_stops_at_the_lower_bound() -> None:
+    found = fitted([[3.0, 0.0], [0.0, 2.0]], [0, 1])
+    assert (found.temperature, found.bound) == (LOWEST, "lower")
+    assert "lower bound 0.05" in found.notes()[0]
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [([[3.0, 0.0], [0.0, 2.0]], [1, 0]), ([[1.0, 1.0]], [0]), ([[4.0]], [0]), ([[1.0, 0.0]] * 2, [0, 1])],
+    ids=["all wrong", "equal logits", "one class", "as good as a coin"],
+)
+def test_useless_logits_stop_at_the_upper_bound(logits: list[list[float]], labels: list[int]) -> None:
+    found = fitted(logits, labels)
+    assert (found.temperature, found.bound) == (HIGHEST, "upper")
+    assert "upper bound 20.0" in found.notes()[0]
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e-4, 1e100])
+def test_extreme_logits(scale: float) -> None:
+    logits, labels = drawn(200, 4, 1.5)
+    found = fitted(logits * scale, labels)
+    expected = np.clip(fitted(logits, labels).temperature * scale, LOWEST, HIGHEST)
+    assert found.temperature == pytest.approx(expected)
+    probabilities = found(logits * scale)
+    assert np.isfinite(probabilities).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+def test_logits_of_ten_thousand_within_the_bounds() -> None:
+    """Large in size, moderate in difference: nothing overflows and the answer is that of the differences."""
+    logits, labels = drawn(300, 5, 1.5)
+    for shift in (1e4, -1e4):
+        assert fitted(logits + shift, labels).temperature == pytest.approx(fitted(logits, labels).temperature, rel=1e-8)
+
+
+def test_a_shift_of_each_row_changes_nothing() -> None:
+    logits, labels = drawn(200, 4, 1.5)
+    shifted = logits + np.random.default_rng(1).normal(0, 50, (200, 1))
+    one, other = fitted(logits, labels), fitted(shifted, labels)
+    assert other.temperature == pytest.approx(one.temperature, rel=1e-10)
+    np.testing.assert_allclose(other(shifted), one(logits), atol=1e-12)
+
+
+def test_scaling_the_logits_scales_the_temperature() -> None:
+    logits, labels = drawn(200, 4, 1.5)
+    assert fitted(2 * logits, labels).temperature == pytest.approx(2 * fitted(logits, labels).temperature, rel=1e-10)
+
+
+def test_float16_logits_are_computed_in_float64() -> None:
+    logits, labels = drawn(200, 4, 1.5)
+    half = logits.astype(np.float16)
+    assert fitted(half, labels) == fitted(half.astype(np.float64), labels)
+    assert fitted(half, labels)(half).dtype == np.float64
+
+
+def test_apply_equals_its_twin() -> None:
+    logits, _ = drawn(20, 7)
+    found = Temperature(1.7)(logits)
+    for row, probabilities in zip(logits.tolist(), found, strict=True):
+        assert probabilities == pytest.approx(reference.softmax(row, 1.7), rel=1e-13)
+
+
+NAMES = calibrators.names()
+
+
+def test_names() -> None:
+    assert NAMES == ["identity", "temperature"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_calibrator_survives_json(name: str) -> None:
+    logits, labels = drawn(100, 3, 1.3)
+    found = calibrators.fit(name, logits, labels)
+    restored = calibrators.from_json(json.loads(json.dumps(found.to_json())))
+    assert restored == found
+    assert np.array_equal(restored(logits), found(logits))
+    assert calibrators.get(name) is type(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_calibrator_gives_probabilities(name: str) -> None:
+    logits, labels = drawn(100, 3, 1.3)
+    logits.flags.writeable = False  # what is given is not changed
+    probabilities = calibrators.fit(name, logits, labels)(logits)
+    assert probabilities.shape == logits.shape
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
+
+
+@settings(derandomize=True, deadline=None)
+@given(
+    st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=6),
+    st.floats(LOWEST, HIGHEST),
+)
+def test_the_top_class_stays_on_top(row: list[float], temperature: float) -> None:
+    """Rounding may make a tie of two logits, never turn them round."""
+    for calibrator in (Temperature(temperature), calibrators.Identity()):
+        assert calibrator.keeps_argmax
+        probabilities = calibrator([row])[0]
+        assert probabilities[np.argmax(row)] == probabilities.max()
+
+
+def test_identity_is_softmax() -> None:
+    np.testing.assert_allclose(calibrators.Identity()([[0.0, math.log(3.0)]]), [[0.25, 0.75]], rtol=1e-15)
+    assert calibrators.Identity().notes() == []
+
+
+def test_unknown_names() -> None:
+    for use in (calibrators.get, lambda name: calibrators.fit(name, [[1.0]], [0])):
+        with pytest.raises(
+            ConfigError, match=r"unknown calibrator 'temprature'; allowed: identity, temperature. Did you"
+        ):
+            use("temprature")
+    with pytest.raises(ConfigError, match=r"unknown calibrator 'x'; allowed: identity, temperature\.$"):
+        calibrators.get("x")
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({}, "unknown calibrator 'None'"),
+        ({"calibrator": "temperatur", "temperature": 1.0}, "Did you mean 'temperature'"),
+        ({"calibrator": "temperature"}, "'temperature' cannot be restored from"),
+        ({"calibrator": "temperature", "temperature": 1.0, "extra": 1}, r"restored from \['extra', 'temperature'\]"),
+        ({"calibrator": "temperature", "temperature": "1"}, "cannot be restored"),
+        ({"calibrator": "temperature", "temperature": 0.0}, r"temperature is 0.0; allowed is \[0.05, 20.0\]"),
+        ({"calibrator": "temperature", "temperature": math.nan}, "temperature is nan"),
+        ([], "a JSON object with the key 'calibrator'"),
+        (None, "a JSON object"),
+    ],
+)
+def test_json_that_is_no_calibrator(tree, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=message):
+        calibrators.from_json(tree)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "message"),
+    [
+        ([], [], r"logits has shape \(0,\)"),
+        ([1.0, 2.0], [0, 1], r"logits has shape \(2,\); expected \(rows, classes\)"),
+        ([[1.0, np.nan]], [0], r"logits\[0, 1\] is nan"),
+        (np.array([[1.0, np.inf]], np.float16), [0], "is inf"),
+        ([["a"]], [0], "logits has dtype"),
+        ([[1.0, 2.0]], [2], "labels holds 2; allowed are the class indices 0..1"),
+        ([[1.0, 2.0]], [0.0], "labels has dtype float64"),
+        ([[1.0, 2.0]], [0, 1], r"labels has shape \(2,\); expected \(1,\)"),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_fit_refuses(name: str, logits: npt.ArrayLike, labels: npt.ArrayLike, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibrators.fit(name, logits, labels)
+
+
+def test_what_apply_refuses() -> None:
+    for bad in ([1.0], [[np.nan]], np.zeros((0, 3))):
+        with pytest.raises(ValueError, match="logits"):
+            Temperature(1.0)(bad)
+
+
+def test_integer_logits_are_numbers() -> None:
+    np.testing.assert_allclose(Temperature(2.0)([[0, 2]]), Temperature(1.0)([[0.0, 1.0]]))

@@ -1,0 +1,70 @@
+"""What tests share: a copy of the repository to run things in, one trained digits model, and the development data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environment() -> dict[str, str]:
+    """This process's environment with the interpreter's folder first, no network, and quiet DVC."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1", "PYTHONWARNINGS": "default"}
+
+
+def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a command; on an unexpected exit status the test fails with all it printed."""
+    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout)
+    if check and done.returncode:
+        pytest.fail(f"{' '.join(command)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def copy_of_repository(target: Path) -> Path:
+    """The working tree (tracked and new files, nothing ignored) as a git repository with one commit."""
+    listed = run(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.splitlines()
+    for name in listed:
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    run(["git", "init", "-q", "-b", "main"], target)
+    run(["git", "add", "-A"], target)
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    run(["git", *identity, "commit", "-q", "-m", "copy"], target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository after `dvc repro`: the default run, done once for all tests. Leave its params alone."""
+    folder = copy_of_repository(tmp_path_factory.mktemp("reproduced"))
+    run(["dvc", "repro"], folder)
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the repository's params.yaml and datasets/, made the current directory."""
+    shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
+    (tmp_path / "datasets").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRUEODDS_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def development_data() -> Path:
+    """The folder that TRUEODDS_DATA names, holding cifar100.npz."""
+    named = os.environ.get("TRUEODDS_DATA")
+    if not named or not (Path(named) / "cifar100.npz").is_file():
+        pytest.skip("TRUEODDS_DATA does not name a folder with cifar100.npz (50,000 + 10,000 images); bare clone")
+    return Path(named)

@@ -1,0 +1,77 @@
+"""Batches and augmentation against a slow twin that moves one pixel at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.data.images import Augmentation, ImageBatches, Normaliser
+
+MOMENTS = {"mean": [0.2, 0.5, 0.4], "std": [0.1, 0.3, 0.2]}
+CPU = torch.device("cpu")
+
+
+def batches(rows: int = 10, augment: Augmentation | None = None) -> ImageBatches:
+    x = np.random.default_rng(0).integers(0, 256, (rows, 6, 5, 3), dtype=np.uint8)
+    return ImageBatches.of((x, np.arange(rows)), MOMENTS, CPU, augment)
+
+
+def test_normalise_is_the_formula_and_channels_last() -> None:
+    x = torch.randint(0, 256, (2, 6, 5, 3), dtype=torch.uint8)
+    out = Normaliser.of(MOMENTS, CPU)(x)
+    assert out.shape == (2, 3, 6, 5)
+    assert out.is_contiguous(memory_format=torch.channels_last)
+    for n, c, i, j in np.ndindex(2, 3, 6, 5):
+        expected = (float(x[n, i, j, c]) / 255 - MOMENTS["mean"][c]) / MOMENTS["std"][c]
+        assert float(out[n, c, i, j]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("padding", "flip"), [(2, True), (1, False), (0, True)])
+def test_augmentation_is_a_shift_and_a_flip(padding: int, flip: bool) -> None:
+    x = torch.randint(1, 256, (40, 6, 5, 2), dtype=torch.uint8)
+    out = Augmentation(padding, flip)(x, torch.Generator().manual_seed(3))
+
+    def shifted(image: torch.Tensor, top: int, left: int, mirror: bool) -> torch.Tensor:
+        moved = torch.zeros_like(image)
+        for i, j in np.ndindex(6, 5):
+            column = 4 - j if mirror else j
+            source = (i + top - padding, column + left - padding)
+            if 0 <= source[0] < 6 and 0 <= source[1] < 5:
+                moved[i, j] = image[source]
+        return moved
+
+    seen = set()
+    for before, after in zip(x, out, strict=True):
+        moves = [(t, w, m) for t in range(2 * padding + 1) for w in range(2 * padding + 1) for m in (False, True)]
+        fitting = [move for move in moves if torch.equal(shifted(before, *move), after)]
+        assert len(fitting) == 1
+        seen.add(fitting[0])
+    assert len(seen) > min(20, (2 * padding + 1) ** 2 * (1 + flip) // 2)
+    assert flip == any(mirror for _, _, mirror in seen)
+
+
+def test_no_augmentation_is_the_same_tensor() -> None:
+    x = torch.zeros(2, 4, 4, 1, dtype=torch.uint8)
+    assert Augmentation()(x, torch.Generator()) is x
+
+
+def test_an_epoch_is_every_row_once_in_even_batches() -> None:
+    split = batches(rows=10)
+    parts = [labels for _, labels in split.shuffled(4, torch.Generator().manual_seed(1))]
+    assert [len(part) for part in parts] == [4, 3, 3] and split.steps(4) == 3
+    assert sorted(torch.cat(parts).tolist()) == list(range(10))
+    assert torch.cat(parts).tolist() != list(range(10))
+
+
+def test_ordered_is_in_order() -> None:
+    split = batches(rows=10)
+    pairs = list(split.ordered(4))
+    assert torch.cat([labels for _, labels in pairs]).tolist() == list(range(10))
+    assert torch.equal(pairs[1][0], split.normalise(split.images_NHWC[4:8]))
+
+
+def test_the_generator_decides() -> None:
+    split = batches(augment=Augmentation(2, True))
+    one, same, other = (next(iter(split.shuffled(4, torch.Generator().manual_seed(s))))[0] for s in (5, 5, 6))
+    assert torch.equal(one, same) and not torch.equal(one, other)

@@ -1,0 +1,261 @@
+"""CalibrationSums: what a cell is, that sums add and subtract, and that they survive JSON and bytes."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.metrics import CELLS, COLUMNS, CalibrationSums, cell_of, nll, noise_floor
+from pipeline.metrics.sums import EDGES
+from tests import reference
+
+Array = npt.NDArray[np.float64]
+DIVISORS = (1, 10, 15, 20, 25, 50, 100, 200, 500, 1000, 3000)
+confidences = st.lists(st.floats(0, 1), min_size=1, max_size=40)
+
+
+def random_rows(n: int, classes: int = 4, seed: int = 0) -> tuple[Array, npt.NDArray[np.intp]]:
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.full(classes, 0.3), n), rng.integers(0, classes, n)
+
+
+def random_sums(n: int, seed: int = 0) -> CalibrationSums:
+    return CalibrationSums.from_probabilities(*random_rows(n, seed=seed))
+
+
+def assert_close(found: CalibrationSums, expected: CalibrationSums) -> None:
+    assert np.array_equal(found.cells[[0, 2]], expected.cells[[0, 2]])  # counts and correct are integers: exact
+    np.testing.assert_allclose(found.cells, expected.cells, rtol=1e-12, atol=1e-12)
+
+
+def test_edges_are_the_nearest_floats_to_k_over_3000() -> None:
+    for k in range(CELLS + 1):
+        exact = Fraction(k, CELLS)
+        off = abs(Fraction(float(EDGES[k])) - exact)
+        for neighbour in (np.nextafter(EDGES[k], -1), np.nextafter(EDGES[k], 2)):
+            assert off <= abs(Fraction(float(neighbour)) - exact)
+
+
+def test_every_edge_and_its_neighbours_one_ulp_away() -> None:
+    for k in range(1, CELLS + 1):
+        edge = k / CELLS
+        at, below, above = cell_of([edge, np.nextafter(edge, 0), min(np.nextafter(edge, 1), 1.0)])
+        assert (at, below) == (k - 1, k - 1), k  # cell k-1 is ((k-1)/3000, k/3000]
+        assert above == min(k, CELLS - 1), k
+
+
+def test_the_product_alone_is_wrong_at_edges() -> None:
+    """Why cell_of compares: were this to hold no more, the comparison would be dead weight."""
+    naive = np.clip(np.ceil(EDGES[1:] * CELLS) - 1, 0, CELLS - 1)
+    above = np.clip(np.ceil(np.nextafter(EDGES[1:-1], 1) * CELLS) - 1, 0, CELLS - 1)
+    assert (naive != np.arange(CELLS)).any() or (above != np.arange(1, CELLS)).any()
+
+
+def test_ends() -> None:
+    assert cell_of([0.0, 5e-324, 1.0, np.nextafter(1, 0)]).tolist() == [0, 0, CELLS - 1, CELLS - 1]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.floats(0, 1))
+def test_cell_equals_the_search_by_comparison(confidence: float) -> None:
+    assert cell_of([confidence])[0] == reference.cell(confidence)
+
+
+def test_float32_confidences_are_compared_as_float64() -> None:
+    third = np.float32(1 / 3)  # 0.33333334: above 1/3, so in the next cell and the next of 15 bins
+    assert cell_of(np.array([third])).tolist() == [1000]
+    assert CalibrationSums.from_top(np.array([third]), [1]).bins(15).count_B.argmax() == 5
+    assert CalibrationSums.from_top([1 / 3], [1]).bins(15).count_B.argmax() == 4
+
+
+@pytest.mark.parametrize("bins", DIVISORS)
+def test_bins_are_those_of_the_raw_confidences(bins: int) -> None:
+    rng = np.random.default_rng(bins)
+    edges = np.arange(1, bins) / bins
+    confidence = np.concatenate([rng.random(300), edges, np.nextafter(edges, 0), np.nextafter(edges, 1), [0, 1, 1]])
+    correct = rng.integers(0, 2, len(confidence))
+    table = CalibrationSums.from_top(confidence, correct).bins(bins)
+    # an edge as comparison sees it; test_one_definition checks that b/bins and its cell's edge are the same float
+    index = np.clip(np.searchsorted(np.arange(bins + 1) / bins, confidence, side="left") - 1, 0, bins - 1)
+    assert np.array_equal(table.count_B, np.bincount(index, minlength=bins))
+    assert np.array_equal(table.correct_B, np.bincount(index, correct, bins))
+    np.testing.assert_allclose(table.confidence_B, np.bincount(index, confidence, bins), rtol=1e-12)
+    exact = np.bincount(index, confidence * (1 - confidence), bins)
+    assert (np.abs(table.variance_B - exact) <= table.count_B / (4 * CELLS**2) + 1e-12).all()
+
+
+@pytest.mark.parametrize("bins", DIVISORS)
+def test_one_definition_of_an_edge(bins: int) -> None:
+    table = CalibrationSums.zero().bins(bins)
+    assert table.hi_B.tolist() == [(b + 1) / bins for b in range(bins)]
+    assert table.lo_B.tolist() == [b / bins for b in range(bins)]
+
+
+@pytest.mark.parametrize("bins", [0, -15, 7, 16, 3001, 6000])
+def test_bins_must_divide_3000(bins: int) -> None:
+    with pytest.raises(ValueError, match=f"bins is {bins}; allowed are the divisors of 3000"):
+        CalibrationSums.zero().bins(bins)
+
+
+def test_means_of_bins_by_hand() -> None:
+    table = CalibrationSums.from_top([0.6, 0.7, 0.25], [1, 0, 1]).bins(2)
+    assert table.n == 3
+    assert table.accuracy_B.tolist() == [1.0, 0.5]
+    np.testing.assert_allclose(table.mean_confidence_B, [0.25, 0.65])
+    np.testing.assert_allclose(table.gap_B, [0.75, -0.3])
+    np.testing.assert_allclose(table.variance_B, [0.1875, 0.24 + 0.21])
+    assert np.isnan(CalibrationSums.from_top([1.0], [1]).bins(2).accuracy_B[0])
+
+
+def test_columns_by_hand() -> None:
+    sums = CalibrationSums.from_probabilities([[0.7, 0.2, 0.1], [0.7, 0.2, 0.1]], [0, 2])
+    losses = -np.log([0.7, 0.1])
+    briers = np.array([0.09 + 0.04 + 0.01, 0.49 + 0.04 + 0.81])
+    expected = (2, 1.4, 1, losses.sum(), (losses**2).sum(), briers.sum(), (briers**2).sum())
+    for column, value in zip(COLUMNS, expected, strict=True):
+        assert sums.total(column) == pytest.approx(value, rel=1e-14), column
+    assert np.flatnonzero(sums.cells[0]).tolist() == [reference.cell(0.7)]
+
+
+def test_ties_go_to_the_smallest_class() -> None:
+    assert CalibrationSums.from_probabilities([[0.5, 0.5], [0.5, 0.5]], [0, 1]).total("correct") == 1
+
+
+def test_merge_is_the_whole() -> None:
+    probabilities, labels = random_rows(500)
+    parts = [CalibrationSums.from_probabilities(probabilities[i::7], labels[i::7]) for i in range(7)]
+    assert_close(sum(parts, CalibrationSums.zero()), CalibrationSums.from_probabilities(probabilities, labels))
+
+
+def test_order_does_not_matter() -> None:
+    probabilities, labels = random_rows(500)
+    order = np.random.default_rng(1).permutation(500)
+    assert_close(
+        CalibrationSums.from_probabilities(probabilities[order], labels[order]),
+        CalibrationSums.from_probabilities(probabilities, labels),
+    )
+
+
+def test_adding_nothing_changes_nothing() -> None:
+    sums = random_sums(50)
+    assert sums + CalibrationSums.zero() == sums
+    assert sums != random_sums(50, seed=1)
+    assert sums != "sums"
+
+
+def test_subtraction_leaves_exact_zeros() -> None:
+    first, second = random_sums(300), random_sums(300, seed=1)
+    left = first + second - second
+    assert_close(left, first)
+    empty = first.cells[0] == 0
+    assert empty.any()
+    assert not left.cells[:, empty].any()
+    assert first + second - second - first == CalibrationSums.zero()
+
+
+@settings(derandomize=True, deadline=None)
+@given(confidences, confidences)
+def test_rounding_left_by_subtraction_never_becomes_nan(keep: list[float], drop: list[float]) -> None:
+    kept, dropped = (CalibrationSums.from_top(c, [1] * len(c)) for c in (keep, drop))
+    left = dropped + kept - dropped
+    assert (left.bins(3000).variance_B >= 0).all()
+    assert np.isfinite(noise_floor(left).p95)
+
+
+def test_a_mean_above_one_is_no_negative_variance() -> None:
+    """What the clip in bins() is for: 3 x 1 left over with a sum of confidences one ulp above 3."""
+    cells = CalibrationSums.from_top([1.0, 1.0, 1.0], [1, 1, 1]).cells.copy()
+    cells[1, -1] = np.nextafter(3.0, 4.0)
+    assert CalibrationSums(cells).bins(15).variance_B.tolist() == [0.0] * 15
+    assert noise_floor(CalibrationSums(cells)).mean == 0
+
+
+def test_taking_out_what_is_not_there() -> None:
+    wrong, right = CalibrationSums.from_top([0.5], [0]), CalibrationSums.from_top([0.5], [1])
+    with pytest.raises(ValueError, match="cell 1499 would be left with 0 right of -1 rows"):
+        CalibrationSums.zero() - wrong
+    with pytest.raises(ValueError, match="-1 right of 1 rows"):
+        wrong + wrong - right
+    with pytest.raises(ValueError, match="1 right of 0 rows"):
+        right - wrong
+
+
+def test_json_round_trip_is_exact() -> None:
+    sums = random_sums(400)
+    assert CalibrationSums.from_json(json.dumps(sums.to_json(), allow_nan=False)) == sums
+    assert CalibrationSums.from_json(sums.to_json()) == sums
+    assert CalibrationSums.from_json(CalibrationSums.zero().to_json()) == CalibrationSums.zero()
+
+
+def test_blob_round_trip_is_exact_and_small() -> None:
+    sums = random_sums(400)
+    assert CalibrationSums.from_bytes(sums.to_bytes()) == sums
+    assert CalibrationSums.from_bytes(CalibrationSums.zero().to_bytes()) == CalibrationSums.zero()
+    assert len(CalibrationSums.from_top([0.9] * 1000, [1] * 1000).to_bytes()) < 100
+
+
+def test_damaged_blobs() -> None:
+    blob = random_sums(40).to_bytes()
+    for bad in (b"", b"tosu", b"nope" + blob[4:], blob[:4] + b"\x02" + blob[5:]):
+        with pytest.raises(ValueError, match="not a blob of calibration sums"):
+            CalibrationSums.from_bytes(bad)
+    for bad in (blob[:-20], blob[:7], blob[:5] + b"\xff\xff" + blob[7:], blob[:5] + b"\x01\x00" + blob[7:]):
+        with pytest.raises(ValueError, match="damaged blob"):
+            CalibrationSums.from_bytes(bad)
+
+
+def test_json_of_other_columns() -> None:
+    for tree in ({"columns": ["cell"], "cells": []}, {}):
+        with pytest.raises(ValueError, match="expected cell, count, confidence"):
+            CalibrationSums.from_json(tree)
+
+
+def test_cells_must_be_cells() -> None:
+    row = (1.0, 0.5, 1.0, 0.0, 0.0, 0.0, 0.0)
+    for rows in ([(-1, *row)], [(3000, *row)], [(7, *row), (7, *row)]):
+        with pytest.raises(ValueError, match="comes twice or lies outside"):
+            CalibrationSums.from_cells(rows)
+    assert CalibrationSums.from_cells([(7, *row)]).n == 1
+
+
+def test_sums_without_scores_say_so() -> None:
+    bare = CalibrationSums.from_top([0.4, 0.9], [True, False])
+    for sums in (bare, bare + random_sums(5), CalibrationSums.from_json(json.dumps(bare.to_json()))):
+        with pytest.raises(ValueError, match="hold no nll: they were built by from_top without it"):
+            nll(sums)
+        with pytest.raises(ValueError, match="hold no brier"):
+            sums.total("brier")
+    assert bare.total("confidence") == pytest.approx(1.3)
+    assert CalibrationSums.from_bytes(bare.to_bytes()) == bare
+
+
+def test_removed_rows_without_scores_leave_no_trace() -> None:
+    scored, bare = CalibrationSums.from_probabilities([[0.9, 0.1]], [0]), CalibrationSums.from_top([0.4], [1])
+    assert nll(scored + bare - bare) == nll(scored)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "correct", "message"),
+    [
+        ([1.1], [1], "confidence holds 1.1"),
+        ([-0.1], [1], "confidence holds -0.1"),
+        ([np.nan], [1], "confidence holds nan"),
+        ([0.5], [0.5], "only 0 and 1"),
+        ([0.5], [np.nan], "only 0 and 1"),
+        ([0.5], [1, 0], "vectors of one length"),
+        ([[0.5]], [[1]], "vectors of one length"),
+    ],
+)
+def test_from_top_refuses(confidence: list[float], correct: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CalibrationSums.from_top(confidence, correct)
+
+
+def test_no_rows_from_top() -> None:
+    assert CalibrationSums.from_top([], []) == CalibrationSums.zero()

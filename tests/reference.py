@@ -1,0 +1,175 @@
+"""Slow, obvious twins: what the fast code must agree with. Plain loops, float or Fraction; no numpy tricks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+CELLS = 3000
+Rows = Sequence[Sequence[float]]
+
+
+def cell(confidence: float) -> int:
+    """The smallest k (counted from 0) with c <= (k+1)/3000, by comparison in float64."""
+    for k in range(CELLS):
+        if confidence <= (k + 1) / CELLS:
+            return k
+    raise ValueError(f"{confidence} is above 1")
+
+
+def bin_of(confidence: float, bins: int) -> int:
+    """The bin (lo, hi] of a confidence, edges as float64; 0 lies in the first."""
+    for b in range(bins):
+        if confidence <= (b + 1) / bins:
+            return b
+    raise ValueError(f"{confidence} is above 1")
+
+
+def top(row: Sequence[float]) -> int:
+    """The first index of the largest value."""
+    best = 0
+    for k, value in enumerate(row):
+        if value > row[best]:
+            best = k
+    return best
+
+
+def error(rows: Rows, labels: Sequence[int]) -> float:
+    return sum(top(row) != label for row, label in zip(rows, labels, strict=True)) / len(labels)
+
+
+def signed_gap(rows: Rows, labels: Sequence[int]) -> float:
+    gaps = [Fraction(int(top(row) == label)) - Fraction(row[top(row)]) for row, label in zip(rows, labels, strict=True)]
+    return float(sum(gaps) / len(gaps))
+
+
+def nll(rows: Rows, labels: Sequence[int]) -> float:
+    smallest = 2.2250738585072014e-308
+    return -math.fsum(math.log(max(row[label], smallest)) for row, label in zip(rows, labels, strict=True)) / len(
+        labels
+    )
+
+
+def brier(rows: Rows, labels: Sequence[int]) -> float:
+    total = Fraction(0)
+    for row, label in zip(rows, labels, strict=True):
+        total += sum((Fraction(p) - int(k == label)) ** 2 for k, p in enumerate(row))
+    return float(total / len(labels))
+
+
+def bin_gaps(confidence: Sequence[float], correct: Sequence[int], bins: int) -> dict[int, tuple[int, Fraction]]:
+    """Occupied bins: rows and the exact sum of (a - c)."""
+    found: dict[int, tuple[int, Fraction]] = {}
+    for c, a in zip(confidence, correct, strict=True):
+        b = bin_of(c, bins)
+        count, gap = found.get(b, (0, Fraction(0)))
+        found[b] = count + 1, gap + int(a) - Fraction(c)
+    return found
+
+
+def ece(confidence: Sequence[float], correct: Sequence[int], bins: int, norm: str = "l1") -> float:
+    gaps = bin_gaps(confidence, correct, bins).values()
+    n = len(confidence)
+    if norm == "l1":
+        return float(sum(Fraction(count, n) * abs(gap / count) for count, gap in gaps))
+    if norm == "l2":
+        return math.sqrt(sum(Fraction(count, n) * (gap / count) ** 2 for count, gap in gaps))
+    return float(max(abs(gap / count) for count, gap in gaps))
+
+
+def ece_limits(
+    confidence: Sequence[float], correct: Sequence[int], bins: int, q: float, normals: Sequence[Sequence[float]]
+) -> tuple[float, float, float]:
+    """Lower, estimate and upper of the inverted test, before the exact limits; normals[b][r] are the draws."""
+    n = len(confidence)
+    where = [[i for i in range(n) if bin_of(confidence[i], bins) == b] for b in range(bins)]
+    occupied = [b for b in range(bins) if where[b]]
+    gap = {b: sum(correct[i] - confidence[i] for i in where[b]) / n for b in occupied}
+    variance = {b: sum(confidence[i] * (1 - confidence[i]) for i in where[b]) / n**2 for b in occupied}
+    skew = {b: sum(1 - 2 * confidence[i] for i in where[b]) / n**2 for b in occupied}
+    observed = sum(abs(gap[b]) for b in occupied)
+
+    def spread(b: int, s: float) -> float:
+        g = s / (len(where[b]) / n)
+        return math.sqrt(max(variance[b] + g * skew[b], g**2 * len(where[b]) / n**2))
+
+    def theta(direction: dict[int, float], p: float) -> float:
+        size = sum(abs(u) for u in direction.values())
+
+        def below(t: float) -> float:
+            shift = {b: t * direction[b] / size for b in occupied}
+            sd = {b: spread(b, shift[b]) for b in occupied}
+            draws = range(len(normals[0]))
+            return sum(sum(abs(shift[b] + sd[b] * normals[b][r]) for b in occupied) <= observed for r in draws) / len(
+                draws
+            )
+
+        if below(0.0) <= p:
+            return 0.0
+        low, high = 0.0, 1.0
+        for _ in range(14):
+            middle = (low + high) / 2
+            low, high = (middle, high) if below(middle) > p else (low, middle)
+        return (low + high) / 2
+
+    sd = {b: max(spread(b, gap[b]), math.sqrt(variance[b])) for b in occupied}
+    significant = [b for b in occupied if abs(gap[b]) > 2 * sd[b]] or [max(occupied, key=lambda b: abs(gap[b]) / sd[b])]
+    kept = {b: gap[b] if b in significant else 0.0 for b in occupied}
+    raised = {b: math.copysign(max(abs(gap[b]), sd[b]), gap[b]) for b in occupied}
+    return min(theta(gap, 1 - q), theta(kept, 1 - q)), theta(gap, 0.5), theta(raised, q)
+
+
+def softmax(row: Sequence[float], temperature: float) -> list[float]:
+    highest = max(row)
+    exponents = [math.exp((z - highest) / temperature) for z in row]
+    return [e / math.fsum(exponents) for e in exponents]
+
+
+def temperature_nll(rows: Rows, labels: Sequence[int], temperature: float) -> float:
+    """Mean of log sum_k exp(z_k / T) - z_y / T."""
+    total = []
+    for row, label in zip(rows, labels, strict=True):
+        highest = max(row)
+        total.append(math.log(math.fsum(math.exp((z - highest) / temperature) for z in row)))
+        total.append((highest - row[label]) / temperature)
+    return math.fsum(total) / len(labels)
+
+
+def temperature(rows: Rows, labels: Sequence[int], low: float = 0.05, high: float = 20.0) -> float:
+    """The root of the NLL's derivative in beta = 1/T, by plain bisection."""
+
+    def slope(beta: float) -> float:
+        total = []
+        for row, label in zip(rows, labels, strict=True):
+            p = softmax(row, 1 / beta)
+            total.append(math.fsum(p_k * (z_k - row[label]) for p_k, z_k in zip(p, row, strict=True)))
+        return math.fsum(total)
+
+    return 1 / bisect(slope, 1 / high, 1 / low)
+
+
+def bisect(rising: Callable[[float], float], low: float, high: float) -> float:
+    """The root of a rising function, to the last bits."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
+
+
+def binomial_tail(successes: int, n: int, chance: float) -> float:
+    """P(X >= successes) for X binomial."""
+    terms = (math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(successes, n + 1))
+    return math.fsum(terms)
+
+
+def cross_entropy(rows: Rows, labels: Sequence[int]) -> float:
+    """Mean of -log softmax(z)_y."""
+    losses = [-math.log(softmax(row, 1.0)[label]) for row, label in zip(rows, labels, strict=True)]
+    return math.fsum(losses) / len(losses)
+
+
+def focal_loss(rows: Rows, labels: Sequence[int], gamma: float, gra: bool) -> float:
+    """Mean of -(1 - p_y)^gamma log p_y; `gra` changes gradients only."""
+    true = [softmax(row, 1.0)[label] for row, label in zip(rows, labels, strict=True)]
+    return math.fsum(-((1 - p) ** gamma) * math.log(p) for p in true) / len(true)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pipeline import nets
+from pipeline.config import ConfigError
+
+
+def count(net: torch.nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+# ResNet-18 with the CIFAR stem and 100 classes has 11,220,132 parameters in every public implementation of it.
+# The other two are counted by hand: see `test_parameters_by_hand`.
+def test_resnet18_is_the_published_one() -> None:
+    assert count(nets.build("resnet18", 3, 100)) == 11_220_132
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("resnet8", 1), ("resnet20", 3)])
+def test_parameters_by_hand(name: str, blocks: int) -> None:
+    total = 3 * 16 * 9 + 2 * 16
+    inside = 16
+    for stage, outside in enumerate((16, 32, 64)):
+        for block in range(blocks):
+            total += inside * outside * 9 + outside * outside * 9 + 4 * outside
+            if stage and not block:
+                total += inside * outside + 2 * outside
+            inside = outside
+    assert count(nets.build(name, 3, 100)) == total + 64 * 100 + 100
+
+
+@pytest.mark.parametrize("name", nets.names())
+@pytest.mark.parametrize(("height", "width", "channels"), [(8, 8, 1), (32, 32, 3), (64, 48, 3), (4, 4, 3)])
+def test_any_image_size(name: str, height: int, width: int, channels: int) -> None:
+    net = nets.build(name, channels, 7, width=8).eval()
+    images = torch.randn(2, channels, height, width)
+    logits = net(images)
+    assert logits.shape == (2, 7) and bool(torch.isfinite(logits).all())
+    assert torch.equal(logits, net.head(net.features(images)))
+
+
+def test_width_and_depth() -> None:
+    assert count(nets.build("resnet8", 3, 10, width=32)) > 3 * count(nets.build("resnet8", 3, 10))
+    assert count(nets.build("resnet8", 3, 10, depth=3)) == count(nets.build("resnet20", 3, 10))
+
+
+def test_unknown_net() -> None:
+    with pytest.raises(ConfigError, match=r"unknown net 'resnet9'; allowed: resnet8, .*Did you mean 'resnet8'\?"):
+        nets.build("resnet9", 3, 10)

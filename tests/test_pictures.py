@@ -1,0 +1,196 @@
+"""Encoded images: exact where the format is, one reading for all modes, and nothing but PictureError for bad bytes."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tracemalloc
+import zlib
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from pipeline import pictures
+from pipeline.pictures import PictureError
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def noise(height: int = 5, width: int = 7, channels: int = 3) -> Pixels:
+    return np.random.default_rng(0).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that claims any size."""
+
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3]))
+def test_png_is_exact(height: int, width: int, channels: int) -> None:
+    pixels = noise(height, width, channels)
+    found = pictures.read(pictures.encode_png(pixels), channels)
+    assert found.dtype == np.uint8
+    assert np.array_equal(found, pixels)
+
+
+def test_from_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(pictures.encode_png(noise()))
+    assert np.array_equal(pictures.read(path, 3), noise())
+    with pytest.raises(FileNotFoundError):
+        pictures.read(tmp_path / "none.png", 3)
+
+
+def test_jpeg_is_near() -> None:
+    ramp = np.repeat(np.linspace(0, 255, 32).astype(np.uint8)[None, :, None], 32, axis=0).repeat(3, axis=2)
+    found = pictures.read(encoded(Image.fromarray(ramp), "JPEG", quality=95), 3)
+    assert found.shape == (32, 32, 3)
+    assert np.abs(found.astype(int) - ramp).max() <= 6
+
+
+def test_grey_and_colour_convert() -> None:
+    grey, colour = noise(channels=1), noise()
+    assert np.array_equal(pictures.read(pictures.encode_png(grey), 3), grey.repeat(3, axis=2))
+    luminance = colour @ np.array([0.299, 0.587, 0.114])
+    assert np.abs(pictures.read(pictures.encode_png(colour), 1)[..., 0] - luminance).max() <= 1
+
+
+def test_alpha_is_dropped_not_blended() -> None:
+    rgba = np.dstack([noise(), np.zeros((5, 7), np.uint8)])
+    assert np.array_equal(pictures.read(encoded(Image.fromarray(rgba)), 3), noise())
+    grey_alpha = Image.merge("LA", [Image.fromarray(noise(channels=1)[..., 0]), Image.new("L", (7, 5))])
+    assert np.array_equal(pictures.read(encoded(grey_alpha), 1), noise(channels=1))
+
+
+def test_palette_and_one_bit() -> None:
+    few = (noise() // 128 * 255).astype(np.uint8)
+    palette = Image.fromarray(few).quantize(8)
+    assert np.array_equal(pictures.read(encoded(palette), 3), np.asarray(palette.convert("RGB")))
+    assert np.abs(pictures.read(encoded(palette), 3).astype(int) - few).max() <= 1
+    bits = Image.fromarray(few[..., 0]).convert("1")
+    assert np.array_equal(pictures.read(encoded(bits), 1)[..., 0], few[..., 0])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_sixteen_bits_keep_the_high_eight(channels: int) -> None:
+    """Pillow's own convert clips: 256 of 65,535, nearly black, would be white."""
+    deep = np.array([[0, 255, 256, 32_768, 65_535]], dtype=np.uint16)
+    found = pictures.read(encoded(Image.fromarray(deep)), channels)
+    assert found.shape == (1, 5, channels)
+    assert found[0, :, 0].tolist() == [0, 0, 1, 128, 255]
+
+
+def test_cmyk_jpeg_is_read() -> None:
+    white = Image.new("CMYK", (4, 4), (0, 0, 0, 0))
+    assert pictures.read(encoded(white, "JPEG"), 3).min() >= 250
+
+
+def test_exif_orientation_is_applied() -> None:
+    """As every viewer does; a folder's images and the service's requests are read alike."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotate by 90 degrees clockwise to view
+    turned = encoded(Image.fromarray(noise(6, 10)), "JPEG", exif=exif)
+    plain = pictures.read(encoded(Image.fromarray(noise(6, 10)), "JPEG"), 3)
+    assert np.array_equal(pictures.read(turned, 3), np.rot90(plain, -1))
+    with Image.open(io.BytesIO(turned)) as image:
+        assert (image.size, pictures.upright_size(image)) == ((10, 6), (6, 10))
+    with Image.open(io.BytesIO(encoded(Image.fromarray(noise(6, 10)), "PNG"))) as image:
+        assert pictures.upright_size(image) == (10, 6)
+
+
+@pytest.mark.parametrize(("width", "height"), [(30, 10), (10, 30)])
+def test_the_centre_square_is_cut(width: int, height: int) -> None:
+    pixels = np.zeros((height, width, 3), np.uint8)
+    long = 1 if width > height else 0
+    np.moveaxis(pixels, long, 0)[10:20] = 200
+    found = pictures.read(pictures.encode_png(pixels), 3, side=10)
+    assert (found == 200).all()
+    assert found.shape == (10, 10, 3)
+
+
+def test_scaling() -> None:
+    flat = np.full((40, 20, 1), 77, np.uint8)
+    assert (pictures.read(pictures.encode_png(flat), 1, side=8) == 77).all()
+    assert pictures.read(pictures.encode_png(flat), 1, side=8).shape == (8, 8, 1)
+    assert pictures.read(pictures.encode_png(flat[:1, :1]), 1, side=8).shape == (8, 8, 1)
+    ramp = np.repeat(np.arange(0, 256, 8, dtype=np.uint8)[None, :, None], 32, axis=0)
+    halved = pictures.read(pictures.encode_png(ramp), 1, side=16)[0, 1:-1, 0].astype(int)
+    assert set(np.diff(halved)) == {16}  # bilinear with support 2: a ramp stays a ramp away from the rim
+    assert np.array_equal(pictures.read(pictures.encode_png(noise(8, 8)), 3, side=8), noise(8, 8))
+
+
+def test_a_long_thin_image_does_not_explode() -> None:
+    thin = encoded(Image.new("L", (1_000_000, 1)))
+    tracemalloc.start()
+    assert pictures.read(thin, 1, side=224).shape == (224, 224, 1)  # scaled before cutting: 50 GB
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("side", [5_000, 12_000, 60_000, 2**31 - 1])
+def test_a_bomb_is_refused_by_its_header(side: int) -> None:
+    data = png_header(side, side)
+    assert len(data) < 100
+    pillow_warns = pytest.warns(Image.DecompressionBombWarning) if side == 12_000 else nullcontext()
+    with pillow_warns, pytest.raises(PictureError, match=r"pixels; the limit is 16,777,216. Scale it down first"):
+        pictures.read(data, 3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_bomb_where_warnings_are_errors() -> None:
+    with pytest.raises(PictureError, match="too many pixels"):
+        pictures.read(png_header(12_000, 12_000), 3)
+
+
+def test_the_limit_is_inclusive() -> None:
+    data = pictures.encode_png(noise(5, 7))
+    assert pictures.read(data, 3, max_pixels=35).shape == (5, 7, 3)
+    with pytest.raises(PictureError, match="7 x 5 = 35 pixels; the limit is 34"):
+        pictures.read(data, 3, max_pixels=34)
+
+
+@pytest.mark.parametrize("data", [b"", b"not an image", b"\x89PNG\r\n\x1a\n", encoded(Image.new("L", (2, 2)), "GIF")])
+def test_not_an_image(data: bytes) -> None:
+    with pytest.raises(PictureError, match=r"allowed are .*PNG and JPEG"):
+        pictures.read(data, 3)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_every_truncation_is_refused_or_harmless(kind: str) -> None:
+    data = encoded(Image.fromarray(noise(16, 16)), kind)
+    whole, refused = pictures.read(data, 3), 0
+    for length in range(len(data)):
+        try:
+            assert np.array_equal(pictures.read(data[:length], 3), whole), length  # only an end mark was missing
+        except PictureError:
+            refused += 1
+    assert refused >= len(data) - 20  # checksums and end marks
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.sampled_from(["PNG", "JPEG"]), st.integers(0, 10_000), st.integers(1, 255))
+def test_one_damaged_byte_raises_nothing_else(kind: str, place: int, flip: int) -> None:
+    data = bytearray(encoded(Image.fromarray(noise(9, 9)), kind))
+    data[place % len(data)] ^= flip
+    try:
+        assert pictures.read(bytes(data), 3).dtype == np.uint8
+    except PictureError as error:
+        assert str(error)

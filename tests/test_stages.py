@@ -1,0 +1,139 @@
+"""The stages, their graph, and the command line, on real runs of the default data."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline import provenance
+from pipeline.stages import STAGES
+from tests.conftest import ROOT, environment, run
+
+GRAPH: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    lock = yaml.safe_load((folder / "dvc.lock").read_text())["stages"]
+    return {out["path"]: out["md5"] for stage in lock.values() for out in stage["outs"]}
+
+
+def ran(repro: subprocess.CompletedProcess[str]) -> set[str]:
+    return {line.split("'")[1] for line in repro.stdout.splitlines() if line.startswith("Running stage")}
+
+
+def skipped(repro: subprocess.CompletedProcess[str]) -> set[str]:
+    return {line.split("'")[1] for line in repro.stdout.splitlines() if line.endswith("didn't change, skipping")}
+
+
+def test_the_graph_names_the_stage_functions() -> None:
+    assert list(GRAPH) == list(STAGES)
+    assert all(stage["cmd"] == f"python -m pipeline {name}" for name, stage in GRAPH.items())
+
+
+@pytest.mark.parametrize("name", list(STAGES))
+def test_deps_are_the_code_that_a_stage_loads(name: str, reproduced: Path, tmp_path: Path) -> None:
+    """Import by import: a missing dep would leave a stage stale, a superfluous one would rerun it for nothing."""
+    shutil.copytree(reproduced, tmp_path / "copy", ignore=shutil.ignore_patterns(".git", ".dvc"))
+    code = (
+        "import sys; from pipeline import config, stages; stages.STAGES[sys.argv[1]](config.load());"
+        "print(*{m.split('.')[1] for m in sys.modules if m.startswith('pipeline.')})"
+    )
+    done = run([sys.executable, "-c", code, name], tmp_path / "copy")
+    rooms = set(done.stdout.split())
+    loaded = {f"pipeline/{r}" if (ROOT / "pipeline" / r).is_dir() else f"pipeline/{r}.py" for r in rooms}
+    assert {dep for dep in GRAPH[name]["deps"] if dep.startswith("pipeline/")} == loaded
+
+
+def test_the_code_hash_covers_what_the_train_stage_lists() -> None:
+    listed = {dep.removeprefix("pipeline/") for dep in GRAPH["train"]["deps"] if dep.startswith("pipeline/")}
+    assert set(provenance.TRAINING_CODE) == listed
+
+
+def test_a_second_repro_skips_everything(reproduced: Path) -> None:
+    again = run(["dvc", "repro"], reproduced)
+    assert skipped(again) == set(STAGES) and not ran(again)
+
+
+def test_the_run_left_what_it_should(reproduced: Path) -> None:
+    table = json.loads((reproduced / "artifacts/evaluation/metrics.json").read_text())
+    assert table["n"] == 600
+    assert table["after"]["error"] == table["before"]["error"] < 0.05
+    assert table["after"]["ece"] < table["after"]["floor_p95"] + 0.02
+    assert (reproduced / "artifacts/evaluation/reliability.svg").stat().st_size > 10_000
+    assert not list((reproduced / ".checkpoints").glob("*"))
+    lines = (reproduced / "artifacts/model/epochs.csv").read_text().splitlines()
+    assert len(lines) == 1 + 24 and lines[0].startswith("epoch,learning_rate,train_loss")
+    assert run(["git", "status", "--porcelain"], reproduced).stdout in ("", " M dvc.lock\n")  # the lock of another CPU
+    shown = run(["dvc", "metrics", "show", "--json"], reproduced).stdout
+    assert '"nll"' in shown
+
+
+def test_changing_the_method_reruns_what_depends_on_it(reproduced: Path, tmp_path: Path) -> None:
+    shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
+    params = tmp_path / "copy" / "params.yaml"
+    params.write_text(params.read_text().replace("method: ce", "method: focal").replace("epochs: null", "epochs: 2"))
+    again = run(["dvc", "repro"], tmp_path / "copy")
+    assert skipped(again) == {"fetch"} and ran(again) == {"train", "calibrate", "evaluate", "export"}
+
+
+def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
+    shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
+    (tmp_path / "copy" / "datasets" / "anything.npz").write_bytes(b"new")
+    again = run(["dvc", "repro"], tmp_path / "copy")
+    assert ran(again) == {"fetch"}  # digits come out the same, so nothing after it runs
+
+
+@pytest.mark.full
+def test_two_forced_runs_give_identical_hashes(reproduced: Path, tmp_path: Path) -> None:
+    shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
+    run(["dvc", "repro", "--force"], tmp_path / "copy")
+    assert hashes(tmp_path / "copy") == hashes(reproduced)
+
+
+def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**environment(), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fetch", "method=focl"], "unknown method 'focl'; allowed: ce, focal"),
+        (["fetch", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18."),
+        (["fetch", "calibrator=temperatur"], "Did you mean 'temperature'?"),
+        (["train", "epoch=3"], "unknown parameter 'epoch'"),
+        (["train", "epochs=0"], "epochs = 0"),
+        (["train", "epochs"], "'epochs' is not of the form name=value"),
+        (["train"], "card.json is missing; run the fetch stage first"),
+        (["calibrate"], "does not exist; run the train stage first"),
+        (["publish"], "is not a whole bundle"),
+    ],
+)
+def test_errors_are_one_message_and_a_status(arguments: list[str], message: str, workspace: Path) -> None:
+    done = command(arguments, workspace)
+    assert done.returncode == 1
+    assert message in done.stderr and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+
+
+def test_lists(workspace: Path) -> None:
+    assert "fl3" in command(["methods"], workspace).stdout
+    assert "papers-350" in command(["recipes"], workspace).stdout
+    assert "dataset = 'digits'" in command(["params"], workspace).stdout
+    assert "epochs = 7" in command(["params", "epochs=7"], workspace).stdout
+
+
+def test_all_without_dvc(workspace: Path) -> None:
+    done = command(["all", "epochs=1", "width=4"], workspace)
+    assert done.returncode == 0, done.stderr
+    published = command(["publish"], workspace).stdout.strip()
+    assert (workspace / published / "model.onnx").is_file()
+    assert (workspace / "models" / "default").read_text().strip() == published.removeprefix("models/")
