@@ -54,7 +54,8 @@ def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pi
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """(width, height) after EXIF orientation, from the header alone."""
-    sideways = image.getexif().get(ORIENTATION, 1) >= 5
+    exif = image.info.get("exif")  # getexif() would read a PNG to its end
+    sideways = exif is not None and image.getexif().get(ORIENTATION, 1) >= 5
     return (image.height, image.width) if sideways else image.size
 
 

@@ -43,7 +43,7 @@ RECIPES = {
         flip=False,
         threads=1,  # so small that a second thread gains little, and on a busy machine waiting for it costs 50 times
     ),
-    "cpu": Recipe("32 x 32 images within 30 minutes on 2 cores", net="resnet8", epochs=40),
+    "cpu": Recipe("32 x 32 images within 30 minutes on 2 cores", net="resnet8", epochs=30),
     "papers-350": Recipe(
         "CIFAR in the focal, BSCE-GRA and gamma-net papers: 350 epochs, drops at 150 and 250; sum over the batch and"
         " gradients clipped to 2 as in their public code",
