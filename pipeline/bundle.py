@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pipeline import calibrators
 from pipeline.errors import UserError
@@ -85,6 +86,13 @@ class Card(_Model):
     code_sha256: str
     files: dict[str, str]
     golden: Golden
+
+    @field_validator("classes")
+    @classmethod
+    def _different(cls, classes: list[str]) -> list[str]:
+        if twice := [name for name, count in Counter(classes).items() if count > 1]:
+            raise ValueError(f"the class {twice[0]!r} stands twice; a label by name would be ambiguous")
+        return classes
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,10 @@ class PictureError(ValueError):
     """Bytes that are not an image this project reads; the message says what is allowed."""
 
 
+class PictureTooLargeError(PictureError):
+    """More pixels than are allowed, by the header alone."""
+
+
 def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
     """Decode a PNG or JPEG into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
 
@@ -27,29 +33,43 @@ def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pi
     An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
 
     Raises:
-        PictureError: not a PNG or JPEG, damaged, or more than `max_pixels` pixels.
+        PictureError: not a PNG or JPEG, or damaged; PictureTooLargeError: more than `max_pixels` pixels.
         OSError: a path that cannot be read.
     """
+    with _opened(source, max_pixels) as image:
+        flat = _eight_bit(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
+    if side is not None and flat.size != (side, side):
+        flat = _centre_square(flat, side)
+    return np.asarray(flat, dtype=np.uint8).reshape(flat.height, flat.width, channels)
+
+
+def pixel_count(source: bytes | Path, max_pixels: int = MAX_PIXELS) -> int:
+    """Height x width by the header alone; errors as `read`."""
+    with _opened(source, max_pixels) as image:
+        return image.width * image.height
+
+
+@contextmanager
+def _opened(source: bytes | Path, max_pixels: int) -> Iterator[Image.Image]:
+    """Pillow's image, nothing decoded yet; Pillow's errors, in the block too, as PictureError."""
     data = source if isinstance(source, bytes) else source.read_bytes()
     try:
         with Image.open(io.BytesIO(data), formats=list(FORMATS)) as image:
             if image.width * image.height > max_pixels:
                 size = f"{image.width} x {image.height} = {image.width * image.height:,} pixels"
-                raise PictureError(f"the image has {size}; the limit is {max_pixels:,}. Scale it down first")
-            flat = _eight_bit(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
+                raise PictureTooLargeError(f"the image has {size}; the limit is {max_pixels:,}. Scale it down first")
+            yield image
     except PictureError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # Pillow's own limit, where it comes first
-        raise PictureError(f"the image has too many pixels; the limit is {max_pixels:,}. Scale it down first") from None
+        message = f"the image has too many pixels; the limit is {max_pixels:,}. Scale it down first"
+        raise PictureTooLargeError(message) from None
     except UnidentifiedImageError:
         raise PictureError(f"not an image that can be read; allowed are {' and '.join(FORMATS)}") from None
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for damage
         raise PictureError(
             f"the image is damaged or cut short ({error}); allowed are whole PNG and JPEG files"
         ) from None
-    if side is not None and flat.size != (side, side):
-        flat = _centre_square(flat, side)
-    return np.asarray(flat, dtype=np.uint8).reshape(flat.height, flat.width, channels)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

@@ -295,3 +295,12 @@ def test_default_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "default").write_bytes(b"\xff\xfe")
     with pytest.raises(BundleError, match="which is not a folder"):
         find_default(tmp_path)
+
+
+def test_a_class_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    def repeat(card: dict[str, Any]) -> None:
+        card["classes"][1] = card["classes"][0]
+
+    folder = make_bundle(tmp_path / "bundle", repeat)
+    with pytest.raises(BundleError, match=r"classes: .*stands twice"):
+        Bundle.load(folder)

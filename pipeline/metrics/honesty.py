@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, gammaincinv, ndtri
+from scipy.special import gammaincinv, ndtri
 
+from pipeline.metrics.binomial import binomial_interval
 from pipeline.metrics.inputs import Array
 from pipeline.metrics.scores import Given, as_sums
 from pipeline.metrics.sums import Bins
@@ -161,6 +162,5 @@ def _exact_gap_limits(table: Bins, q: float) -> tuple[float, float]:
     """Least and most that |accuracy - mean confidence| can be, by the exact binomial limits of the accuracy."""
     n, right = table.n, float(table.correct_B.sum())
     confidence = float(table.confidence_B.sum()) / n
-    low = float(betaincinv(right, n - right + 1, q)) if right > 0 else 0.0
-    high = float(betaincinv(right + 1, n - right, 1 - q)) if right < n else 1.0
+    low, high = (float(limit) for limit in binomial_interval(right, n, level=1 - 2 * q))
     return max(low - confidence, confidence - high, 0.0), max(confidence - low, high - confidence)

@@ -1,0 +1,216 @@
+"""The application: `create_app(settings)`. Routes only; what they do lives in the modules they call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Annotated, Any, Literal, cast
+
+import orjson
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import RedirectResponse, Response
+
+from service import bodies, errors, feedback, monitor, page, schemas
+from service.errors import ServiceError
+from service.middleware import Envelope
+from service.runtime import Runtime
+from service.settings import Settings
+from service.store import StoreError
+
+DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
+
+1. `POST /predict` with images: every answer has an `id`.
+2. `POST /feedback` with that `id` and the true label, as soon as it is known.
+3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
+"""
+LARGE_ANSWER = 20_000
+"""Probabilities from which encoding them takes over a millisecond, and goes to a thread."""
+
+router = APIRouter()
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The ASGI application; `settings` default to the environment. Opens its store when it is started."""
+    runtime = Runtime(settings or Settings())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            await runtime.open()
+            yield
+        finally:
+            await runtime.close()
+
+    app = FastAPIOffline(title="TrueOdds", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
+    app.state.runtime = runtime
+    app.add_middleware(Envelope, telemetry=runtime.telemetry, max_body_bytes=runtime.settings.max_body_bytes)
+    app.add_exception_handler(StoreError, _store_error)
+    errors.install(app)
+    app.include_router(router)
+    return app
+
+
+def _errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
+    return {int(code[1:]): {"model": schemas.Error, "description": text} for code, text in descriptions.items()}
+
+
+NOT_READY = "no model is loaded, or too much is waiting; try again after Retry-After"
+
+
+@router.post(
+    "/predict",
+    tags=["odds"],
+    summary="Classify images",
+    openapi_extra={"requestBody": schemas.PREDICT_BODY},
+    responses={
+        200: {"model": schemas.Predictions},
+        **_errors(
+            _400="not JSON, or a broken form",
+            _413="too many bytes, images or pixels",
+            _415="neither JSON nor multipart",
+            _422="not what the model takes",
+            _503=NOT_READY,
+        ),
+    },
+)
+async def predict(request: Request) -> Response:
+    """Calibrated probabilities for up to 256 images.
+
+    Send JSON, each image as nested lists of pixels or as base64 of a PNG or JPEG, or a multipart form with image
+    files in fields named `files`. Every prediction is on disk before it is answered.
+    """
+    runtime = _runtime(request)
+    engine = runtime.engine
+    images_NHWC = await bodies.images_of(request, engine.input, runtime.settings)
+    answer = {
+        "request_id": request.state.request_id,
+        "model": engine.version.model,
+        "version": engine.version.version,
+        "predictions": await engine.predict(images_NHWC),
+    }
+    if len(images_NHWC) * len(engine.version.classes) > LARGE_ANSWER:
+        return _json(await asyncio.to_thread(orjson.dumps, answer))
+    return _json(orjson.dumps(answer))
+
+
+@router.post(
+    "/feedback",
+    tags=["odds"],
+    summary="Say what was right",
+    openapi_extra={"requestBody": schemas.FEEDBACK_BODY},
+    responses={
+        200: {"model": schemas.LabelsStored},
+        **_errors(
+            _400="not JSON",
+            _404="no such prediction",
+            _409="another label is stored already",
+            _413="too many bytes or labels",
+            _415="not JSON",
+            _422="no such class, or a body of another shape",
+            _503=NOT_READY,
+        ),
+    },
+)
+async def give_feedback(request: Request) -> Response:
+    """True labels for earlier predictions, by class name or index; a class named "3" is the text "3".
+
+    The same label again changes nothing. A different one is refused unless `"correct": true`. A call is all or
+    nothing: with one bad row nothing is stored, the status is that of the first bad row, and the bad rows are listed.
+    """
+    runtime = _runtime(request)
+    labels = feedback.parse(await bodies.json_of(request), runtime.settings.max_labels)
+    counts = await runtime.store.put_labels(labels)
+    runtime.telemetry.labels(counts)
+    return _json(orjson.dumps(asdict(counts)))
+
+
+@router.get(
+    "/calibration-report",
+    tags=["odds"],
+    summary="Do the probabilities mean what they say?",
+    responses={
+        200: {"model": schemas.Report, "content": {"text/html": {}}},
+        **_errors(
+            _404="unknown model or version", _422="a parameter out of range", _503="no model has been served yet"
+        ),
+    },
+)
+async def calibration_report(
+    request: Request,
+    model: Annotated[str | None, Query(description="default: the one that is served")] = None,
+    version: Annotated[str | None, Query(description="default: the one that is served")] = None,
+    bins: Annotated[int, Query(description="equal-width confidence bins: a divisor of 3,000, at most 1,000")] = 15,
+    level: Annotated[float, Query(ge=0.5, le=0.999, description="nominal coverage of the intervals")] = 0.95,
+    format: Annotated[Literal["json", "html"] | None, Query(description="default: as Accept says")] = None,
+) -> Response:
+    """Calibration on the labelled answers so far, with the offline test values beside it.
+
+    JSON, or a page when a browser asks. The intervals are for one look at a number of labels that was fixed
+    beforehand.
+    """
+    monitor.check_bins(bins)
+    runtime = _runtime(request)
+    found = await runtime.version(model, version)
+    sums = await runtime.store.read_sums(found.model, found.version)
+    report = await asyncio.to_thread(monitor.report, found, sums, bins=bins, level=level)
+    if format == "html" or (format is None and page.is_preferred(request.headers.get("accept", ""))):
+        return Response(page.render(report), media_type="text/html", headers={"vary": "accept"})
+    return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
+
+
+@router.get("/health/live", tags=["operation"], response_model=schemas.Health, summary="Is the process up?")
+async def live() -> Response:
+    """200 as long as the process answers at all."""
+    return _json(b'{"status":"live"}')
+
+
+@router.get(
+    "/health/ready",
+    tags=["operation"],
+    response_model=schemas.Health,
+    summary="Can it answer?",
+    responses=_errors(_503="no model is loaded; the message says why"),
+)
+async def ready(request: Request) -> Response:
+    """200 once a bundle is loaded and has reproduced its golden prediction."""
+    version = _runtime(request).engine.version
+    return _json(orjson.dumps({"status": "ready", "model": version.model, "version": version.version}))
+
+
+@router.get(
+    "/metrics",
+    tags=["operation"],
+    summary="For Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}},
+)
+async def metrics(request: Request) -> Response:
+    """What this process did (requests, latencies, batches, labels), and what the store holds (answers, labels, ECE)."""
+    runtime = _runtime(request)
+    for version in await runtime.store.read_versions():
+        sums = await runtime.store.read_sums(version.model, version.version)
+        runtime.telemetry.sums(version.model, version.version, sums)
+    return Response(runtime.telemetry.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/", include_in_schema=False)
+async def index(request: Request) -> Response:
+    """The report for a browser, the documentation for everything else."""
+    prefers_page = page.is_preferred(request.headers.get("accept", ""))
+    return RedirectResponse("/calibration-report" if prefers_page else "/docs", headers={"vary": "accept"})
+
+
+def _runtime(request: Request) -> Runtime:
+    return cast(Runtime, request.app.state.runtime)
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+async def _store_error(request: Request, error: Exception) -> Response:
+    return ServiceError(503, "store_unavailable", str(error), retry_after=1).response()

@@ -1,0 +1,180 @@
+"""Request bodies to images: uint8 N x H x W x C, or an error that says which value is wrong and what is allowed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import orjson
+
+from pipeline import pictures
+from pipeline.bundle import ImageInput
+from pipeline.pictures import PictureError, PictureTooLargeError, Pixels
+from service.errors import ServiceError, short
+
+EXPECTED = '{"instances": [...]}, each a nested list of pixels or {"b64": "<PNG or JPEG>"}'
+
+
+def parse_json(body: bytes) -> Any:
+    """Any JSON value.
+
+    Raises:
+        ServiceError: 400, with the place of the first error.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ServiceError(
+            400, "invalid_json", f"the body is not JSON ({error}); NaN and Infinity are not JSON"
+        ) from None
+
+
+def instances(tree: Any, limit: int) -> list[Any]:
+    """The instances of a /predict body.
+
+    Raises:
+        ServiceError: another shape, none, or more than `limit`.
+    """
+    if not isinstance(tree, dict) or not isinstance(tree.get("instances"), list):
+        raise _invalid(f"the body must be {EXPECTED}")
+    if extra := set(tree) - {"instances"}:
+        raise _invalid(f"unknown key {short(min(extra))} in the body; expected {EXPECTED}")
+    found: list[Any] = tree["instances"]
+    check_count(len(found), limit)
+    return found
+
+
+def check_count(count: int, limit: int) -> None:
+    """Raise unless 1 <= count <= limit."""
+    if not count:
+        raise _invalid("no image was sent; send at least one")
+    if count > limit:
+        message = f"{count:,} images in one call; the limit is {limit:,}. Send them in several calls"
+        raise ServiceError(413, "too_many_instances", message)
+
+
+def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
+    """Instances (nested lists, or objects with b64) as one N x H x W x C array.
+
+    Raises:
+        ServiceError: 422 naming the instance and the value; 413 for more than `max_pixels` in all encoded images.
+    """
+    images_NHWC = np.empty((len(found), *spec.shape), np.uint8)
+    budget = Budget(max_pixels)
+    for n, instance in enumerate(found):
+        name = f"instances[{n}]"
+        if isinstance(instance, list):
+            images_NHWC[n] = _from_lists(instance, name, spec)
+        elif isinstance(instance, dict):
+            images_NHWC[n] = encoded_image(_base64(instance, name), name, spec, budget)
+        else:
+            raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
+    return images_NHWC
+
+
+def encoded_images(files: Iterable[tuple[str, bytes]], spec: ImageInput, max_pixels: int) -> Pixels:
+    """Named PNG or JPEG files as one N x H x W x C array; errors as `images`."""
+    budget = Budget(max_pixels)
+    return np.stack([encoded_image(data, name, spec, budget) for name, data in files])
+
+
+@dataclass
+class Budget:
+    """Pixels that the encoded images of one call may still have: a few bytes of PNG can hold millions."""
+
+    limit: int
+    used: int = 0
+
+    def take(self, data: bytes, name: str) -> None:
+        """Count an image by its header.
+
+        Raises:
+            ServiceError: 413 past the limit.
+            PictureError: not an image.
+        """
+        try:
+            self.used += pictures.pixel_count(data, self.limit)
+        except PictureTooLargeError as error:
+            raise ServiceError(413, "image_too_large", f"{name}: {error}") from None
+        if self.used > self.limit:
+            message = f"{name} takes the images of this call to {self.used:,} pixels; the limit is {self.limit:,}"
+            raise ServiceError(413, "image_too_large", f"{message}. Send fewer or smaller images in one call")
+
+
+def encoded_image(data: bytes, name: str, spec: ImageInput, budget: Budget) -> Pixels:
+    """One PNG or JPEG as H x W x C, resized as in training if the model was trained so; errors as `images`."""
+    try:
+        budget.take(data, name)
+        side = spec.height if spec.resized else None
+        pixels_HWC = pictures.read(data, spec.channels, side=side, max_pixels=budget.limit)
+    except PictureError as error:
+        raise ServiceError(422, "invalid_image", f"{name}: {error}") from None
+    if pixels_HWC.shape != spec.shape:
+        height, width, _ = pixels_HWC.shape
+        message = f"{name} is {height} x {width} pixels; the model takes {spec.height} x {spec.width} (height x width)"
+        raise ServiceError(422, "wrong_size", f"{message}. Scale it to that size first")
+    return pixels_HWC
+
+
+def _base64(instance: dict[str, Any], name: str) -> bytes:
+    text = instance.get("b64")
+    if len(instance) != 1 or not isinstance(text, str):
+        raise _invalid(f'{name} has the keys {short(sorted(instance))}; expected {{"b64": "<PNG or JPEG bytes>"}}')
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        cure = "; leave out the 'data:...,' prefix" if text.startswith("data:") else ""
+        raise _invalid(f"{name}.b64 is not base64 ({error}){cure}") from None
+
+
+def _from_lists(rows: list[Any], name: str, spec: ImageInput) -> Pixels:
+    """The fast path never looks at a value in Python: lengths and types as sets, pixels by `bytes`."""
+    height, width, channels = spec.shape
+    if len(rows) != height:
+        raise _wrong_shape(f"{name} has {len(rows)} rows", spec)
+    flat = _level(rows, width, name, (height,), spec)
+    if channels > 1 or isinstance(flat[0], list):
+        flat = _level(flat, channels, name, (height, width), spec)
+    if set(map(type, flat)) == {int}:
+        try:
+            return np.frombuffer(bytes(flat), np.uint8).reshape(spec.shape)
+        except ValueError:
+            pass
+    return np.array([_pixel(v, k, name, spec) for k, v in enumerate(flat)], np.uint8).reshape(spec.shape)
+
+
+def _level(parents: list[Any], size: int, name: str, shape: tuple[int, ...], spec: ImageInput) -> list[Any]:
+    """The children of all parents in one list, if every parent is a list of `size`; `shape` is that of the parents."""
+    if set(map(type, parents)) == {list} and set(map(len, parents)) == {size}:
+        return list(chain.from_iterable(parents))
+    k, parent = next((k, p) for k, p in enumerate(parents) if not isinstance(p, list) or len(p) != size)
+    problem = f"has {len(parent)} values, not {size}" if isinstance(parent, list) else f"is {short(parent)}, not a list"
+    raise _wrong_shape(f"{_place(name, k, shape)} {problem}", spec)
+
+
+def _pixel(value: Any, position: int, name: str, spec: ImageInput) -> int:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and 0 <= value <= 255 and value == int(value):
+        return int(value)
+    place = _place(name, position, spec.shape)
+    raise _invalid(f"{place} is {short(value)}; allowed are whole numbers 0..255. Send pixels as they are, not scaled")
+
+
+def _place(name: str, position: int, shape: Sequence[int]) -> str:
+    return name + "".join(f"[{int(i)}]" for i in np.unravel_index(position, tuple(shape)))
+
+
+def _wrong_shape(problem: str, spec: ImageInput) -> ServiceError:
+    height, width, channels = spec.shape
+    plain = f", or {height} x {width}" if channels == 1 else ""
+    expected = f"{height} x {width} x {channels} (rows x columns x channels){plain}"
+    return ServiceError(422, "wrong_shape", f"{problem}; the model takes {expected}")
+
+
+def _invalid(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_instances", message)

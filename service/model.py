@@ -1,0 +1,111 @@
+"""A bundle ready to answer: onnxruntime for the logits, the bundle's calibrator for the probabilities."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime as ort
+
+from pipeline.bundle import Bundle, BundleError
+from pipeline.pictures import Pixels
+from service.records import Version
+
+CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the model says about N images."""
+
+    logits_NC: npt.NDArray[np.float32]
+    """Each row minus its maximum: exactly what the calibrator was given."""
+    probabilities_NC: npt.NDArray[np.float64]
+    index_N: npt.NDArray[np.intp]
+    """The most probable class; ties go to the smallest index."""
+    confidence_N: npt.NDArray[np.float64]
+
+
+class Model:
+    """A checked bundle and its onnxruntime session."""
+
+    def __init__(self, bundle: Bundle, session: ort.InferenceSession) -> None:
+        self.bundle, self._session = bundle, session
+        self._input, self._output = session.get_inputs()[0].name, session.get_outputs()[0].name
+
+    @classmethod
+    def load(cls, directory: Path, threads: int | None = None) -> Self:
+        """Load a bundle, check that its model takes what its card says, and reproduce its golden prediction.
+
+        Raises:
+            BundleError: a damaged bundle, a graph onnxruntime refuses, another input shape, another answer.
+        """
+        bundle = Bundle.load(directory)
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads or available_cores()
+        # Spinning threads win microseconds for one client, and take the cores from HTTP and SQLite under load.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        try:
+            session = ort.InferenceSession(str(bundle.model_path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has a dozen exception types without a common base
+            raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
+        _check_signature(bundle, session)
+        model = cls(bundle, session)
+        try:
+            bundle.check_golden(model.logits)
+        except BundleError:
+            raise
+        except Exception as error:
+            raise BundleError(f"{bundle.model_path}: the golden input cannot be run: {error}") from None
+        return model
+
+    @property
+    def version(self) -> Version:
+        card = self.bundle.card
+        return Version(card.name, self.bundle.version, tuple(card.classes), self.bundle.calibrator, card.metrics)
+
+    def score(self, images_NHWC: Pixels) -> Scores:
+        """Logits, probabilities and the predicted class of every image."""
+        raw_NC = self.logits(images_NHWC)
+        logits_NC = raw_NC - raw_NC.max(axis=1, keepdims=True)
+        probabilities_NC = self.bundle.calibrator(logits_NC)
+        index_N = probabilities_NC.argmax(axis=1)
+        return Scores(logits_NC, probabilities_NC, index_N, probabilities_NC[np.arange(len(index_N)), index_N])
+
+    def logits(self, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
+        """The graph's own float32 logits."""
+        answer: npt.NDArray[np.float32] = self._session.run([self._output], {self._input: images_NHWC})[0]
+        return answer
+
+
+def available_cores(cpu_max: Path = CPU_MAX) -> int:
+    """Cores this process may use: its affinity mask, cut to the container's quota (cgroup v2), at least 1."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = cpu_max.read_text().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
+
+
+def _check_signature(bundle: Bundle, session: ort.InferenceSession) -> None:
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    expected = ["N", *bundle.card.input.shape]
+    if len(inputs) != 1 or inputs[0].type != "tensor(uint8)" or len(inputs[0].shape) != 4:
+        found = ", ".join(f"{i.name}: {i.type} {i.shape}" for i in inputs)
+        raise BundleError(f"{bundle.model_path} takes ({found}); expected one uint8 input of shape {expected}")
+    batch, *sizes = inputs[0].shape
+    fixed = [(size, want) for size, want in zip(sizes, expected[1:], strict=True) if isinstance(size, int)]
+    if isinstance(batch, int) or any(size != want for size, want in fixed):
+        found = f"{bundle.model_path}: input {inputs[0].name!r} has shape {inputs[0].shape}"
+        raise BundleError(f"{found}, its card says {expected} with any number N of images")
+    if outputs[0].type != "tensor(float)":
+        raise BundleError(
+            f"{bundle.model_path}: output {outputs[0].name!r} is {outputs[0].type}; expected float32 logits"
+        )

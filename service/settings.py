@@ -1,0 +1,33 @@
+"""What can be set: by environment variables TRUEODDS_*, and by options of `python -m service`, which win."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pipeline.pictures import MAX_PIXELS
+
+
+class Settings(BaseSettings):
+    """Every setting has a default that suits one machine; limits are there to be raised."""
+
+    model_config = SettingsConfigDict(env_prefix="TRUEODDS_", frozen=True)
+
+    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 is every interface")
+    port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
+    url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
+    models: Path = Field(Path("models"), description="folder of published bundles")
+    store: Path = Field(Path("store.sqlite"), description="SQLite file for predictions, labels and sums")
+
+    max_instances: int = Field(256, ge=1, description="images in one /predict call")
+    max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")
+    max_body_bytes: int = Field(16 * 1024**2, ge=1024, description="bytes in one request body")
+    max_pixels: int = Field(
+        4 * MAX_PIXELS, ge=1, description="pixels in all encoded images of one call, before any resizing"
+    )
+
+    max_batch: int = Field(64, ge=1, description="images the model takes at once")
+    max_waiting: int = Field(1024, ge=1, description="images that may wait for the model before /predict answers 503")
+    threads: int | None = Field(None, ge=1, description="threads of the model; left out: one for each available core")

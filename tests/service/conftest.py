@@ -1,0 +1,50 @@
+"""Fixtures: a published bundle, its settings, and applications that serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import bundle as bundles
+from service.app import create_app
+from service.settings import Settings
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import write_bundle
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder with one published bundle, the default."""
+    bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def settings(models: Path, tmp_path: Path) -> Settings:
+    return Settings(models=models, store=tmp_path / "store.sqlite", threads=1)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """Serve a bundle written with other options: `serve(shape=(8, 8, 3))`; `limits` are settings."""
+    open_clients: list[Client] = []
+
+    def start(limits: dict[str, Any] | None = None, **bundle: Any) -> Client:
+        here = tmp_path / f"served-{len(open_clients)}"
+        bundles.publish(write_bundle(here / "bundle", **bundle), here / "models")
+        settings = Settings(models=here / "models", store=here / "store.sqlite", threads=1, **(limits or {}))
+        open_clients.append(Client(create_app(settings)).__enter__())
+        return open_clients[-1]
+
+    yield start
+    for client in open_clients:
+        client.__exit__()
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[Client]:
+    with Client(create_app(settings)) as client:
+        yield client

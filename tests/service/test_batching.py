@@ -1,0 +1,125 @@
+"""The queue: order, sizes, failures, fullness and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pipeline.pictures import Pixels
+from service.batching import Batcher
+from service.errors import ServiceError
+
+
+def images(*values: int) -> Pixels:
+    return np.array(values, np.uint8).reshape(-1, 1, 1, 1)
+
+
+class Doubler:
+    """Answers 2 x the pixel; holds the model until `go` is set."""
+
+    def __init__(self, max_batch: int = 4, max_waiting: int = 10) -> None:
+        self.sizes: list[int] = []
+        self.go = threading.Event()
+        self.batcher: Batcher[list[int], int] = Batcher(
+            self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting
+        )
+        self.batcher.start()
+
+    def score(self, images_NHWC: Pixels) -> list[int]:
+        self.go.wait(10)
+        self.sizes.append(len(images_NHWC))
+        if (images_NHWC == 13).any():
+            raise ArithmeticError("thirteen")
+        return [2 * int(v) for v in images_NHWC.ravel()]
+
+    async def finish(self, scored: list[int]) -> Sequence[int]:
+        await asyncio.sleep(0)
+        if 28 in scored:
+            raise OSError("fourteen")
+        return scored
+
+
+async def submitted(doubler: Doubler, *requests: Pixels) -> list[asyncio.Task[Sequence[int]]]:
+    """Tasks that are all in the queue; the first one has been taken by the model."""
+    tasks = []
+    for request in requests:
+        tasks.append(asyncio.create_task(doubler.batcher.submit(request)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+    return tasks
+
+
+def test_takes_what_waits_and_keeps_order() -> None:
+    async def run() -> None:
+        doubler = Doubler()
+        tasks = await submitted(
+            doubler, images(1), images(2), images(3, 4), images(5), images(6), images(*range(7, 12))
+        )
+        doubler.go.set()
+        assert [list(a) for a in await asyncio.gather(*tasks)] == [[2], [4], [6, 8], [10], [12], [14, 16, 18, 20, 22]]
+        assert doubler.sizes == [1, 4, 1, 5]
+        await doubler.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_failure_reaches_its_own_batch_only() -> None:
+    async def run() -> None:
+        doubler = Doubler(max_batch=1)
+        doubler.go.set()
+        tasks = await submitted(doubler, images(1), images(13), images(14), images(2))
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert (list(outcomes[0]), list(outcomes[3])) == ([2], [4])  # type: ignore[arg-type]
+        assert isinstance(outcomes[1], ArithmeticError)
+        assert isinstance(outcomes[2], OSError)
+        await doubler.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_full_queue_answers_503_and_recovers() -> None:
+    async def run() -> None:
+        doubler = Doubler()
+        tasks = await submitted(doubler, images(0), images(*range(1, 10)))
+        with pytest.raises(ServiceError, match="9 images are waiting, the limit is 10") as refused:
+            await doubler.batcher.submit(images(1, 2))
+        assert (refused.value.status, refused.value.headers) == (503, {"retry-after": "1"})
+        doubler.go.set()
+        await asyncio.gather(*tasks)
+        assert list(await doubler.batcher.submit(images(1, 2))) == [2, 4]
+        await doubler.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_request_is_dropped() -> None:
+    async def run() -> None:
+        doubler = Doubler()
+        first, second, third = await submitted(doubler, images(1), images(2), images(3))
+        second.cancel()
+        await asyncio.sleep(0)
+        doubler.go.set()
+        assert [list(await first), list(await third)] == [[2], [6]]
+        assert doubler.sizes == [1, 1]
+        await doubler.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_close_answers_what_is_queued() -> None:
+    async def run() -> None:
+        doubler = Doubler()
+        tasks = await submitted(doubler, *(images(k) for k in range(9)))
+        closing = asyncio.create_task(doubler.batcher.close())
+        await asyncio.sleep(0)
+        with pytest.raises(ServiceError, match="shutting down"):
+            await doubler.batcher.submit(images(1))
+        doubler.go.set()
+        await closing
+        assert [list(t.result()) for t in tasks] == [[2 * k] for k in range(9)]
+
+    asyncio.run(run())

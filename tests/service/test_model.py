@@ -1,0 +1,70 @@
+"""Loading a bundle: what is refused, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.bundle import CARD, MODEL, BundleError
+from pipeline.files import sha256
+from service.model import Model, available_cores
+from tests.service.tiny_bundle import change_card, write_bundle, write_model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_bundle(tmp_path)
+
+
+def replace_model(folder: Path, write: Callable[[Path], object]) -> None:
+    write(folder / MODEL)
+    change_card(folder, files={n: sha256(folder / n) for n in (MODEL, "calibrator.json")})
+
+
+def test_scores_are_shifted_calibrated_and_float32(folder: Path) -> None:
+    model = Model.load(folder, 1)
+    images_NHWC = np.random.default_rng(0).integers(0, 256, (7, 4, 4, 1), np.uint8)
+    scores = model.score(images_NHWC)
+    assert scores.logits_NC.dtype == np.float32
+    assert (scores.logits_NC.max(axis=1) == 0).all()
+    np.testing.assert_allclose(scores.probabilities_NC, model.bundle.calibrator(model.logits(images_NHWC)), rtol=1e-6)
+    assert (scores.confidence_N == scores.probabilities_NC.max(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda p: p.write_bytes(b"junk"), "onnxruntime cannot load it"),
+        (lambda p: write_model(p, (4, 4, 3), 4), r"shape \['N', 4, 4, 3\]"),
+        (lambda p: write_model(p, (4, 4, 1), 4, batch=1), "any number N of images"),
+        (lambda p: write_model(p, (4, 4, 1), 4, seed=1), "golden logits differ"),
+        (lambda p: write_model(p, (4, 4, 1), 5), "one logit per class"),
+    ],
+)
+def test_wrong_graphs_are_refused(folder: Path, write: Callable[[Path], object], words: str) -> None:
+    replace_model(folder, write)
+    with pytest.raises(BundleError, match=words):
+        Model.load(folder, 1)
+
+
+def test_an_altered_file_is_refused(folder: Path) -> None:
+    with (folder / MODEL).open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(BundleError, match="altered or damaged"):
+        Model.load(folder)
+    (folder / CARD).unlink()
+    with pytest.raises(BundleError, match="missing"):
+        Model.load(folder)
+
+
+@pytest.mark.parametrize(("text", "cores"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 99), ("x", 99)])
+def test_cores_follow_the_containers_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(99)), raising=False)
+    (tmp_path / "cpu.max").write_text(text)
+    assert available_cores(tmp_path / "cpu.max") == cores
+    assert available_cores(tmp_path / "none") == 99

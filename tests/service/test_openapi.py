@@ -1,0 +1,128 @@
+"""The documentation is whole, and hostile requests made from it never cause a 5xx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+
+from pipeline import bundle as bundles
+from service.app import create_app
+from service.settings import Settings
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import pictures, write_bundle
+
+FEW = settings(
+    max_examples=25,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    folder: Path = tmp_path_factory.mktemp("openapi")
+    bundles.publish(write_bundle(folder / "bundle"), folder / "models")
+    chosen = Settings(models=folder / "models", store=folder / "s.sqlite", threads=1)
+    with Client(create_app(chosen)) as client:
+        client.predict(pictures(3))
+        yield client
+
+
+OPERATIONS = (
+    "POST /predict",
+    "POST /feedback",
+    "GET /calibration-report",
+    "GET /health/live",
+    "GET /health/ready",
+    "GET /metrics",
+)
+
+
+def send(running: Client, case: schemathesis.Case) -> httpx.Response:
+    """As `requests` would put it on the wire: schemathesis speaks its dialect."""
+    wanted = case.as_transport_kwargs(base_url="http://service")
+    known = {k: v for k, v in wanted.items() if k in ("method", "url", "headers", "params", "json", "data", "files")}
+    ready = requests.Request(**known).prepare()
+    body = ready.body.encode() if isinstance(ready.body, str) else ready.body
+    return running.run(running.http.request(ready.method, ready.url, content=body, headers=dict(ready.headers)))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_documented_request_causes_a_server_error(running: Client, operation: str) -> None:
+    method, path = operation.split()
+    documented = schemathesis.openapi.from_dict(running.app.openapi())[path][method]
+    modes = GenerationMode.NEGATIVE, GenerationMode.POSITIVE
+
+    @FEW
+    @given(case=st.sampled_from(modes).flatmap(documented.as_strategy))
+    def check(case: schemathesis.Case) -> None:
+        answer = send(running, case)
+        assert answer.status_code < 500, answer.text
+        assert answer.headers["x-request-id"]
+        if answer.status_code >= 400:
+            assert set(answer.json()) == {"error"}
+
+    check()
+
+
+JSON_VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 300)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["b64", "id", "label", "x"]), inner),
+    max_leaves=20,
+)
+
+
+@settings(FEW, max_examples=150)
+@given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels"]))
+def test_no_json_causes_a_server_error(running: Client, value: object, key: str) -> None:
+    for path in ("/predict", "/feedback"):
+        for body in (value, {key: value}, {key: [value]}):
+            assert 200 <= running.post(path, json=body).status_code < 500
+
+
+@settings(FEW, max_examples=150)
+@given(body=st.binary(max_size=200), kind=st.sampled_from(["application/json", "multipart/form-data; boundary=b", "x"]))
+def test_no_bytes_cause_a_server_error(running: Client, body: bytes, kind: str) -> None:
+    framed = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n' + body + b"\r\n--b--\r\n"
+    for content in (body, framed):
+        answer = running.post("/predict", content=content, headers={"content-type": kind})
+        assert 400 <= answer.status_code < 500
+
+
+def test_documentation_is_whole(running: Client) -> None:
+    document = running.get("/openapi.json").json()
+    assert {f"{m.upper()} {path}" for path, methods in document["paths"].items() for m in methods} == set(OPERATIONS)
+    for path in document["paths"].values():
+        for operation in path.values():
+            assert operation["summary"]
+            assert operation["description"]
+            assert operation["tags"]
+    predict = document["paths"]["/predict"]["post"]
+    assert set(predict["requestBody"]["content"]) == {"application/json", "multipart/form-data"}
+    assert {"200", "400", "413", "415", "422", "503"} <= set(predict["responses"])
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    assert running.get("/docs").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_documentation_loads_nothing_from_elsewhere(running: Client, path: str) -> None:
+    page = running.get(path).text
+    links = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert links and all(link.startswith("/") for link in links)
+    assert all(running.get(link).status_code == 200 for link in links)

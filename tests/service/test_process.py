@@ -1,0 +1,154 @@
+"""A real server process: `python -m service`, over real sockets, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from pipeline import bundle as bundles
+from pipeline.metrics import CalibrationSums, ece
+from tests.service.tiny_bundle import pictures, write_bundle
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def server(folder: Path, *options: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
+    """A server on a free port with its store in `folder`; ends by SIGTERM if it has not ended before."""
+    url_file = folder / "url"
+    url_file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "service", "--port", "0", "--models", str(folder / "models")]
+    command += ["--store", str(folder / "store.sqlite"), "--url-file", str(url_file), "--threads", "1", *options]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        while not url_file.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert url_file.exists(), process.communicate(timeout=10)
+        with httpx.Client(base_url=url_file.read_text().strip(), timeout=20) as client:
+            yield client, process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    return tmp_path
+
+
+def predict(client: httpx.Client, instances: Any) -> list[dict[str, Any]]:
+    answer = client.post("/predict", json={"instances": instances})
+    assert answer.status_code == 200, answer.text
+    predictions: list[dict[str, Any]] = answer.json()["predictions"]
+    return predictions
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
+def test_says_where_it_is_and_ends_in_order(folder: Path, number: signal.Signals, status: int) -> None:
+    with server(folder) as (client, process):
+        assert client.get("/health/ready").status_code == 200
+        predict(client, pictures(2))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+        assert out.splitlines()[0] == f"TrueOdds is serving on {str(client.base_url).rstrip('/')}"
+        assert (process.returncode, err) == (status, "")
+    assert not (folder / "store.sqlite-wal").exists()
+
+
+def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
+    acknowledged: list[dict[str, Any]] = []
+    labels: dict[str, int] = {}
+
+    def work(seed: int) -> None:
+        with httpx.Client(base_url=client.base_url, timeout=20) as mine:
+            for k in range(10_000):
+                try:
+                    found = predict(mine, pictures(2, seed=1000 * seed + k))
+                    acknowledged.extend(found)
+                    rows = [{"id": p["id"], "label": (seed + k) % 4} for p in found]
+                    if mine.post("/feedback", json={"labels": rows}).status_code == 200:
+                        labels.update({row["id"]: row["label"] for row in rows})
+                except httpx.TransportError:
+                    return
+
+    with server(folder) as (client, process):
+        workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for worker in workers:
+            worker.start()
+        while len(labels) < 60:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        for worker in workers:
+            worker.join()
+    with server(folder) as (client, _):
+        rows = [{"id": i, "label": y} for i, y in labels.items()]
+        again = client.post("/feedback", json={"labels": rows}).json()
+        assert again == {"stored": 0, "already_known": len(rows), "corrected": 0}
+        late = [{"id": p["id"], "label": 0} for p in acknowledged if p["id"] not in labels]
+        for row in late:  # acknowledged predictions; a label whose answer was lost may be there already
+            assert client.post("/feedback", json={**row, "correct": True}).status_code == 200
+        labels |= {row["id"]: 0 for row in late}
+        report = client.get("/calibration-report").json()
+        assert report["answers"] >= len(acknowledged)
+        assert report["labelled"] == len(labels) == len(acknowledged)
+        probabilities_NC = np.array([p["probabilities"] for p in acknowledged])
+        expected = CalibrationSums.from_probabilities(probabilities_NC, [labels[p["id"]] for p in acknowledged])
+        assert report["ece"] == pytest.approx(ece(expected), abs=1e-9)
+
+
+def test_a_restart_keeps_the_report(folder: Path) -> None:
+    with server(folder) as (client, _):
+        rows = [{"id": p["id"], "label": 1} for p in predict(client, pictures(20))]
+        client.post("/feedback", json={"labels": rows})
+        before = client.get("/calibration-report").json()
+    with server(folder) as (client, _):
+        assert client.get("/calibration-report").json() == before
+
+
+def test_ready_after_a_bundle_is_published(tmp_path: Path) -> None:
+    with server(tmp_path) as (client, _):
+        assert client.get("/health/ready").status_code == 503
+        bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+        deadline = time.monotonic() + 10
+        while client.get("/health/ready").status_code == 503 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(predict(client, pictures(1))) == 1
+
+
+def test_a_body_over_the_limit_gets_its_answer(folder: Path) -> None:
+    with server(folder, "--max-body-bytes", "10000") as (client, _):
+        answer = client.post("/predict", content=b" " * 12_000, headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+        assert client.get("/health/live").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--port", "70000"], "port = '70000'"),
+        (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:0"),
+        (["--store", "/proc/none/x.sqlite"], "the store /proc/none/x.sqlite cannot be opened"),
+    ],
+)
+def test_clear_words_when_it_cannot_start(folder: Path, options: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "service", "--port", "0", "--models", str(folder / "models")]
+    command += ["--store", str(folder / "store.sqlite"), *options]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ended.returncode != 0
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,212 @@
+"""The report: numbers, reading and page, with and without labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import bundle as bundles
+from pipeline import metrics
+from pipeline.calibrators import Identity
+from pipeline.metrics import CalibrationSums
+from service import monitor, page
+from service.app import create_app
+from service.records import StoredSums, Version
+from service.settings import Settings
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
+
+VERSION = Version("m", "v", ("a", "b"), Identity(), OFFLINE)
+LIVE = ("accuracy", "mean_confidence", "signed_gap", "ece", "ece_lower", "floor_p95", "mce", "mce_bin", "nll", "brier")
+
+
+def labelled(rows: int, truth: Callable[[Any], Any], seed: int = 0) -> CalibrationSums:
+    """Rows of two classes with confidences .5 to 1, right with probability truth(confidence)."""
+    rng = np.random.default_rng(seed)
+    top_N = rng.uniform(0.5, 1, rows)
+    wrong_N = rng.random(rows) >= truth(top_N)
+    return CalibrationSums.from_probabilities(np.stack([top_N, 1 - top_N], 1), wrong_N.astype(int))
+
+
+def make(sums: CalibrationSums, answers: int | None = None, **options: Any) -> Any:
+    return monitor.report(VERSION, StoredSums(answers if answers is not None else sums.n, sums), **options)
+
+
+@pytest.mark.parametrize(
+    ("truth", "verdict", "words"),
+    [
+        (lambda c: c, "cannot_tell", "too few labels to tell"),
+        (lambda c: c - 0.2, "over_confident", "more than chance explains. The model is over-confident"),
+        (lambda c: c + 0.5 * (1 - c), "under_confident", "under-confident"),
+        (lambda c: np.where(c > 0.75, c - 0.15, c + 0.15), "uneven", "too sure in some ranges"),
+    ],
+)
+def test_verdicts(truth: Callable[[Any], Any], verdict: str, words: str) -> None:
+    sums = labelled(3000, truth)
+    report = make(sums, answers=6000)
+    assert report.verdict == verdict
+    assert words in report.reading
+    assert report.reading.startswith("3,000 of 6,000 answers have labels.")
+    assert "cry wolf" in report.reading
+    assert "The other 3,000 answers are unknown" in report.reading
+    assert "Fewer than 500" not in report.reading
+    assert words.split(".")[0] in page.render(report)
+
+
+def test_few_labels_warn() -> None:
+    reading = make(labelled(499, lambda c: c)).reading
+    assert "Fewer than 500 labels" in reading
+    assert "are unknown" not in reading
+
+
+def test_numbers_are_those_of_the_metrics() -> None:
+    sums = labelled(1000, lambda c: c - 0.1)
+    report = make(sums, bins=25, level=0.9)
+    interval, floor = metrics.ece_interval(sums, bins=25, level=0.9), metrics.noise_floor(sums, bins=25)
+    assert (report.ece, report.ece_estimate) == (interval.ece, interval.estimate)
+    assert (report.ece_lower, report.ece_upper) == (interval.lower, interval.upper)
+    assert (report.floor_mean, report.floor_p95) == (floor.mean, floor.p95)
+    assert report.mce == metrics.mce(sums, bins=25)
+    worst = max((b for b in report.bins if b.count), key=lambda b: abs(b.gap))
+    assert (report.mce_bin.lo, report.mce_bin.hi, report.mce_bin.count) == (worst.lo, worst.hi, worst.count)
+    assert sum(b.count for b in report.bins) == 1000
+    assert sum(b.count * abs(b.gap) for b in report.bins if b.count) / 1000 == pytest.approx(report.ece, abs=1e-12)
+    assert all(b.accuracy_lower <= b.accuracy <= b.accuracy_upper for b in report.bins if b.count)
+    assert report.bins[0].accuracy is None
+    assert report.offline == OFFLINE
+
+
+def test_before_any_answer_and_before_any_label(client: Client) -> None:
+    for count, words in [(0, "POST /predict"), (3, "3 answers, none with a label")]:
+        if count:
+            client.predict(pictures(count))
+        report = client.report()
+        assert words in report["reading"]
+        assert [report[name] for name in LIVE] == [None] * len(LIVE)
+        shown = client.get("/calibration-report?format=html")
+        assert shown.status_code == 200
+        assert words in shown.text
+        assert "no labels yet" in shown.text
+
+
+def test_json_or_page_as_accept_says(client: Client) -> None:
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    for accept, expected in [
+        (browser, "text/html"),
+        ("*/*", "application/json"),
+        ("application/json", "application/json"),
+        ("text/html;q=0.5, application/json", "application/json"),
+        ("text/html, application/json;q=0.9", "text/html"),
+        ("text/html;q=x", "application/json"),
+    ]:
+        answer = client.get("/calibration-report", headers={"accept": accept})
+        assert answer.headers["content-type"].startswith(expected), accept
+        assert answer.headers["vary"] == "accept"
+    forced = client.get("/calibration-report?format=json", headers={"accept": browser})
+    assert forced.headers["content-type"] == "application/json"
+    assert client.get("/", headers={"accept": browser}).headers["location"] == "/calibration-report"
+    assert client.get("/").headers["location"] == "/docs"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("bins=7", "bins = 7: allowed are the divisors of 3000"),
+        ("bins=0", "bins = 0"),
+        ("bins=-15", "bins = -15"),
+        ("bins=3000", "up to 1000"),
+        ("bins=x", "bins = 'x'"),
+        ("level=1", "level"),
+        ("level=nan", "level"),
+        ("format=pdf", "format = 'pdf'"),
+    ],
+)
+def test_bad_parameters(client: Client, query: str, words: str) -> None:
+    answer = client.get(f"/calibration-report?{query}")
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]["message"]
+
+
+def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
+    version = bundles.find_default(models).name
+    assert client.report(model="tiny", version=version)["version"] == version
+    for query in ({"model": "x"}, {"version": "x"}, {"model": "tiny", "version": "x"}):
+        answer = client.get("/calibration-report", params=query)
+        assert answer.status_code == 404
+        assert f"known are tiny/{version}" in answer.json()["error"]["message"]
+
+
+def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, settings: Settings, tmp_path: Path) -> None:
+    old = client.predict(pictures(5))
+    first = client.report()["version"]
+    bundles.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
+    with Client(create_app(settings)) as newer:
+        newer.predict(pictures(2))
+        newer.label([{"id": p["id"], "label": 0} for p in old])
+        assert (newer.report()["answers"], newer.report()["labelled"]) == (2, 0)
+        before = newer.report(version=first)
+        assert (before["answers"], before["labelled"]) == (5, 5)
+        assert before["ece"] is not None
+
+
+class Checker(HTMLParser):
+    """Collects tags, and checks that they nest."""
+
+    VOID = frozenset({"meta", "link", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("bins", [1, 15, 1000])
+def test_page_is_whole_small_and_needs_nothing_else(bins: int) -> None:
+    html = page.render(make(labelled(2000, lambda c: c - 0.1), bins=bins))
+    checker = Checker()
+    checker.feed(html)
+    tags = [tag for tag, _ in checker.seen]
+    assert checker.open == []
+    assert {"svg", "title", "desc", "table", "caption", "main", "h1"} <= set(tags)
+    assert not {"script", "img", "link", "iframe"} & set(tags)
+    assert not re.search(r"(src|href)=.https?:|url\(|nan|None", html)
+    if bins == 15:
+        assert len(html) < 32_000
+        assert tags.count("tr") == 16
+
+
+def test_page_escapes_and_survives_a_foreign_card() -> None:
+    for offline in ({}, {"after": 3}, {"after": {"ece": "<b>", "nll": None, "accuracy": True}}):
+        version = Version("<script>alert(1)</script>", "v", ("a", "b"), Identity(), offline)
+        html = page.render(monitor.report(version, StoredSums(10, labelled(10, lambda c: c))))
+        assert "<script>" not in html
+        assert "<b>" not in html
+
+
+def test_percent_never_rounds_to_certainty() -> None:
+    assert [monitor._percent(x) for x in (0, 1e-5, 0.005, 0.83, 0.995, 0.99999, 1)] == [
+        "0%",
+        "under 0.1%",
+        "0.5%",
+        "83%",
+        "99.5%",
+        "over 99.9%",
+        "100%",
+    ]

@@ -1,0 +1,92 @@
+"""Real, tiny bundles: an ONNX graph that is one matrix product, with card, calibrator and golden prediction."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+from pipeline import bundle as bundles
+from pipeline import files
+from pipeline.calibrators import Calibrator, Temperature
+
+SHAPE = (4, 4, 1)
+CLASSES = ("cat", "dog", "3", "hare")
+OFFLINE = {"before": {"ece": 0.2}, "after": {"ece": 0.021, "accuracy": 0.9, "nll": 0.3}, "n": 600}
+
+
+def write_model(path: Path, shape: tuple[int, int, int], classes: int, seed: int = 0, batch: Any = "N") -> None:
+    """uint8 N x H x W x C -> (x / 255) W -> logits N x K, with weights large enough for varied confidences."""
+    size = int(np.prod(shape))
+    weights = np.random.default_rng(seed).normal(0, 6 / np.sqrt(size), (size, classes)).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["images"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["float", "top"], ["scaled"]),
+        helper.make_node("Flatten", ["scaled"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("images", TensorProto.UINT8, [batch, *shape])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, classes])],
+        [numpy_helper.from_array(np.float32(255), "top"), numpy_helper.from_array(weights, "weights")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def write_bundle(
+    folder: Path,
+    *,
+    shape: tuple[int, int, int] = SHAPE,
+    classes: tuple[str, ...] = CLASSES,
+    calibrator: Calibrator | None = None,
+    name: str = "tiny",
+    resized: bool = False,
+    metrics: dict[str, Any] = OFFLINE,
+    seed: int = 0,
+) -> Path:
+    """A whole, valid bundle in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    calibrator = calibrator or Temperature(1.7)
+    write_model(folder / bundles.MODEL, shape, len(classes), seed)
+    files.write_json(folder / bundles.CALIBRATOR, calibrator.to_json())
+    pixels = np.random.default_rng(seed + 1).integers(0, 256, (1, *shape), np.uint8)
+    logits_NC = ort.InferenceSession(str(folder / bundles.MODEL)).run(None, {"images": pixels})[0]
+    golden = {
+        "input_b64": base64.b64encode(pixels.tobytes()).decode(),
+        "logits": logits_NC[0].tolist(),
+        "probabilities": calibrator(logits_NC)[0].tolist(),
+    }
+    height, width, channels = shape
+    card = {
+        "name": name,
+        "classes": list(classes),
+        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized},
+        "method": "ce",
+        "training": {},
+        "metrics": metrics,
+        "data_sha256": "0" * 64,
+        "code_sha256": "0" * 64,
+        "files": {n: files.sha256(folder / n) for n in (bundles.MODEL, bundles.CALIBRATOR)},
+        "golden": golden,
+    }
+    files.write_json(folder / bundles.CARD, bundles.Card.model_validate(card).model_dump())
+    return folder
+
+
+def change_card(folder: Path, **fields: Any) -> None:
+    """Overwrite fields of a bundle's card."""
+    card = json.loads((folder / bundles.CARD).read_text())
+    files.write_json(folder / bundles.CARD, card | fields)
+
+
+def pictures(count: int, shape: tuple[int, int, int] = SHAPE, seed: int = 5) -> Any:
+    """Nested lists of random pixels."""
+    return np.random.default_rng(seed).integers(0, 256, (count, *shape)).tolist()
