@@ -84,7 +84,29 @@ def record(name: str, words: list[str], commit: str, artifacts: Path, seconds: d
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
     shutil.copy(artifacts / "evaluation" / "reliability.png", RESULTS / f"{name}.png")
-    print(json.dumps({"seconds": seconds, "after": table["metrics"]["after"]}, indent=2))
+    print(markdown(table))
+
+
+def markdown(table: dict[str, Any]) -> str:
+    """The record as the README shows it (tests/test_readme.py holds the README to that)."""
+    recipe, metrics, where = table["training"]["recipe"], table["metrics"], table["machine"]
+    splits, minutes = table["data"]["splits"], table["seconds"]["train"] / 60
+    lines = [
+        f"{recipe['net']}, {recipe['epochs']} epochs on {splits['train']:,} images of {table['data']['name']}, method"
+        f" {table['training']['method']['name']}: {minutes:.0f} minutes on {where['cores']} cores"
+        f" ({where['processor']}), {table['training_images_per_second']:,} images/s; {metrics['n']:,} test images.",
+        "",
+        "| | before | after temperature scaling |",
+        "|---|---|---|",
+    ]
+    both = metrics["before"], metrics["after"]
+    for key, label in (("error", "test error"), ("nll", "NLL"), ("brier", "Brier score"), ("ece", "ECE, 15 bins")):
+        lines.append(f"| {label} | {both[0][key]:.4f} | {both[1][key]:.4f} |")
+    cells = [f"{w['ece_estimate']:.4f} [{w['ece_lower']:.4f}, {w['ece_upper']:.4f}]" for w in both]
+    lines.append(f"| ECE estimate and 95% interval | {cells[0]} | {cells[1]} |")
+    cells = [f"{w['floor_mean']:.4f} ({w['floor_p95']:.4f})" for w in both]
+    lines.append(f"| noise floor (95%) | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -100,5 +100,5 @@ def _histogram(axes: Axes, bins: Bins, values: dict[str, float]) -> None:
         values["mean_confidence"], color=GAP, linestyle="--", linewidth=1.6,
         label=f"mean confidence {values['mean_confidence']:.3f}",
     )  # fmt: skip
-    axes.set(xlabel="confidence", yscale="log", ylim=(0.7, float(bins.count_B.max()) * 1.5))
+    axes.set(xlabel="confidence", yscale="log", ylim=(0.7, float(bins.count_B.max()) * 15))
     axes.legend(loc="upper left", fontsize=7.5, frameon=False)

@@ -72,9 +72,8 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
     optimizer = _optimizer(net, recipe)
     augment = Augmentation(recipe.padding, recipe.flip)
-    moments = data.card["normalise"]
-    train_batches = ImageBatches.of(data.arrays["train"], moments, device, augment)
-    val_batches, test_batches = (ImageBatches.of(data.arrays[split], moments, device) for split in ("val", "test"))
+    train_batches = data.batches("train", device, augment)
+    val_batches, test_batches = (data.batches(split, device) for split in ("val", "test"))
     if min(recipe.batch_size, len(train_batches)) < 2:
         raise ConfigError(
             "batch normalisation needs two rows in a batch: raise batch_size or the number of training rows"

@@ -50,25 +50,10 @@ def report(version: Version, sums: StoredSums, *, bins: int = 15, level: float =
 
 
 def _numbers(sums: CalibrationSums, bins: int, level: float) -> dict[str, Any]:
-    interval, floor = metrics.ece_interval(sums, bins=bins, level=level), metrics.noise_floor(sums, bins=bins)
     table = sums.bins(bins)
-    mean_gap_B = np.abs(np.nan_to_num(table.accuracy_B - table.mean_confidence_B))
-    worst = int(mean_gap_B.argmax())
-    return {
-        "accuracy": metrics.accuracy(sums),
-        "mean_confidence": metrics.mean_confidence(sums),
-        "signed_gap": metrics.signed_gap(sums),
-        "ece": interval.ece,
-        "ece_estimate": interval.estimate,
-        "ece_lower": interval.lower,
-        "ece_upper": interval.upper,
-        "floor_mean": floor.mean,
-        "floor_p95": floor.p95,
-        "mce": metrics.mce(sums, bins=bins),
-        "mce_bin": WorstBin(lo=table.lo_B[worst], hi=table.hi_B[worst], count=int(table.count_B[worst])),
-        "nll": metrics.nll(sums),
-        "brier": metrics.brier(sums),
-    }
+    worst = int(np.abs(np.nan_to_num(table.accuracy_B - table.mean_confidence_B)).argmax())
+    worst_bin = WorstBin(lo=table.lo_B[worst], hi=table.hi_B[worst], count=int(table.count_B[worst]))
+    return {**metrics.summary(sums, bins=bins, level=level), "mce_bin": worst_bin}
 
 
 def _table(table: Bins, level: float) -> list[Bin]:

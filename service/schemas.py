@@ -129,6 +129,7 @@ class Report(BaseModel):
     answers: int
     labelled: int
     coverage: float | None = Field(description="labelled / answers")
+    error: float | None = Field(None, description="1 - accuracy")
     accuracy: float | None = None
     mean_confidence: float | None = None
     signed_gap: float | None = Field(None, description="accuracy - mean confidence; negative: over-confident")

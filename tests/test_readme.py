@@ -6,6 +6,7 @@ terminal: port 8000 becomes a free port, and CIFAR-100 is cut to a few rows and 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.pipeline_run import markdown
 from pipeline.listing import methods_table
 from tests.conftest import ROOT, copy_of_repository, environment
 
@@ -113,6 +115,11 @@ def test_python_blocks_that_need_no_service(terminal: Terminal) -> None:
     ran = [terminal.python(text) for kind, text in blocks() if kind == "python" and "urllib" not in text]
     assert len(ran) == 3
     assert (terminal.folder / "datasets" / "scribbles" / "train" / "two").is_dir()
+
+
+def test_the_figures_are_those_of_the_record() -> None:
+    record = json.loads((ROOT / "benchmarks" / "results" / "cifar100-resnet8-cpu.json").read_text(encoding="utf-8"))
+    assert markdown(record) in README
 
 
 def test_every_method_can_be_listed() -> None:

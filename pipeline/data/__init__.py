@@ -1,6 +1,7 @@
 """Data sets: `load(params)` finds one by name, checks it and splits it; `save` and `read` are its form on disk.
 
-A data set is a `DataSet`: arrays per split and a card. `pipeline.data.images` turns a split into batches on a device.
+A data set is a `DataSet`: arrays and batches per split, and a card. Its kind of input decides what batches are; small
+images are one uint8 tensor on the device (`pipeline.data.images`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from pipeline.config import Data, nearest
 from pipeline.data import cifar, digits, folder
+from pipeline.data.images import Augmentation, ImageBatches
 from pipeline.data.raw import DataError, Images, Labels, Raw, checked, read_npz
 from pipeline.data.splits import balanced
 from pipeline.files import read_json, write_json, write_npz
@@ -40,6 +43,10 @@ class DataSet:
 
     arrays: dict[str, tuple[Images, Labels]]
     card: dict[str, Any]
+
+    def batches(self, split: str, device: torch.device, augment: Augmentation | None = None) -> ImageBatches:
+        """One split as batches on a device, normalised by the training split's moments."""
+        return ImageBatches.of(self.arrays[split], self.card["normalise"], device, augment)
 
 
 def names() -> list[str]:

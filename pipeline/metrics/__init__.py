@@ -4,6 +4,7 @@ from pipeline.metrics.binomial import binomial_interval
 from pipeline.metrics.honesty import EceInterval, NoiseFloor, ece_interval, noise_floor
 from pipeline.metrics.inputs import softmax
 from pipeline.metrics.scores import accuracy, brier, ece, error, mce, mean_confidence, nll, signed_gap
+from pipeline.metrics.summary import summary
 from pipeline.metrics.sums import CELLS, COLUMNS, Bins, CalibrationSums, cell_of
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "noise_floor",
     "signed_gap",
     "softmax",
+    "summary",
 ]

@@ -19,6 +19,7 @@ from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
 from pipeline.data.vision import torchvision
+from pipeline.files import write_npz
 
 ROWS = {"train": 300, "test": 100}
 
@@ -86,7 +87,7 @@ def test_download_and_mirror_give_the_same_bytes(
     mirror = workspace / "mirror"
     mirror.mkdir()
     arrays = {f"{a}_{s}": f(s) for s in ROWS for a, f in (("x", images), ("y", labels))}
-    np.savez(mirror / "cifar100.npz", class_names=np.array([f"class{k:02}" for k in range(100)]), **arrays)
+    write_npz(mirror / "cifar100.npz", {"class_names": np.array([f"class{k:02}" for k in range(100)]), **arrays})
     official.unlink()  # from here on nothing can be downloaded
     monkeypatch.setenv("TRUEODDS_DATA", str(mirror))
     data.save(data.load(settings), workspace / "mirrored")

@@ -63,7 +63,7 @@ def test_train_size_takes_a_balanced_part(workspace: Path) -> None:
 
 @pytest.mark.parametrize("place", ["file", "folder", "datasets", "environment"])
 def test_own_npz_is_found_everywhere_it_may_lie(workspace: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"dataset": "pets"}
+    settings: dict[str, Any] = {"dataset": "pets"}
     if place == "file":
         settings["path"] = str(own(workspace / "any.npz"))
     elif place == "folder":

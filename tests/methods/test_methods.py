@@ -17,7 +17,13 @@ TWINS: dict[str, Callable[..., float]] = {
     "ce": reference.cross_entropy,
     "focal": reference.focal_loss,
 }
-CASES = [("ce", {}), ("focal", {}), ("focal", {"gamma": 0.5}), ("focal", {"gamma": 5}), ("focal", {"gra": True})]
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("ce", {}),
+    ("focal", {}),
+    ("focal", {"gamma": 0.5}),
+    ("focal", {"gamma": 5}),
+    ("focal", {"gra": True}),
+]
 
 
 def batch(classes: int, rows: int = 6, scale: float = 2.0, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -98,7 +104,7 @@ def test_distributions_as_targets_weigh_the_classes() -> None:
 def test_every_name_builds_and_trains_a_step(name: str) -> None:
     logits, labels = batch(5)
     loss = methods.build(name).loss(logits.requires_grad_(), labels, progress=0.5)
-    loss.backward()
+    torch.autograd.backward(loss)
     assert logits.grad is not None and loss.item() > 0
 
 

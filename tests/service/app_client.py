@@ -50,15 +50,18 @@ class Client:
         """The predictions of a call that must succeed."""
         answer = self.post("/predict", json={"instances": instances})
         assert answer.status_code == 200, answer.text
-        return answer.json()["predictions"]
+        predictions: list[dict[str, Any]] = answer.json()["predictions"]
+        return predictions
 
     def label(self, rows: list[dict[str, Any]]) -> dict[str, int]:
         """The counts of a feedback call that must succeed."""
         answer = self.post("/feedback", json={"labels": rows})
         assert answer.status_code == 200, answer.text
-        return answer.json()
+        counts: dict[str, int] = answer.json()
+        return counts
 
     def report(self, **query: Any) -> dict[str, Any]:
         answer = self.get("/calibration-report", params=query)
         assert answer.status_code == 200, answer.text
-        return answer.json()
+        report: dict[str, Any] = answer.json()
+        return report

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline import metrics
 from pipeline.metrics import CalibrationSums
+from service.records import StoredSums
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures
 
@@ -18,7 +19,8 @@ from tests.service.tiny_bundle import CLASSES, pictures
 def sums_of(client: Client) -> CalibrationSums:
     runtime = client.app.state.runtime
     version = runtime.engine.version
-    return client.run(runtime.store.read_sums(version.model, version.version)).labelled
+    sums: StoredSums = client.run(runtime.store.read_sums(version.model, version.version))
+    return sums.labelled
 
 
 def from_scratch(predictions: list[dict[str, Any]], labels: dict[str, int]) -> CalibrationSums:

@@ -22,7 +22,7 @@ VERSION = Version("m", "v1", ("a", "b"), Identity(), {"after": {"ece": 0.1}})
 
 
 def batch(count: int, version: str = "v1", now: int = 1) -> PredictionBatch:
-    logits_NC = np.tile(np.float32([0, -1]), (count, 1))
+    logits_NC = np.tile(np.array([0, -1], np.float32), (count, 1))
     probabilities_NC = Identity()(logits_NC)
     index_N = np.zeros(count, np.intp)
     return PredictionBatch(

@@ -36,7 +36,7 @@ def write_model(path: Path, shape: tuple[int, int, int], classes: int, seed: int
         "tiny",
         [helper.make_tensor_value_info("images", TensorProto.UINT8, [batch, *shape])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, classes])],
-        [numpy_helper.from_array(np.float32(255), "top"), numpy_helper.from_array(weights, "weights")],
+        [numpy_helper.from_array(np.array(255, np.float32), "top"), numpy_helper.from_array(weights, "weights")],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
