@@ -25,17 +25,17 @@ $(VENV)/.installed: pyproject.toml
 	  echo "Beside torch, this Python's package index may send several GB of CUDA libraries; with python3.11 it is about 0.6 GB, if your index has torch's CPU build."; \
 	else echo "About 0.6 GB will be downloaded (several GB where your package index has only the CUDA build of torch)."; fi; \
 	$$python -m venv $(VENV); \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'; \
 	touch $@
 
 run: setup ## pipeline on the embedded data, then serve, predict, label and report; prints a summary
 	@echo "[1/2] pipeline: dvc repro (stages that are up to date are skipped)"
-	@dvc repro --quiet
+	@dvc repro
 	@echo "[2/2] service: publish, serve, predict, label, report"
 	@python -m pipeline demo
 
 serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with its own store
-	@dvc repro --quiet
+	@dvc repro
 	@python -m pipeline publish --models .serve/models >/dev/null
 	@python -m service --models .serve/models --store .serve/store.sqlite --port $(PORT)
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from pipeline import data, metrics, stages
 from pipeline.bundle import publish
@@ -29,6 +28,7 @@ from pipeline.errors import UserError
 from pipeline.files import read_json
 from pipeline.metrics import CalibrationSums
 from pipeline.metrics.inputs import Array
+from pipeline.progress import bar
 
 BATCH = 100
 START_SECONDS = 60
@@ -65,18 +65,22 @@ def demo(work: Path) -> None:
 def _predict(url: str, images: Images) -> tuple[list[str], Array]:
     ids: list[str] = []
     rows: list[list[float]] = []
-    for start in tqdm(range(0, len(images), BATCH), desc="predict", unit="request", file=sys.stderr, ncols=80):
-        body = {"instances": images[start : start + BATCH].tolist()}
-        for prediction in json.loads(_call(f"{url}/predict", body))["predictions"]:
-            ids.append(prediction["id"])
-            rows.append(prediction["probabilities"])
+    with bar(len(images), "predict", "image") as shown:
+        for start in range(0, len(images), BATCH):
+            body = {"instances": images[start : start + BATCH].tolist()}
+            predictions = json.loads(_call(f"{url}/predict", body))["predictions"]
+            ids += [prediction["id"] for prediction in predictions]
+            rows += [prediction["probabilities"] for prediction in predictions]
+            shown.update(len(predictions))
     return ids, np.asarray(rows)
 
 
 def _feedback(url: str, ids: list[str], labels: Labels) -> None:
     pairs = [{"id": i, "label": int(label)} for i, label in zip(ids, labels, strict=True)]
-    for start in tqdm(range(0, len(pairs), BATCH), desc="label  ", unit="request", file=sys.stderr, ncols=80):
-        _call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})
+    with bar(len(pairs), "label", "label") as shown:
+        for start in range(0, len(pairs), BATCH):
+            _call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})
+            shown.update(len(pairs[start : start + BATCH]))
 
 
 def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:

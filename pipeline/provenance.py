@@ -18,6 +18,7 @@ TRAINING_CODE = (
     "metrics",
     "nets",
     "pictures.py",
+    "progress.py",
     "provenance.py",
     "recipes.py",
     "stages.py",

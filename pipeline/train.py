@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from pipeline import methods, metrics, nets
 from pipeline.config import ConfigError, Training
@@ -23,6 +21,7 @@ from pipeline.data import DataSet
 from pipeline.data.images import Augmentation, ImageBatches
 from pipeline.errors import UserError
 from pipeline.metrics.inputs import Array
+from pipeline.progress import bar
 from pipeline.provenance import code_sha256, fingerprint
 from pipeline.recipes import Recipe, resolve
 
@@ -91,7 +90,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
 
     steps = train_batches.steps(recipe.batch_size)
     total = steps * recipe.epochs
-    with _repeatable(device, recipe.threads), _bar(total, steps * len(history)) as bar:
+    with _repeatable(device, recipe.threads), bar(total, "train", "step", done=steps * len(history)) as shown:
         for epoch in range(len(history), recipe.epochs):
             generator = torch.Generator().manual_seed((training.seed << 20) + epoch)
             net.train()
@@ -110,7 +109,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
                     nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
                 optimizer.step()
                 seen.append((loss.detach() * len(labels), logits.detach(), labels))
-                bar.update()
+                shown.update()
             val_logits, val_labels = predict(net, val_batches)
             method.after_validation(val_logits, val_labels)
             with torch.no_grad():
@@ -120,7 +119,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             row |= _scores("train", train_loss, *(torch.cat(parts) for parts in list(zip(*seen, strict=True))[1:]))
             row |= _scores("val", val_loss, val_logits, val_labels)
             history.append(row)
-            bar.set_postfix_str(
+            shown.set_postfix_str(
                 f"epoch {epoch + 1}/{recipe.epochs} val error {row['val_error']:.3f} NLL {row['val_nll']:.3f}",
                 refresh=False,
             )
@@ -224,33 +223,3 @@ def _repeatable(device: torch.device, threads: int | None) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.set_num_threads(before[1])
-
-
-class _Lines:
-    """A log file's view of a progress bar: a line for each state, where a terminal would overwrite it."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> None:
-        if text := text.strip("\r\n "):
-            self._stream.write(text + "\n")
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
-def _bar(total: int, done: int) -> tqdm[Any]:
-    live = sys.stderr.isatty()
-    return tqdm(
-        total=total,
-        initial=done,
-        desc="train",
-        unit="step",
-        dynamic_ncols=live,
-        ncols=None if live else 110,
-        file=sys.stderr if live else _Lines(sys.stderr),
-        mininterval=0.2 if live else 15.0,
-        maxinterval=15.0,
-        smoothing=0.05,
-    )

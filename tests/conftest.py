@@ -18,7 +18,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def environment() -> dict[str, str]:
     """This process's environment with the interpreter's folder first, no network, and quiet DVC."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1", "PYTHONWARNINGS": "default"}
+    return {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
 
 
 def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS: dict[int, set[str]] = {
     0: {"bundle", "calibrators", "config", "errors", "files", "logits", "metrics", "pictures", "provenance"},
-    1: {"data", "methods", "nets", "recipes"},
+    1: {"data", "methods", "nets", "progress", "recipes"},
     2: {"evaluate", "export", "report", "train"},
     3: {"stages"},
     4: {"__main__", "demo", "listing"},

@@ -1,0 +1,42 @@
+"""Progress bars for people: one that moves in a terminal, a line now and then in a log file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+LOG_SECONDS = 15.0
+
+
+class _Lines:
+    """A log file's view of a bar: a line for each state, where a terminal would overwrite it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        if text := text.strip("\r\n "):
+            self._stream.write(text + "\n")
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def bar(total: int, what: str, unit: str, *, done: int = 0) -> tqdm[Any]:
+    """A bar on stderr with the estimated end; `update(n)` moves it. In a log it speaks every 15 s and at the end."""
+    live = sys.stderr.isatty()
+    return tqdm(
+        total=total,
+        initial=done,
+        desc=what,
+        unit=unit,
+        dynamic_ncols=live,
+        ncols=None if live else 110,
+        file=sys.stderr if live else _Lines(sys.stderr),
+        mininterval=0.2 if live else LOG_SECONDS,
+        maxinterval=LOG_SECONDS,
+        smoothing=0.05,
+        delay=0 if live else 1e-9,  # in a log, nothing before the first news
+    )
