@@ -57,6 +57,7 @@ def train(params: Params) -> None:
         writer.writerows(result.history)
     splits = {split: logits.Logits(values, dataset.arrays[split][1]) for split, values in result.logits.items()}
     logits.write(LOGITS, splits)
+    result.checkpoint.remove()
 
 
 def calibrate(params: Params) -> None:

@@ -46,7 +46,15 @@ def test_learns_and_records_each_epoch(digits: DataSet, tmp_path: Path) -> None:
     errors = (result.logits["val"].argmax(1) != digits.arrays["val"][1]).mean()
     assert errors == pytest.approx(result.history[-1]["val_error"])
     assert result.history[-1]["val_loss"] == pytest.approx(result.history[-1]["val_nll"], rel=1e-5)  # ce is the NLL
-    assert not (tmp_path / "c").exists() or not list((tmp_path / "c").iterdir())
+    assert (result.checkpoint.folder / "state.pt").exists()  # until the stage has written its files
+
+
+def test_a_run_killed_while_writing_its_files_loses_nothing(digits: DataSet, tmp_path: Path) -> None:
+    whole = train(digits, SHORT, tmp_path / "c")
+    again = train(digits, SHORT, tmp_path / "c")
+    assert equal(whole, again) and again.history == whole.history
+    again.checkpoint.remove()
+    assert not list((tmp_path / "c").iterdir())
 
 
 def test_same_seed_same_bits(digits: DataSet, tmp_path: Path) -> None:
@@ -80,7 +88,6 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     assert (left / "state.pt").exists() and not equal(changed, whole)
     resumed = train(digits, SHORT, tmp_path / "c")
     assert equal(resumed, whole) and resumed.history == whole.history
-    assert not left.exists()
 
 
 def test_a_killed_process_goes_on_to_the_same_files(workspace: Path) -> None:
