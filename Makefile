@@ -16,10 +16,10 @@ setup: $(VENV)/.installed ## create .venv with everything the project needs
 # A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried.
 $(VENV)/.installed: pyproject.toml
 	@set -e; python=; \
-	for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
+	for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3); do \
 	  if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
-	if [ -z "$$python" ]; then echo "TrueOdds needs Python 3.11, 3.12 or 3.13, and none of them starts. Install python3.11, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	if [ -z "$$python" ]; then echo "TrueOdds needs Python 3.11, 3.12 or 3.13; tried without success: $(or $(PYTHON),python3.11 python3.12 python3.13 python3). Install python3.11, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
 	echo "Setting up $(VENV) with $$($$python --version) ($$python)."; \
 	if $$python -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))'; then \
 	  echo "Beside torch, this Python's package index may send several GB of CUDA libraries; with python3.11 it is about 0.6 GB, if your index has torch's CPU build."; \

@@ -46,6 +46,8 @@ def _run(arguments: argparse.Namespace) -> None:
     from pipeline import stages
 
     command = arguments.command
+    if arguments.parameters and command in ("publish", "demo", "methods", "recipes"):
+        raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if command in ("methods", "recipes"):
         from pipeline import listing
 
@@ -66,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> None:
         for name, value in params.leaves().items():
             print(f"{name} = {value!r}")
         return
-    if command in ("fetch", "all"):
+    if command in ("fetch", "train", "all"):
         stages.check_names(params)
     for name, stage in stages.STAGES.items():
         if command in (name, "all"):

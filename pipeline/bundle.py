@@ -188,7 +188,10 @@ def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> 
         )
     target = models / loaded.card.name / loaded.version
     if target.exists():
-        Bundle.load(target)
+        try:
+            Bundle.load(target)
+        except BundleError as error:
+            raise BundleError(f"{error}. Remove {target} and publish again") from None
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))

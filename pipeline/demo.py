@@ -31,6 +31,8 @@ from pipeline.metrics.inputs import Array
 from pipeline.progress import bar
 
 BATCH = 100
+BATCH_VALUES = 1_000_000  # pixels x channels in one request: as JSON some 4 MB, well below the service's limit
+MARKER = ".trueodds-demo"
 START_SECONDS = 60
 EXACT = 1e-9
 NEAR = 0.005
@@ -46,28 +48,37 @@ def demo(work: Path) -> None:
     Raises:
         DemoError: with the service's own last words where there are any.
     """
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    _empty(work)
     dataset, table = data.read(stages.DATA), read_json(stages.EVALUATION / "metrics.json")
     published = publish(stages.BUNDLE, work / "models")
     images, labels = dataset.arrays["test"]
     with _service(work) as url:
         ids, probabilities_NC = _predict(url, images)
         _feedback(url, ids, labels)
-        report = json.loads(_call(f"{url}/calibration-report"))
-        page = _call(f"{url}/calibration-report", accept="text/html")
+        asked = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
+        report, page = json.loads(_call(asked)), _call(asked, accept="text/html")
     (work / "calibration-report.html").write_bytes(page)
     recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
     _check(report, recomputed, table, len(labels))
     print(_summary(dataset.card["name"], table, report, recomputed, published, work))
 
 
+def _empty(work: Path) -> None:
+    """A fresh folder; what is there is removed only if an earlier demo made it."""
+    if work.exists() and not (work / MARKER).exists() and (not work.is_dir() or any(work.iterdir())):
+        raise DemoError(f"{work} exists, is not empty and was not made by a demo; name another folder: --work DIR")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (work / MARKER).touch()
+
+
 def _predict(url: str, images: Images) -> tuple[list[str], Array]:
     ids: list[str] = []
     rows: list[list[float]] = []
     with bar(len(images), "predict", "image") as shown:
-        for start in range(0, len(images), BATCH):
-            body = {"instances": images[start : start + BATCH].tolist()}
+        size = max(1, min(BATCH, BATCH_VALUES // images[0].size))
+        for start in range(0, len(images), size):
+            body = {"instances": images[start : start + size].tolist()}
             predictions = json.loads(_call(f"{url}/predict", body))["predictions"]
             ids += [prediction["id"] for prediction in predictions]
             rows += [prediction["probabilities"] for prediction in predictions]

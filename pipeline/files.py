@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from pipeline.errors import UserError
 
 
 def sha256(path: Path) -> str:
@@ -17,8 +21,26 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+class FileError(UserError, ValueError):
+    """A file that is there and cannot be read."""
+
+
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Raises FileError for what is not JSON, FileNotFoundError for what is not there."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FileError(f"{path} is not whole JSON ({error}); write it again, for a stage's file: dvc repro") from None
+
+
+def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """All arrays of an .npz file without Python objects. Raises as `read_json`."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return dict(file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
+        cure = "write it with np.savez, for a stage's file: dvc repro"
+        raise FileError(f"{path} is not a whole .npz file without Python objects ({error}); {cure}") from None
 
 
 def write_json(path: Path, tree: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import UserError
-from pipeline.files import write_npz
+from pipeline.files import read_npz, write_npz
 from pipeline.metrics.inputs import check_labels, check_matrix
 
 
@@ -44,15 +44,16 @@ def read(path: Path, split: str) -> Logits:
         LogitsError: no such file or array, values that are not finite, labels outside the classes.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = {f"{split}_logits", f"{split}_labels"} - set(file.files)
-            if missing:
-                raise LogitsError(f"{path} has no array {', '.join(sorted(missing))}; it holds {', '.join(file.files)}")
-            logits_NC, labels_N = file[f"{split}_logits"], file[f"{split}_labels"]
+        arrays = read_npz(path)
+        if missing := {f"{split}_logits", f"{split}_labels"} - arrays.keys():
+            raise LogitsError(f"{path} has no array {', '.join(sorted(missing))}; it holds {', '.join(arrays)}")
+        logits_NC, labels_N = arrays[f"{split}_logits"], arrays[f"{split}_labels"]
         rows, classes = check_matrix(logits_NC, f"{split}_logits").shape
         check_labels(labels_N, rows, classes, f"{split}_labels")
     except FileNotFoundError:
         raise LogitsError(f"{path} does not exist; run the train stage first: dvc repro train") from None
+    except UserError:
+        raise
     except ValueError as error:
-        raise error if isinstance(error, LogitsError) else LogitsError(f"{path}: {error}") from None
+        raise LogitsError(f"{path}: {error}") from None
     return Logits(logits_NC, labels_N)

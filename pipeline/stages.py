@@ -90,17 +90,25 @@ def evaluate(params: Params) -> None:
 
 def export(params: Params) -> None:
     """Weights, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     from pipeline import data, nets
     from pipeline.export import export as write
-    from pipeline.files import read_json
+    from pipeline.files import FileError, read_json
 
     dataset, training = data.read(DATA), read_json(MODEL / "training.json")
     shape = training["net"]
     channels, classes = dataset.card["input"]["channels"], len(dataset.card["classes"])
     net = nets.build(shape["name"], channels, classes, width=shape["width"], depth=shape["depth"])
-    net.load_state_dict(load_file(MODEL / "weights.safetensors"))
+    if training["data_sha256"] != dataset.card["sha256"]:
+        raise FileError(f"{MODEL} was trained on other data than {DATA} holds; run the stages in order: dvc repro")
+    try:
+        net.load_state_dict(load_file(MODEL / "weights.safetensors"))
+    except (SafetensorError, RuntimeError) as error:
+        raise FileError(
+            f"{MODEL / 'weights.safetensors'} does not hold this net ({error}); run: dvc repro train"
+        ) from None
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
     write(net, _calibrator(), dataset.card, training, metrics, images, BUNDLE)
 
@@ -125,6 +133,11 @@ def check_names(params: Params) -> None:
 
 def _calibrator() -> Calibrator:
     from pipeline import calibrators
-    from pipeline.files import read_json
+    from pipeline.files import FileError, read_json
 
-    return calibrators.from_json(read_json(CALIBRATOR))
+    try:
+        return calibrators.from_json(read_json(CALIBRATOR))
+    except FileNotFoundError:
+        raise FileError(f"{CALIBRATOR} does not exist; run the calibrate stage first: dvc repro calibrate") from None
+    except (TypeError, ValueError) as error:
+        raise FileError(f"{CALIBRATOR}: {error}; run: dvc repro calibrate") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import shutil
 import time
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     augment = Augmentation(recipe.padding, recipe.flip)
     train_batches = data.batches("train", device, augment)
     val_batches, test_batches = (data.batches(split, device) for split in ("val", "test"))
-    if min(recipe.batch_size, len(train_batches)) < 2:
+    if len(train_batches) // train_batches.steps(recipe.batch_size) < 2:
         raise ConfigError(
             "batch normalisation needs two rows in a batch: raise batch_size or the number of training rows"
         )
@@ -158,7 +159,11 @@ class Checkpoint:
         path = self.folder / "state.pt"
         if not path.exists():
             return None
-        state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+            log.warning("%s is damaged (%s): starting afresh", path, error)
+            return None
         return state
 
     def save(

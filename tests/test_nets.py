@@ -48,3 +48,12 @@ def test_width_and_depth() -> None:
 def test_unknown_net() -> None:
     with pytest.raises(ConfigError, match=r"unknown net 'resnet9'; allowed: resnet8, .*Did you mean 'resnet8'\?"):
         nets.build("resnet9", 3, 10)
+
+
+def test_narrow_nets_learn_from_odd_batches() -> None:
+    """Torch 2.13's CPU build corrupted memory here: strided 1 x 1 convolutions, under 16 channels, channels_last."""
+    for width, rows in ((4, 7), (8, 5), (12, 9)):
+        net = nets.build("resnet8", 3, 2, width=width).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        images = torch.randn(rows, 48, 64, 3).permute(0, 3, 1, 2)
+        torch.autograd.backward(net(images).square().sum())
+        assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in net.parameters())

@@ -116,6 +116,8 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
         (["train"], "card.json is missing; run the fetch stage first"),
         (["calibrate"], "does not exist; run the train stage first"),
         (["publish"], "is not a whole bundle"),
+        (["publish", "epochs=3"], "publish takes no parameters; given: epochs=3"),
+        (["train", "calibrator=temprature"], "Did you mean 'temperature'?"),
     ],
 )
 def test_errors_are_one_message_and_a_status(arguments: list[str], message: str, workspace: Path) -> None:
@@ -137,3 +139,49 @@ def test_all_without_dvc(workspace: Path) -> None:
     published = command(["publish"], workspace).stdout.strip()
     assert (workspace / published / "model.onnx").is_file()
     assert (workspace / "models" / "default").read_text().strip() == published.removeprefix("models/")
+
+
+@pytest.mark.parametrize(
+    ("stage", "file", "message"),
+    [
+        ("train", "data/arrays.npz", "arrays.npz is not a whole .npz file"),
+        ("train", "data/card.json", "card.json is not whole JSON"),
+        ("calibrate", "logits.npz", "logits.npz is not a whole .npz file"),
+        ("evaluate", "calibrator.json", "run: dvc repro calibrate"),
+        ("export", "model/weights.safetensors", "run: dvc repro train"),
+        ("export", "model/training.json", "training.json is not whole JSON"),
+    ],
+)
+def test_damaged_artifacts_are_named(stage: str, file: str, message: str, reproduced: Path, tmp_path: Path) -> None:
+    shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
+    shutil.copy(reproduced / "params.yaml", tmp_path)
+    path = tmp_path / "artifacts" / file
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content[: len(content) // 2])
+    done = command([stage], tmp_path)
+    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_weights_of_other_data_are_not_exported(reproduced: Path, tmp_path: Path) -> None:
+    shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
+    shutil.copy(reproduced / "params.yaml", tmp_path)
+    assert command(["fetch", "split_seed=1"], tmp_path).returncode == 0
+    done = command(["export"], tmp_path)
+    assert done.returncode == 1 and "was trained on other data" in done.stderr
+
+
+def test_the_demo_uses_the_bins_and_level_of_the_run(reproduced: Path, tmp_path: Path) -> None:
+    shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
+    shutil.copy(reproduced / "params.yaml", tmp_path)
+    for stage in ("evaluate", "export"):
+        assert command([stage, "bins=25", "level=0.8"], tmp_path).returncode == 0
+    done = command(["demo"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ECE, 25 bins" in done.stdout and "80% interval" in done.stdout
+
+
+def test_the_demo_empties_only_its_own_folder(reproduced: Path) -> None:
+    done = command(["demo", "--work", "artifacts"], reproduced)
+    assert done.returncode == 1 and "was not made by a demo" in done.stderr
+    assert (reproduced / "artifacts" / "bundle").is_dir()

@@ -146,6 +146,13 @@ def test_unknown_recipe() -> None:
         resolve(Training(recipe="paper-350"), "cifar100")
 
 
+def test_a_damaged_checkpoint_starts_afresh(digits: DataSet, tmp_path: Path) -> None:
+    whole = train(digits, SHORT, tmp_path / "c")
+    state = whole.checkpoint.folder / "state.pt"
+    state.write_bytes(state.read_bytes()[:500])
+    assert equal(train(digits, SHORT, tmp_path / "c"), whole)
+
+
 def test_a_batch_of_one_is_refused(digits: DataSet, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="two rows in a batch"):
         train(digits, Training(batch_size=1), tmp_path / "c")

@@ -21,13 +21,15 @@ import torch
 from pipeline.config import Data, nearest
 from pipeline.data import cifar, digits, folder
 from pipeline.data.images import Augmentation, ImageBatches
-from pipeline.data.raw import DataError, Images, Labels, Raw, checked, read_npz
+from pipeline.data.raw import DataError, Images, Labels, Raw, checked
+from pipeline.data.raw import read_npz as read_npz_set
 from pipeline.data.splits import balanced
-from pipeline.files import read_json, write_json, write_npz
+from pipeline.files import read_json, read_npz, write_json, write_npz
 
 log = logging.getLogger("pipeline.data")
 
 DOWNLOADS = Path("downloads")
+DEFAULT = "default"
 _BUILT_IN: dict[str, Callable[[], Raw]] = {
     "digits": digits.read,
     "cifar10": lambda: cifar.read("cifar10", DOWNLOADS),
@@ -75,9 +77,15 @@ def load(params: Data) -> DataSet:
     rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(y_rest) // 10))
     val, train = _draw(y_rest, rows, params, "validation_size")
     x_val, y_val, x_train, y_train = x_rest[val], y_rest[val], x_rest[train], y_rest[train]
-    if params.train_size is not None and params.train_size != len(y_train):
+    if params.train_size is not None and params.train_size > len(y_train):
+        raise DataError(
+            f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(y_train):,}, or null"
+        )
+    if params.train_size is not None and params.train_size < len(y_train):
         kept, _ = _draw(y_train, params.train_size, params, "train_size")
         x_train, y_train = x_train[kept], y_train[kept]
+    if empty := [raw.classes[k] for k in range(len(raw.classes)) if not (y_train == k).any()]:
+        log.warning("%s: no training row is left of class %s", params.dataset, ", ".join(empty[:10]))
     arrays = {"train": (x_train, y_train), "val": (x_val, y_val), "test": (x_test, y_test)}
     return DataSet(arrays, _card(params.dataset, raw, arrays))
 
@@ -101,11 +109,14 @@ def read(out: Path) -> DataSet:
     """
     try:
         card = read_json(out / "card.json")
-        with np.load(out / "arrays.npz", allow_pickle=False) as file:
-            arrays = {split: (file[f"x_{split}"], file[f"y_{split}"]) for split in SPLITS}
+        flat = read_npz(out / "arrays.npz")
+        arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in SPLITS}
+        stated = card["sha256"]
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} is missing; run the fetch stage first: dvc repro fetch") from None
-    if card["sha256"] != _sha256(arrays):
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{out}: {error} is missing in arrays.npz or card.json; run: dvc repro fetch") from None
+    if stated != _sha256(arrays):
         raise DataError(
             f"{out}/arrays.npz does not hold the arrays that {out}/card.json describes; run: dvc repro fetch"
         )
@@ -113,14 +124,19 @@ def read(out: Path) -> DataSet:
 
 
 def _find(params: Data) -> Raw:
+    if params.dataset == DEFAULT:
+        raise DataError(
+            f"a data set cannot be named {DEFAULT!r}: that file of the model directory names the served model"
+        )
     mirror = os.environ.get("TRUEODDS_DATA")
     places = [Path(mirror)] if mirror else []
     own = Path(params.path)
     if not own.exists() and params.path != Data().path:
         raise DataError(f"data.path is {params.path!r}, which does not exist; give an .npz file or a folder that does")
-    if own.is_file():
-        return _logged(params, own)
-    if own.is_dir() and (own / "train").is_dir():
+    if own.is_file() or (own / "train").is_dir():
+        if params.dataset in _BUILT_IN:
+            named = f"data.path is {params.path!r}, your own data, but data.dataset is still {params.dataset!r}"
+            raise DataError(f"{named}; give them a name of their own, such as dataset: {own.stem}")
         return _logged(params, own)
     for place in [*places, own]:
         for candidate in (place / f"{params.dataset}.npz", place / params.dataset):
@@ -138,8 +154,14 @@ def _find(params: Data) -> Raw:
 
 
 def _logged(params: Data, path: Path) -> Raw:
-    raw = folder.read(path, params.image_size) if path.is_dir() else read_npz(path)
+    if path.is_file() and params.image_size is not None:
+        raise DataError(
+            f"data.image_size is {params.image_size}, but {path} holds arrays, whose size is fixed; set it to null"
+        )
+    raw = folder.read(path, params.image_size) if path.is_dir() else read_npz_set(path)
     log.info("%s: read from %s", params.dataset, path)
+    if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
+        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
     return raw
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from PIL import Image, UnidentifiedImageError
 from pipeline.data.raw import DataError, Images, Labels, Raw, checked
 from pipeline.pictures import PictureError, upright_size
 from pipeline.pictures import read as read_picture
+
+log = logging.getLogger("pipeline.data")
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 
@@ -28,6 +31,8 @@ def read(folder: Path, image_size: int | None) -> Raw:
             f"{folder} has no folder train/; expected {folder}/train/<class>/*.png (and test/<class>/*.png)"
         )
     classes = tuple(sorted(path.name for path in (folder / "train").iterdir() if path.is_dir()))
+    if not classes:
+        raise DataError(f"{folder / 'train'} has no class folder; expected {folder}/train/<class>/*.png")
     splits = {split: _files(folder / split, classes) for split in ("train", "test") if (folder / split).is_dir()}
     channels, resized = _survey([path for files, _ in splits.values() for path in files], image_size)
     side = image_size if resized else None
@@ -45,7 +50,11 @@ def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
             f"{folder} has the class {strange[0]!r}, which train/ does not have; it has {', '.join(classes[:10])}"
         )
     for label, name in enumerate(classes):
-        found = sorted(path for path in (folder / name).rglob("*") if path.suffix.lower() in SUFFIXES)
+        every = [path for path in (folder / name).rglob("*") if path.is_file()]
+        found = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
+        if len(found) < len(every):
+            left_out = len(every) - len(found)
+            log.warning("%s: %d files left out; read are %s", folder / name, left_out, ", ".join(sorted(SUFFIXES)))
         if not found and folder.name == "train":
             raise DataError(
                 f"{folder / name} holds no image; allowed are {', '.join(sorted(SUFFIXES))}. Remove it or fill it"
@@ -64,7 +73,7 @@ def _survey(files: list[Path], image_size: int | None) -> tuple[int, bool]:
             with Image.open(path, formats=["PNG", "JPEG"]) as image:
                 sizes.setdefault(upright_size(image), path)
                 grey &= image.mode in ("1", "L", "LA", "I", "I;16")
-        except (UnidentifiedImageError, OSError) as error:
+        except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
             raise DataError(f"{path} cannot be read as PNG or JPEG ({error}); mend or remove it") from None
     if image_size is None and len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline import files
 from pipeline.errors import UserError
 
 Images = npt.NDArray[np.uint8]
@@ -59,20 +59,18 @@ def read_npz(path: Path) -> Raw:
         DataError: damaged file, missing array, wrong dtype or shape, labels outside the classes.
     """
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            missing = {"x_train", "y_train", "class_names"} - set(file.files)
-            if ("x_test" in file.files) != ("y_test" in file.files):
-                missing |= {"x_test", "y_test"} - set(file.files)
-            if missing:
-                held = f"it holds {', '.join(file.files) or 'nothing'}; needed are {', '.join(KEYS)}"
-                raise DataError(f"{path}: no array {', '.join(sorted(missing))}; {held} (a test split is optional)")
-            arrays = {key: file[key] for key in KEYS if key in file.files}
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"{path} is not a whole .npz file without Python objects ({error}); write it with np.savez"
-        ) from None
+        arrays = files.read_npz(path)
+    except files.FileError as error:
+        raise DataError(str(error)) from None
+    missing = {"x_train", "y_train", "class_names"} - arrays.keys()
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        missing |= {"x_test", "y_test"} - arrays.keys()
+    if missing:
+        held = f"it holds {', '.join(arrays) or 'nothing'}; needed are {', '.join(KEYS)}"
+        raise DataError(f"{path}: no array {', '.join(sorted(missing))}; {held} (a test split is optional)")
+    names = np.atleast_1d(arrays["class_names"])
+    if names.dtype.kind == "S":
+        names = np.char.decode(names, "utf-8")
     for key in ("y_train", "y_test"):
         if key in arrays and arrays[key].dtype.kind not in "iu":
             raise DataError(
@@ -84,7 +82,7 @@ def read_npz(path: Path) -> Raw:
             arrays["y_train"].astype(np.int64),
             arrays.get("x_test"),
             arrays["y_test"].astype(np.int64) if "y_test" in arrays else None,
-            tuple(str(name) for name in np.atleast_1d(arrays["class_names"])),
+            tuple(str(name) for name in names),
         ),
         str(path),
     )

@@ -14,7 +14,12 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut: 1 x 1 convolution where the shape changes, else the identity."""
+    """Two 3 x 3 convolutions and a shortcut: 1 x 1 convolution where the shape changes, else the identity.
+
+    The shortcut's stride is a 1 x 1 average pooling before its convolution, which is the same function: the gradient of
+    a strided 1 x 1 convolution in channels_last with under 16 channels and odd batches corrupts memory in torch 2.13's
+    CPU build (tests/test_nets.py trains such a net).
+    """
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -26,7 +31,11 @@ class Block(nn.Module):
         self.shortcut: nn.Module = (
             nn.Identity()
             if same
-            else nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+            else nn.Sequential(
+                nn.AvgPool2d(1, stride) if stride > 1 else nn.Identity(),
+                nn.Conv2d(inside, outside, 1, bias=False),
+                nn.BatchNorm2d(outside),
+            )
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -86,3 +86,15 @@ def test_no_train_folder(workspace: Path) -> None:
     (workspace / "datasets" / "flowers").mkdir()
     with pytest.raises(DataError, match=r"has no folder train/; expected .*train/<class>/\*\.png"):
         data.load(Data(dataset="flowers"))
+
+
+def test_files_left_out_are_said(flowers: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (flowers / "train" / "rose" / "notes.txt").write_text("x")
+    data.load(Data(dataset="flowers"))
+    assert "rose: 1 files left out; read are .jpeg, .jpg, .png" in caplog.text
+
+
+def test_no_class_folders(workspace: Path) -> None:
+    (workspace / "datasets" / "flowers" / "train").mkdir(parents=True)
+    with pytest.raises(DataError, match="has no class folder"):
+        data.load(Data(dataset="flowers"))

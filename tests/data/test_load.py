@@ -135,10 +135,9 @@ def test_a_path_that_does_not_exist_is_no_silent_fallback(workspace: Path) -> No
         data.load(Data(path="nowhere"))
 
 
-@pytest.mark.parametrize("key", ["validation_size", "train_size"])
-def test_more_rows_than_there_are(workspace: Path, key: str) -> None:
-    with pytest.raises(DataError, match=rf"cannot draw 5,000 of .* rows.*data\.{key}"):
-        data.load(Data.model_validate({key: 5000}))
+def test_more_rows_than_there_are(workspace: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot draw 5,000 of .* rows.*data\.validation_size"):
+        data.load(Data(validation_size=5000))
 
 
 def test_stored_data_come_back_and_equal_bytes(workspace: Path) -> None:
@@ -160,3 +159,45 @@ def test_stored_data_that_do_not_match_their_card(workspace: Path) -> None:
         data.read(workspace / "a")
     with pytest.raises(DataError, match="run the fetch stage first"):
         data.read(workspace / "none")
+
+
+def test_own_data_need_a_name_of_their_own(workspace: Path) -> None:
+    own(workspace / "mine.npz")
+    with pytest.raises(DataError, match=r"data\.dataset is still 'digits'; .* such as dataset: mine"):
+        data.load(Data(path="mine.npz"))
+    with pytest.raises(DataError, match="cannot be named 'default'"):
+        data.load(Data(dataset="default", path="mine.npz"))
+
+
+def test_names_as_bytes_are_text(workspace: Path) -> None:
+    own(workspace / "datasets" / "pets.npz", class_names=np.array([b"cat", "größe".encode()]))
+    assert data.load(Data(dataset="pets")).card["classes"] == ["cat", "größe"]
+
+
+def test_image_size_is_for_folders(workspace: Path) -> None:
+    own(workspace / "datasets" / "pets.npz")
+    with pytest.raises(DataError, match=r"data\.image_size is 16, but .*pets\.npz holds arrays"):
+        data.load(Data(dataset="pets", image_size=16))
+
+
+def test_a_class_without_training_rows_is_said(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own(workspace / "datasets" / "pets.npz", class_names=np.array(["cat", "dog", "emu"]))
+    data.load(Data(dataset="pets"))
+    assert "no training row is left of class emu" in caplog.text
+
+
+def test_data_that_dvc_does_not_watch_are_said(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (workspace / "mirror").mkdir()
+    own(workspace / "mirror" / "pets.npz")
+    monkeypatch.setenv("TRUEODDS_DATA", str(workspace / "mirror"))
+    data.load(Data(dataset="pets"))
+    assert "DVC does not watch" in caplog.text and "dvc repro --force fetch" in caplog.text
+
+
+def test_train_size_may_be_all_that_is_left(workspace: Path) -> None:
+    own(workspace / "datasets" / "pets.npz")
+    assert data.load(Data(dataset="pets", train_size=36)).card["splits"]["train"] == 36
+    with pytest.raises(DataError, match=r"train_size is 37; allowed is 2\.\.36"):
+        data.load(Data(dataset="pets", train_size=37))
