@@ -18,11 +18,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline import calibrators
 from pipeline.errors import UserError
@@ -56,6 +56,12 @@ class ImageInput(_Model):
     channels: Literal[1, 3]
     resized: bool = False
     """Whether training scaled and cropped its images to this size: the service then does the same."""
+
+    @model_validator(mode="after")
+    def _square_if_resized(self) -> Self:
+        if self.resized and self.height != self.width:
+            raise ValueError(f"resized images are square; the card says {self.height} x {self.width}")
+        return self
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -226,6 +232,8 @@ def find_default(models: str | Path) -> Path:
         ) from None
     except UnicodeDecodeError:
         named = "(not text)"
+    except OSError as error:
+        raise BundleError(f"{models / DEFAULT} cannot be read: {error.strerror}; publish again") from None
     # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
     if not re.fullmatch(f"{NAME}/{NAME}", named) or not (models / named).is_dir():
         raise BundleError(f"{models / DEFAULT} names {named!r}, which is not a folder <name>/<version> in {models}")

@@ -37,16 +37,17 @@ def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pi
         OSError: a path that cannot be read.
     """
     with _opened(source, max_pixels) as image:
-        flat = _eight_bit(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
+        ImageOps.exif_transpose(image, in_place=True)  # without an orientation to apply, no copy
+        flat = _eight_bit(image).convert("L" if channels == 1 else "RGB")
     if side is not None and flat.size != (side, side):
         flat = _centre_square(flat, side)
     return np.asarray(flat, dtype=np.uint8).reshape(flat.height, flat.width, channels)
 
 
-def pixel_count(source: bytes | Path, max_pixels: int = MAX_PIXELS) -> int:
-    """Height x width by the header alone; errors as `read`."""
+def size_of(source: bytes | Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """(width, height) as `read` gives them, by the header alone; errors as `read`."""
     with _opened(source, max_pixels) as image:
-        return image.width * image.height
+        return upright_size(image)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"cannot listen on {settings.host}:{settings.port}: {error}. --port 0 takes a free port", file=sys.stderr)
         return 1
-    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=30)
+    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=8)
     server = Server(config, _url(listening), settings.url_file)
     with contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats Ctrl+C once it has shut down in order
         server.run(sockets=[listening])

@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -90,41 +90,39 @@ class Budget:
     limit: int
     used: int = 0
 
-    def take(self, data: bytes, name: str) -> None:
-        """Count an image by its header.
-
-        Raises:
-            ServiceError: 413 past the limit.
-            PictureError: not an image.
-        """
-        try:
-            self.used += pictures.pixel_count(data, self.limit)
-        except PictureTooLargeError as error:
-            raise ServiceError(413, "image_too_large", f"{name}: {error}") from None
+    def take(self, pixels: int, name: str) -> None:
+        """Count an image. Raises ServiceError 413 past the limit."""
+        self.used += pixels
         if self.used > self.limit:
             message = f"{name} takes the images of this call to {self.used:,} pixels; the limit is {self.limit:,}"
             raise ServiceError(413, "image_too_large", f"{message}. Send fewer or smaller images in one call")
 
 
 def encoded_image(data: bytes, name: str, spec: ImageInput, budget: Budget) -> Pixels:
-    """One PNG or JPEG as H x W x C, resized as in training if the model was trained so; errors as `images`."""
+    """One PNG or JPEG as H x W x C, resized as in training if the model was trained so; errors as `images`.
+
+    What its header says is judged before a pixel is decoded: a few bytes can hold gigabytes of nothing.
+    """
     try:
-        budget.take(data, name)
+        width, height = pictures.size_of(data, budget.limit)
+        budget.take(width * height, name)
+        if not spec.resized and (height, width) != (spec.height, spec.width):
+            wanted = f"the model takes {spec.height} x {spec.width} (height x width). Scale it to that size first"
+            raise ServiceError(422, "wrong_size", f"{name} is {height} x {width} pixels; {wanted}")
         side = spec.height if spec.resized else None
-        pixels_HWC = pictures.read(data, spec.channels, side=side, max_pixels=budget.limit)
+        return pictures.read(data, spec.channels, side=side, max_pixels=budget.limit)
+    except PictureTooLargeError as error:
+        raise ServiceError(413, "image_too_large", f"{name}: {error}") from None
     except PictureError as error:
         raise ServiceError(422, "invalid_image", f"{name}: {error}") from None
-    if pixels_HWC.shape != spec.shape:
-        height, width, _ = pixels_HWC.shape
-        message = f"{name} is {height} x {width} pixels; the model takes {spec.height} x {spec.width} (height x width)"
-        raise ServiceError(422, "wrong_size", f"{message}. Scale it to that size first")
-    return pixels_HWC
 
 
 def _base64(instance: dict[str, Any], name: str) -> bytes:
     text = instance.get("b64")
     if len(instance) != 1 or not isinstance(text, str):
-        raise _invalid(f'{name} has the keys {short(sorted(instance))}; expected {{"b64": "<PNG or JPEG bytes>"}}')
+        raise _invalid(
+            f'{name} has the keys {short(sorted(islice(instance, 5)))}; expected {{"b64": "<PNG or JPEG bytes>"}}'
+        )
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

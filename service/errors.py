@@ -48,6 +48,8 @@ def error_response(
 
 def short(value: Any) -> str:
     """`repr`, cut to a line: bounded work however large or deep the value is."""
+    if isinstance(value, dict):  # reprlib sorts every key first
+        return f"an object with {len(value):,} keys"
     text = reprlib.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

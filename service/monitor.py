@@ -93,7 +93,9 @@ def _headline(verdict: Verdict, sums: StoredSums, numbers: dict[str, Any], table
             f" than chance alone would show (up to {numbers['floor_p95']:.3f}): there is no sign of miscalibration,"
             " or there are too few labels to tell."
         )
-    where = max((b for b in table if b.gap is not None), key=lambda b: abs(b.gap or 0) * b.count)
+    sign = {"over_confident": -1, "under_confident": 1}.get(verdict, 0)  # the example must bear the verdict out
+    fitting = [b for b in table if b.gap is not None and b.gap * sign >= 0]
+    where = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
     advice = {
         "over_confident": "The model is over-confident: trust its percentages less than they say, and recalibrate.",
         "under_confident": "The model is under-confident: it is right more often than it says. Recalibrate.",

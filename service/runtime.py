@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 
 from pipeline.bundle import BundleError, find_default
@@ -111,8 +112,13 @@ class Runtime:
             self._reason = str(error)
             return False
         except Exception as error:  # a model that cannot be loaded for any other reason: say so and look again
-            log.exception("loading a model failed")
-            self._reason = f"loading a model failed: {error}"
+            if (reason := f"loading a model failed: {error}") != self._reason:
+                log.exception("loading a model failed")
+            self._reason = reason
             return False
         self._engine, self._reason = engine, ""
+        # Full collections walk the 90,000 objects that importing made, 50 ms each: measured p99 at 32 clients 60 ms
+        # with them, 10 to 18 ms without.
+        gc.collect()
+        gc.freeze()
         return True

@@ -45,8 +45,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "decimal": decimal, "signed": signed}
+    environment.filters |= {"level": level, "percent": percent, "decimal": decimal, "signed": signed}
     return environment
+
+
+def level(value: float) -> str:
+    """.95 -> 95%, .999 -> 99.9%"""
+    return f"{100 * value:.6g}%"
 
 
 def percent(value: float | None, digits: int = 1) -> str:

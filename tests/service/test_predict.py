@@ -6,6 +6,7 @@ import base64
 import io
 import re
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -233,3 +234,21 @@ def test_a_header_that_claims_a_bomb_is_refused_before_decoding(limited: Client)
 def test_a_bad_request_id_is_replaced(client: Client) -> None:
     answer = client.get("/health/live", headers={"x-request-id": "a b\tc"})
     assert re.fullmatch(r"[0-9a-f]{24}", answer.headers["x-request-id"])
+
+
+def test_what_has_another_size_is_refused_before_it_is_decoded(serve: Callable[..., Client]) -> None:
+    """65 million pixels of nothing in 64 KB: by its header it cannot be what the model takes."""
+    client = serve()
+    out = io.BytesIO()
+    Image.new("1", (8190, 8190)).save(out, "PNG")
+    tracemalloc.start()
+    answer = client.post("/predict", json={"instances": [b64(out.getvalue())]})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status_code == 422 and "8190 x 8190 pixels; the model takes 4 x 4" in answer.text
+    assert peak < 8 * 1024**2
+
+
+def test_an_error_about_a_huge_object_is_short(client: Client) -> None:
+    answer = client.post("/feedback", json={"id": "x", "label": {str(k): k for k in range(20_000)}})
+    assert answer.status_code == 422 and "an object with 20,000 keys" in answer.text

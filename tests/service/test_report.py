@@ -210,3 +210,22 @@ def test_percent_never_rounds_to_certainty() -> None:
         "over 99.9%",
         "100%",
     ]
+
+
+def test_the_example_bears_the_verdict_out() -> None:
+    """One bin is under-confident and stands out, but the model as a whole is over-confident."""
+    confidence = np.concatenate([np.full(200, c) for c in (0.5, 0.55, 0.62, 0.69, 0.75, 0.82, 0.89, 0.95)])
+    right = np.concatenate([np.arange(200) < 200 * (c - 0.12) for c in (0.5, 0.55, 0.62, 0.69, 0.75, 0.82, 0.89, 0.95)])
+    confidence = np.concatenate([confidence, np.full(300, 0.3)])
+    right = np.concatenate([right, np.arange(300) < 138])
+    sums = CalibrationSums.from_top(confidence, right, nll_N=np.ones(1900), brier_N=np.ones(1900))
+    version = Version("m", "v", ("a", "b"), Identity(), {})
+    found = monitor.report(version, StoredSums(1900, sums))
+    assert found.verdict == "over_confident"
+    assert "When it says 30%" not in found.headline and "over-confident" in found.headline
+
+
+def test_the_page_shows_the_level_and_no_offline_value_of_other_bins(client: Client) -> None:
+    page = client.get("/calibration-report", params={"level": 0.999, "bins": 100, "format": "html"}).text
+    assert "99.9% intervals" in page and "100% interval" not in page
+    assert "bins=100&amp;level=0.999" in page
