@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ from pipeline.metrics.inputs import Array, check_labels, check_matrix
 
 
 @dataclass(frozen=True)
-class Calibrator:
+class Calibrator(ABC):
     """logits_NC -> probabilities_NC, in float64 whatever the input's dtype."""
 
     name: ClassVar[str]
@@ -20,9 +21,9 @@ class Calibrator:
     """Whether the predicted class can never change (logits closer than 1e-16 may become a tie)."""
 
     @classmethod
+    @abstractmethod
     def fit(cls, logits_NC: Array, labels_N: npt.NDArray[np.intp]) -> Self:
         """Fit on validation rows, already checked and in float64 (see `pipeline.calibrators.fit`)."""
-        raise NotImplementedError(f"{cls.__name__} does not define fit")
 
     def __call__(self, logits_NC: npt.ArrayLike) -> Array:
         """Calibrated probabilities.
@@ -32,8 +33,9 @@ class Calibrator:
         """
         return self._apply(check_matrix(logits_NC, "logits").astype(np.float64, copy=False))
 
+    @abstractmethod
     def _apply(self, logits_NC: Array) -> Array:
-        raise NotImplementedError(f"{type(self).__name__} does not define _apply")
+        """Probabilities of finite float64 logits."""
 
     def to_json(self) -> dict[str, Any]:
         """`{"calibrator": name, ...fitted numbers}`; `pipeline.calibrators.from_json` restores the object exactly."""
