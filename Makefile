@@ -6,7 +6,7 @@ export PATH := $(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve test test-full lint clean
+.PHONY: help setup run serve prefect prefect-stop test test-full lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -39,6 +39,12 @@ serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with its own st
 	@python -m pipeline publish --models .serve/models >/dev/null
 	@python -m service --models .serve/models --store .serve/store.sqlite --port $(PORT)
 
+prefect: setup ## start a Prefect server and a worker here and register the deployments of prefect.yaml
+	@python -m pipeline.flows up
+
+prefect-stop: ## end what make prefect started
+	@python -m pipeline.flows down
+
 test: setup lint ## lint, type check and the fast tests
 	@python -m pytest -m "not full"
 
@@ -49,4 +55,5 @@ lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
 
 clean: ## remove what was built; the DVC cache, your models and stores stay
-	rm -rf artifacts .run .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf artifacts .run .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	git worktree prune

@@ -1,17 +1,24 @@
-"""A whole run through `dvc repro` with other parameters, recorded: what was run, where, how long, what came out.
+"""A whole run through its Prefect deployment, recorded: what was run, where, how long, what came out.
 
-    python benchmarks/pipeline_run.py cifar100-resnet8-cpu dataset=cifar100
+    python benchmarks/pipeline_run.py cifar100-resnet8-cpu cifar100
+    python benchmarks/pipeline_run.py flow-overhead-digits digits --plain
 
-runs in a temporary git worktree of HEAD, so the checkout is left alone, and writes benchmarks/results/<name>.json and
-<name>.png (the reliability diagram).
+runs in a temporary clone of HEAD with a DVC cache, a server and a worker of its own, so nothing is skipped and the
+checkout is left alone, and writes benchmarks/results/<name>.json and <name>.png (the reliability diagram). `--plain`
+runs the same by `dvc repro` in another clone, before and after, and once more each when nothing has changed: the
+difference is what scheduling, isolation, experiment and publishing cost.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
+import re
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,10 +27,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
+import httpx
 
-from pipeline.config import SECTION_OF, parse, parse_overrides
-from pipeline.stages import STAGES
+from pipeline.config import load, parse_overrides
+from pipeline.flows import server, workspace
+from pipeline.flows.train import experiment_name
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -37,33 +45,78 @@ def machine() -> dict[str, Any]:
         "processor": names[0] if names else platform.processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),
-        **{package: version(package) for package in ("torch", "numpy", "dvc")},
+        **{package: version(package) for package in ("torch", "numpy", "dvc", "prefect")},
     }
 
 
-def main(name: str, words: list[str]) -> None:
-    """Run every stage by `dvc repro -s`, timing each, and write the record."""
-    tree = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    for leaf, value in parse_overrides(words).items():
-        tree[SECTION_OF[leaf]][leaf] = value
-    parse(tree)
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
-    with tempfile.TemporaryDirectory() as temporary:
-        work = Path(temporary) / "run"
-        subprocess.run(["git", "worktree", "add", "--detach", "-q", str(work), commit], cwd=ROOT, check=True)
+def main(name: str, deployment: str, words: list[str], plain: bool) -> None:
+    """Run the deployment, bring its experiment back, and write the record."""
+    overrides = parse_overrides(words)
+    load(ROOT / "params.yaml", overrides)
+    with tempfile.TemporaryDirectory() as temporary, socket.create_server(("127.0.0.1", 0)) as free:
+        home, port = clone(Path(temporary) / "scheduled"), free.getsockname()[1]
+        free.close()
+        os.environ |= {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_HOME": str(home / server.STATE)}
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         try:
-            (work / "params.yaml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-            seconds = {}
-            for stage in STAGES:
-                begin = time.perf_counter()
-                subprocess.run([sys.executable, "-m", "dvc", "repro", "-s", stage], cwd=work, check=True)
-                seconds[stage] = round(time.perf_counter() - begin, 1)
-            record(name, words, commit, work / "artifacts", seconds)
+            server.up(home, os.environ["PREFECT_API_URL"])
+            run, seconds = scheduled(home, deployment, words)
+            again = scheduled(home, deployment, words)[1] if plain else None
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(work)], cwd=ROOT, check=True)
+            server.down(home)
+        subprocess.run(["dvc", "exp", "apply", run["experiment"]], cwd=home, check=True)
+        table = record(name, deployment, words, plain, home / "artifacts", run["stages"])
+        table["seconds_by_deployment"] = round(seconds, 1)
+        if plain:
+            other = clone(Path(temporary) / "plain")
+            workspace.write_params(other / "params.yaml", {"dataset": deployment, **overrides})
+            direct, direct_again = repro(other), repro(other)
+            table |= {
+                "seconds_by_dvc_repro": round(direct, 1),
+                "overhead_seconds": round(seconds - direct, 1),
+                "seconds_by_deployment_when_nothing_changed": round(again or 0, 1),
+                "seconds_by_dvc_repro_when_nothing_changed": round(direct_again, 1),
+                "overhead_seconds_when_nothing_changed": round((again or 0) - direct_again, 1),
+            }
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+        shutil.copy(home / "artifacts" / "evaluation" / "reliability.png", RESULTS / f"{name}.png")
+        print(markdown(table))
 
 
-def record(name: str, words: list[str], commit: str, artifacts: Path, seconds: dict[str, float]) -> None:
+def clone(target: Path) -> Path:
+    """HEAD, without anything that was ever made from it."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(target)], check=True)
+    return target
+
+
+def scheduled(home: Path, deployment: str, words: list[str]) -> tuple[dict[str, Any], float]:
+    """As a user types it: from the command to its return, polling every second."""
+    arguments = [word for given in words for word in ("-p", given)]
+    command = ["prefect", "deployment", "run", f"train/{deployment}", "--watch", "--watch-interval", "1", *arguments]
+    begin = time.perf_counter()
+    said = subprocess.run(command, cwd=home, check=True, capture_output=True, text=True).stdout
+    seconds = time.perf_counter() - begin
+    (run,) = re.findall(r"UUID: ([0-9a-f-]{36})", said)
+    api = os.environ["PREFECT_API_URL"]
+    name = httpx.get(f"{api}/flow_runs/{run}").json()["name"]
+    tasks = httpx.post(f"{api}/task_runs/filter", json={"flow_runs": {"id": {"any_": [run]}}}).json()
+    stages = {
+        task["name"]: round(task["total_run_time"], 1) for task in sorted(tasks, key=lambda t: str(t["start_time"]))
+    }
+    return {"experiment": experiment_name(name, run), "stages": stages}, seconds
+
+
+def repro(home: Path) -> float:
+    """Seconds of `dvc repro`."""
+    begin = time.perf_counter()
+    subprocess.run(["dvc", "repro"], cwd=home, check=True, capture_output=True)
+    return time.perf_counter() - begin
+
+
+def record(
+    name: str, deployment: str, words: list[str], plain: bool, artifacts: Path, seconds: dict[str, float]
+) -> dict[str, Any]:
     """Everything from files and clocks; nothing typed in by hand."""
 
     def read(path: str) -> Any:
@@ -71,9 +124,11 @@ def record(name: str, words: list[str], commit: str, artifacts: Path, seconds: d
 
     card, training = read("data/card.json"), read("model/training.json")
     images = card["splits"]["train"] * training["recipe"]["epochs"]
-    table = {
-        "command": f"python benchmarks/pipeline_run.py {name} {' '.join(words)}",
-        "commit": commit,
+    return {
+        "command": shlex.join(
+            ["python", "benchmarks/pipeline_run.py", name, deployment, *words, *(["--plain"] if plain else [])]
+        ),
+        "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip(),
         "machine": machine(),
         "data": {key: card[key] for key in ("name", "splits", "sha256")},
         "training": training,
@@ -81,10 +136,6 @@ def record(name: str, words: list[str], commit: str, artifacts: Path, seconds: d
         "training_images_per_second": round(images / seconds["train"]),
         "metrics": read("evaluation/metrics.json"),
     }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
-    shutil.copy(artifacts / "evaluation" / "reliability.png", RESULTS / f"{name}.png")
-    print(markdown(table))
 
 
 def markdown(table: dict[str, Any]) -> str:
@@ -110,6 +161,10 @@ def markdown(table: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or "=" in sys.argv[1]:
-        sys.exit("usage: python benchmarks/pipeline_run.py NAME [leaf=value ...]")
-    main(sys.argv[1], sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="of the record")
+    parser.add_argument("deployment", help="digits, cifar10, cifar100, own")
+    parser.add_argument("parameters", nargs="*", metavar="leaf=value")
+    parser.add_argument("--plain", action="store_true", help="measure `dvc repro` beside it")
+    arguments = parser.parse_args()
+    main(arguments.name, arguments.deployment, arguments.parameters, arguments.plain)

@@ -14,7 +14,7 @@ import logging
 import sys
 from pathlib import Path
 
-from pipeline import config
+from pipeline import config, lifeline
 from pipeline.errors import UserError
 
 
@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--models", default="models", help="publish: the model directory (default: models)")
     parser.add_argument("--work", default=".run", help="demo: its own directory, emptied at start (default: .run)")
     arguments = parser.parse_args(argv)
+    lifeline.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("pipeline").setLevel(logging.INFO)
     try:

@@ -37,7 +37,7 @@ def unknown(what: str, name: object, allowed: Iterable[str]) -> ConfigError:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class Data(_Section):
@@ -46,7 +46,7 @@ class Data(_Section):
     dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """digits, cifar10, cifar100, or the name of your own data set, found under `path`."""
     path: str = Field("datasets", min_length=1)
-    """Your own data: an .npz file, an image folder, or a directory that holds <dataset>.npz or <dataset>/."""
+    """Your own data: an .npz file, an image folder, or a directory that holds `<dataset>.npz` or `<dataset>/`."""
     image_size: Annotated[int, Field(ge=4, le=512)] | None = None
     """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
     train_size: Annotated[int, Field(ge=2)] | None = None
@@ -56,6 +56,7 @@ class Data(_Section):
     test_fraction: float = Field(0.2, gt=0, lt=1)
     """Share of the rows held out for test when a data set of your own brings no test split."""
     split_seed: Annotated[int, Field(ge=0)] = 0
+    """Which rows go into which split."""
 
 
 class Training(_Section):
@@ -64,6 +65,7 @@ class Training(_Section):
     recipe: str = "auto"
     """auto, or a name that `python -m pipeline recipes` lists."""
     net: str | None = None
+    """resnet8, resnet20, resnet18."""
     width: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Channels of the first stage; null: 16 for ResNet-8 and -20, 64 for ResNet-18."""
     depth: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -73,17 +75,24 @@ class Training(_Section):
     method_options: dict[str, OptionValue] = Field(default_factory=dict)
     """Options of the method's parts, such as {gamma: 2}."""
     epochs: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Passes over the training rows."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    """Rows per step."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
+    """The schedule's highest value."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Of SGD: added to the gradient, times the weight."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: CUDA where torch sees it."""
 
 
 class Calibration(_Section):
     """What is fitted on the validation logits after training."""
 
     calibrator: str = "temperature"
+    """temperature or identity."""
 
 
 class Evaluation(_Section):

@@ -11,11 +11,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS: dict[int, set[str]] = {
-    0: {"bundle", "calibrators", "config", "errors", "files", "logits", "metrics", "pictures", "provenance"},
+    0: {
+        "bundle",
+        "calibrators",
+        "config",
+        "errors",
+        "files",
+        "lifeline",
+        "logits",
+        "metrics",
+        "pictures",
+        "provenance",
+    },
     1: {"data", "methods", "nets", "progress", "recipes"},
     2: {"evaluate", "export", "report", "train"},
     3: {"stages"},
-    4: {"__main__", "demo", "listing"},
+    4: {"__main__", "demo", "flows", "listing"},
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL"}

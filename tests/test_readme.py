@@ -1,7 +1,7 @@
 """Every command and every Python block of the README, in order, typed as a newcomer would.
 
 The walk runs in a copy of the repository with this interpreter's environment. Two things differ from a newcomer's
-terminal: port 8000 becomes a free port, and CIFAR-100 is cut to a few rows and one epoch.
+terminal: the ports 8000 and 4200 become free ones, and CIFAR-100 is cut to a few rows and one epoch.
 """
 
 from __future__ import annotations
@@ -41,8 +41,12 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.serving: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as second:
+            self.port, prefect = free.getsockname()[1], second.getsockname()[1]
+        self.environment = environment() | {
+            "PREFECT_API_URL": f"http://127.0.0.1:{prefect}/api",
+            "PREFECT_HOME": str(folder / ".prefect"),
+        }
         self.make = f"make -o {sys.prefix}/.installed VENV={sys.prefix} PORT={self.port}"
 
     def type(self, line: str) -> str:
@@ -56,13 +60,15 @@ class Terminal:
         return self.run([sys.executable, "-c", code.replace(":8000", f":{self.port}")])
 
     def run(self, command: list[str]) -> str:
-        done = subprocess.run(command, cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600
+        )
         assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def _serve(self) -> None:
         command = ["bash", "-c", f"exec {self.make} serve"]
-        self.serving = subprocess.Popen(command, cwd=self.folder, env=environment(), start_new_session=True)
+        self.serving = subprocess.Popen(command, cwd=self.folder, env=self.environment, start_new_session=True)
         for _ in range(600):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health/ready", timeout=5).close()
@@ -77,6 +83,8 @@ class Terminal:
         if self.serving:
             os.killpg(self.serving.pid, signal.SIGTERM)
             self.serving.wait(20)
+        if (self.folder / ".prefect").is_dir():
+            self.type("make prefect-stop")
 
 
 @pytest.fixture
@@ -139,7 +147,9 @@ def test_the_whole_readme(terminal: Terminal, development_data: Path) -> None:
                 assert line.startswith("$ "), f"{line!r} in a console block is not a command"
                 if line in ("$ make test", "$ make run"):
                     continue
-                large = line == "$ dvc repro" and "dataset: cifar100" in params.read_text()
+                large = "train/cifar100" in line or (
+                    line == "$ dvc repro" and "dataset: cifar100" in params.read_text()
+                )
                 if large:
                     terminal.type(SHRINK)
                 terminal.type(line.removeprefix("$ "))

@@ -28,13 +28,14 @@ from pipeline.files import read_json, read_npz, write_json, write_npz
 
 log = logging.getLogger("pipeline.data")
 
-DOWNLOADS = Path("downloads")
 DEFAULT = "default"
 _BUILT_IN: dict[str, Callable[[], Raw]] = {
     "digits": digits.read,
-    "cifar10": lambda: cifar.read("cifar10", DOWNLOADS),
-    "cifar100": lambda: cifar.read("cifar100", DOWNLOADS),
+    "cifar10": lambda: cifar.read("cifar10", _downloads()),
+    "cifar100": lambda: cifar.read("cifar100", _downloads()),
 }
+DOWNLOADS = "TRUEODDS_DOWNLOADS"
+"""Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
 _VALIDATION_ROWS = {"digits": 300, "cifar10": 5000, "cifar100": 5000}
 SPLITS = ("train", "val", "test")
 
@@ -49,6 +50,10 @@ class DataSet:
     def batches(self, split: str, device: torch.device, augment: Augmentation | None = None) -> ImageBatches:
         """One split as batches on a device, normalised by the training split's moments."""
         return ImageBatches.of(self.arrays[split], self.card["normalise"], device, augment)
+
+
+def _downloads() -> Path:
+    return Path(os.environ.get(DOWNLOADS) or "downloads")
 
 
 def names() -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
+from filelock import FileLock
 
 from pipeline.data.raw import DataError, Raw
 from pipeline.data.vision import torchvision
@@ -20,8 +21,10 @@ def read(name: str, downloads: Path) -> Raw:
     datasets = torchvision().datasets
     kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
     archive = downloads / kind.filename
+    downloads.mkdir(parents=True, exist_ok=True)
     try:
-        train, test = (kind(downloads, train=split, download=True) for split in (True, False))
+        with FileLock(downloads / f"{name}.lock"):  # two runs at once: one downloads, the other finds it there
+            train, test = (kind(downloads, train=split, download=True) for split in (True, False))
     except (URLError, OSError) as error:
         raise DataError(
             f"{name} could not be downloaded from {kind.url} ({error}). Without a network, put {name}.npz into a"

@@ -1,0 +1,36 @@
+"""python -m pipeline.flows up | down | register: see pipeline/flows/server.py."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.flows import server
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command in the current checkout; 1 with one message on stderr for what the user can mend."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.flows",
+        description=server.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=["up", "down", "register"])
+    command = parser.parse_args(argv).command
+    home, url = Path.cwd(), os.environ.get("PREFECT_API_URL", server.URL)
+    try:
+        if command == "down":
+            server.down(home)
+        else:
+            (server.up if command == "up" else server.register)(home, url)
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""What a run shows in Prefect's UI: progress while it trains, then the table, the picture and the way to the bundle."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    update_progress_artifact,
+)
+
+from pipeline.files import read_json
+
+_ROWS = {
+    "error": "test error",
+    "nll": "NLL (nats)",
+    "brier": "Brier score",
+    "ece": "ECE",
+    "ece_estimate": "ECE, median-unbiased",
+    "mean_confidence": "mean confidence",
+    "mce": "MCE",
+}
+_PERCENT = re.compile(r"(?P<what>[^:]*):\s*(?P<percent>\d{1,3})%\|")
+
+
+class Progress:
+    """A progress artifact fed with a stage's output; made when the first bar shows."""
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+        self._artifact: UUID | None = None
+        self._shown = -1
+
+    def read(self, line: str) -> None:
+        """Take the percentage from a line such as `training:  40%|####      | 12/30 [...]`."""
+        found = _PERCENT.match(line)
+        if found is None or int(found["percent"]) == self._shown:
+            return
+        self._shown = int(found["percent"])
+        if self._artifact is None:
+            key = f"progress-{re.sub('[^a-z0-9]+', '-', self._stage.lower())}"
+            description = f"{self._stage}: {found['what'].strip()}"
+            made = create_progress_artifact(float(self._shown), key=key, description=description)
+            self._artifact = cast(UUID, made)  # a coroutine only where an event loop runs
+        else:
+            update_progress_artifact(self._artifact, float(self._shown))
+
+
+def show_results(folder: Path, bundle: Path | None, title: str) -> None:
+    """Table, picture and link of a finished run; what the graph did not make is left out."""
+    evaluation = folder / "artifacts" / "evaluation"
+    if (evaluation / "metrics.json").is_file():
+        markdown = summary_markdown(read_json(evaluation / "metrics.json"), title)
+        create_markdown_artifact(markdown, key="calibration", description="Test rows, before and after calibration")
+    if (evaluation / "reliability.png").is_file():
+        picture = base64.b64encode((evaluation / "reliability.png").read_bytes()).decode()
+        create_markdown_artifact(
+            f"![reliability diagram](data:image/png;base64,{picture})",
+            key="reliability",
+            description="Accuracy against confidence on the test rows",
+        )
+    if bundle is not None:
+        create_link_artifact(
+            bundle.as_uri(), link_text=str(bundle), key="bundle", description="What the service serves"
+        )
+
+
+def summary_markdown(table: dict[str, Any], title: str) -> str:
+    """metrics.json as a markdown table; every ECE with its interval and the noise floor beneath it."""
+    before, after = table["before"], table["after"]
+    lines = [f"# {title}", "", f"{table['n']:,} test rows, {table['bins']} bins", ""]
+    lines += ["| | before calibration | after calibration |", "|---|---:|---:|"]
+    for key, words in _ROWS.items():
+        lines.append(f"| {words} | {before[key]:.4f} | {after[key]:.4f} |")
+        if key == "ece":
+            interval = [f"{side['ece_lower']:.4f} .. {side['ece_upper']:.4f}" for side in (before, after)]
+            floor = [f"{side['floor_mean']:.4f} ({side['floor_p95']:.4f})" for side in (before, after)]
+            lines.append(f"| {table['level']:.0%} interval | {' | '.join(interval)} |")
+            lines.append(f"| noise floor (95%) | {' | '.join(floor)} |")
+    fitted = {k: v for k, v in table["calibrator"].items() if isinstance(v, str | int | float) and k != "calibrator"}
+    words = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in fitted.items())
+    lines += ["", f"Calibrator: **{table['calibrator']['calibrator']}**{' (' + words + ')' if words else ''}"]
+    lines += ["", *(f"> {note}\n" for note in table["notes"])]
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,207 @@
+"""A Prefect server with a pool, a worker and the deployments of prefect.yaml: on this machine, or registered elsewhere.
+
+python -m pipeline.flows up          start what does not run yet, register, print the next command  (make prefect)
+python -m pipeline.flows down        end the worker and the server                             (make prefect-stop)
+python -m pipeline.flows register    pool, limit, automation and deployments on the server of PREFECT_API_URL
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+from tqdm import tqdm
+
+from pipeline.errors import UserError
+from pipeline.files import read_json, write_json
+
+STATE = ".prefect"
+POOL = "gpu"
+URL = "http://127.0.0.1:4200/api"
+HEARTBEAT_SECONDS = 30
+"""The least that Prefect allows."""
+SILENCE_SECONDS = 90
+"""Without a heartbeat for so long a run is taken for crashed: three missed."""
+AUTOMATION = "trueodds: runs that fell silent have crashed"
+
+
+class ServerError(UserError, RuntimeError):
+    """The server or the worker did not start, or cannot be reached."""
+
+
+def up(home: Path, url: str) -> None:
+    """Server and worker as processes of their own, with their logs and database in .prefect/; safe to call again.
+
+    Raises:
+        ServerError: the address is taken, or a process ended before it was ready; the message holds the log's end.
+    """
+    state = home / STATE
+    state.mkdir(exist_ok=True)
+    if healthy(url):
+        print(f"server: answers already at {url}")
+    else:
+        address = urlsplit(url)
+        arguments = ["server", "start", "--host", str(address.hostname), "--port", str(address.port or 4200)]
+        _start(home, "server", arguments, url, lambda: healthy(url), seconds=120)
+    register(home, url)
+    if _alive(state / "worker.json"):
+        print("worker: runs already")
+    else:
+        _start(home, "worker", worker_arguments("local"), url, lambda: "local" in workers_online(url), seconds=60)
+    print(f"\nPrefect's page: {url.removesuffix('/api')}\nNext:  prefect deployment run train/digits --watch")
+    if url != URL:
+        print(f"after: export PREFECT_API_URL={url}")
+
+
+def down(home: Path) -> None:
+    """End what `up` started, the worker first; a run in progress is marked as crashed and can be retried."""
+    for name in ("worker", "server"):
+        record = home / STATE / f"{name}.json"
+        process = _alive(record)
+        if process is None:
+            print(f"{name}: not running")
+        else:
+            process.terminate()
+            try:
+                process.wait(30)
+            except psutil.TimeoutExpired:
+                process.kill()
+            print(f"{name}: stopped")
+        record.unlink(missing_ok=True)
+
+
+def register(home: Path, url: str) -> None:
+    """Pool, concurrency limit, automation and deployments; what is there already stays as somebody has set it."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
+    from prefect.events.schemas.automations import AutomationCore
+    from prefect.exceptions import ObjectAlreadyExists
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+    from prefect.workers.process import ProcessWorker
+
+    if not healthy(url):
+        raise ServerError(f"no Prefect server answers at {url}; start one (make prefect) or set PREFECT_API_URL")
+    with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+        template = ProcessWorker.get_default_base_job_template()
+        with suppress(ObjectAlreadyExists):
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process", base_job_template=template))
+        if POOL not in {limit.name for limit in client.read_global_concurrency_limits()}:
+            client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=POOL, limit=1))
+        if not client.read_automations_by_name(AUTOMATION):
+            client.create_automation(AutomationCore.model_validate(automation()))
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
+        cwd=home,
+        env=_environment(home, url),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise ServerError(f"prefect deploy --all failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    print(f"registered: work pool {POOL}, its limit and automation, the deployments of {home / 'prefect.yaml'}")
+
+
+def automation() -> dict[str, Any]:
+    """A run whose heartbeats stop (its machine died, say) becomes CRASHED: it can be retried and holds no slot."""
+    ended = ("Completed", "Failed", "Cancelled", "Crashed")
+    return {
+        "name": AUTOMATION,
+        "description": f"No heartbeat for {SILENCE_SECONDS} s: the process or its machine is gone.",
+        "trigger": {
+            "type": "event",
+            "posture": "Proactive",
+            "match": {"prefect.resource.id": ["prefect.flow-run.*"]},
+            "after": ["prefect.flow-run.heartbeat"],
+            "expect": ["prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in ended)],
+            "for_each": ["prefect.resource.id"],
+            "threshold": 1,
+            "within": timedelta(seconds=SILENCE_SECONDS),
+        },
+        "actions": [
+            {
+                "type": "change-flow-run-state",
+                "state": "CRASHED",
+                "message": f"no heartbeat for {SILENCE_SECONDS} s: the process or its machine is gone;"
+                " retry it and it goes on from its checkpoint",
+            }
+        ],
+    }
+
+
+def healthy(url: str) -> bool:
+    """Whether a Prefect server answers."""
+    try:
+        return httpx.get(f"{url}/health", timeout=2).json() is True
+    except (httpx.HTTPError, ValueError):
+        return False
+
+
+def worker_arguments(name: str) -> list[str]:
+    """Of `prefect` for a worker that runs one flow at a time."""
+    return ["worker", "start", "--pool", POOL, "--type", "process", "--limit", "1", "--name", name]
+
+
+def workers_online(url: str) -> set[str]:
+    """Names of the pool's workers that the server has heard of lately."""
+    answer = httpx.post(f"{url}/work_pools/{POOL}/workers/filter", json={}, timeout=5).json()
+    return {worker["name"] for worker in answer if worker["status"] == "ONLINE"}
+
+
+def _start(home: Path, name: str, arguments: list[str], url: str, ready: Any, seconds: float) -> None:
+    log = home / STATE / f"{name}.log"
+    with log.open("wb") as output:
+        process = psutil.Popen(
+            [sys.executable, "-m", "prefect", *arguments],
+            cwd=home,
+            env=_environment(home, url),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    write_json(home / STATE / f"{name}.json", {"pid": process.pid, "started": process.create_time()})
+    begin = time.monotonic()
+    with tqdm(desc=f"{name}: starting", bar_format="{desc} {elapsed}", disable=not sys.stderr.isatty()) as clock:
+        while not ready():
+            clock.refresh()
+            if process.poll() is not None or time.monotonic() - begin > seconds:
+                process.kill()
+                end = log.read_text(errors="replace")[-1500:]
+                raise ServerError(f"the {name} did not start ({url}); the end of {log}:\n{end}")
+            time.sleep(0.25)
+    print(f"{name}: started in {time.monotonic() - begin:.0f} s (process {process.pid}, log {log})")
+
+
+def _alive(record: Path) -> psutil.Process | None:
+    """The process a record names, if it still is that process."""
+    try:
+        fields = read_json(record)
+        process = psutil.Process(fields["pid"])
+        same = abs(process.create_time() - fields["started"]) < 1
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except (FileNotFoundError, psutil.NoSuchProcess):
+        return None
+
+
+def _environment(home: Path, url: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PREFECT_HOME": str(home / STATE),
+        "PREFECT_API_URL": url,
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
+        # Kept in memory (the default), leases are forgotten when the server restarts: their slots stay taken for ever.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PIPELINE_HOME": str(home),
+    }

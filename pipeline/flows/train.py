@@ -1,0 +1,194 @@
+"""The flow `train`: `prefect deployment run train/cifar100 --watch -p method=focal`."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import re
+import signal
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import Flow, State, get_run_logger, task
+from prefect.concurrency.sync import concurrency
+from prefect.futures import PrefectFuture, wait
+from prefect.runtime import flow_run
+from prefect.states import Completed
+from pydantic.fields import FieldInfo
+
+from pipeline import config, lifeline, stages
+from pipeline.bundle import publish
+from pipeline.errors import UserError
+from pipeline.flows import artifacts, child, graph, workspace
+
+LEASE_SECONDS = 60.0
+"""How long a concurrency slot outlives a run that died without giving it back."""
+_SKIPPED = {
+    "didn't change, skipping": "nothing that it depends on has changed",
+    "is cached - skipping run": "made before with the same inputs: outputs taken from the cache",
+}
+
+
+class StageError(UserError, RuntimeError):
+    """A stage ended with a failure; with `wrong_input`, one that trying again cannot mend."""
+
+    def __init__(self, message: str, *, wrong_input: bool) -> None:
+        super().__init__(message)
+        self.wrong_input = wrong_input
+
+
+@task(persist_result=False)
+def run_stage(stage: graph.Stage, place: workspace.Workspace) -> State[None] | None:
+    """`dvc repro -s` of one stage; a stage that did not have to run ends in the state Skipped.
+
+    Raises:
+        StageError: the stage failed; the message holds the last lines it wrote.
+        StageTimeoutError: it took longer than its meta allows.
+    """
+    log, progress = get_run_logger(), artifacts.Progress(stage.name)
+    skipped: list[str] = []
+    last: list[str] = []
+
+    def line(text: str) -> None:
+        log.info(text)
+        progress.read(text)
+        skipped.extend(why for mark, why in _SKIPPED.items() if text.startswith(f"Stage '{stage.name}' {mark}"))
+        last[:] = [*last[-11:], text]
+
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
+    with _slot(stage.meta.concurrency):
+        status = child.run(command, place.folder, place.environment(), line, stage.meta.timeout_seconds)
+    if status:
+        said = [text for text in last if text.startswith("error: ")]
+        words = "\n".join(said or last)
+        raise StageError(f"stage {stage.name} ended with status {status}:\n{words}", wrong_input=bool(said))
+    return Completed(name="Skipped", message=skipped[-1]) if skipped else None
+
+
+def _worth_another_try(_task: object, _run: object, state: State[Any]) -> bool:
+    """A wrong parameter or file stays wrong; a killed process, a lost mount or a full GPU may not."""
+    error = state.result(raise_on_failure=False)
+    return not (isinstance(error, StageError) and error.wrong_input)
+
+
+def _train(**leaves: Any) -> None:
+    home, log = Path.cwd(), get_run_logger()
+    given = {name: value for name, value in leaves.items() if value is not None}
+    run = str(flow_run.get_id())
+    if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
+        lifeline.die_with_parent(signal.SIGTERM, os.getppid())
+    workspace.prune(home, log.info)
+    with workspace.opened(home, run, given, log.info) as place:
+        _run_graph(place)
+        title = flow_run.get_name() or "run"
+        if place.commit is not None:
+            name = experiment_name(title, run)
+            place.save_experiment(name)
+            log.info("experiment %s: dvc exp show; dvc exp apply %s", name, name)
+        bundle = None
+        if (place.folder / stages.BUNDLE).is_dir():
+            bundle = publish(place.folder / stages.BUNDLE, _models(home)).resolve()
+            log.info("bundle: %s", bundle)
+        artifacts.show_results(place.folder, bundle, title)
+        place.remove()
+
+
+def _run_graph(place: workspace.Workspace) -> None:
+    """Each stage as soon as those it needs are done; the first failure ends the run after what runs beside it."""
+    futures: dict[str, PrefectFuture[Any]] = {}
+    try:
+        for stage in graph.read(place.folder):
+            meta = stage.meta
+            futures[stage.name] = run_stage.with_options(
+                name=stage.name,
+                task_run_name=stage.name,
+                tags=meta.tags,
+                retries=meta.retries,
+                retry_delay_seconds=meta.retry_delay_seconds,
+                retry_condition_fn=_worth_another_try,
+            ).submit(stage=stage, place=place, return_state=False, wait_for=[futures[name] for name in stage.needs])
+        wait(list(futures.values()))
+    except BaseException:  # cancelled, or the worker went: the stages' threads end when their processes do
+        child.stop_all()
+        raise
+    for future in futures.values():
+        future.state.result()
+
+
+class TrainFlow(Flow[Any, Any]):
+    """A flow whose parameters are the leaves of params.yaml, checked by the code that reads params.yaml."""
+
+    def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Refuse an unknown name, a bad value, or a net, method or calibrator that does not exist, before any work.
+
+        Raises:
+            ConfigError: naming it, what is allowed and the nearest.
+        """
+        given = {name: value for name, value in parameters.items() if value is not None}
+        stages.check_names(config.load(Path.cwd() / "params.yaml", given))
+        return parameters
+
+
+def _leaves() -> dict[str, FieldInfo]:
+    sections = [field.annotation for field in config.Params.model_fields.values()]
+    return {name: field for section in sections for name, field in section.model_fields.items()}  # type: ignore[union-attr]
+
+
+def signature() -> inspect.Signature:
+    """Every leaf of params.yaml as a keyword with its type and bounds; null: as params.yaml says."""
+    parameters = []
+    for name, field in _leaves().items():
+        kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None))
+    return inspect.Signature(parameters)
+
+
+def _descriptions() -> str:
+    """The leaves' descriptions in the form that Prefect reads into the schema which its UI shows."""
+    described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
+    lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
+    return "\n".join(["Fetch, train, calibrate, evaluate, export.", "", "Args:", *lines])
+
+
+def run_name() -> str:
+    """`digits`, `cifar100 method=focal seed=42`: the data set and what differs from params.yaml."""
+    given = {name: value for name, value in (flow_run.get_parameters() or {}).items() if value is not None}
+    dataset = given.pop("dataset", None) or config.load(Path.cwd() / "params.yaml").data.dataset
+    return " ".join([str(dataset), *(f"{name}={value}" for name, value in given.items())])
+
+
+def experiment_name(name: str, run: str) -> str:
+    """A git ref of the run's name: what may stand in one, short, and told apart by the run's id."""
+    return f"{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')[:60] or 'run'}-{run.replace('-', '')[-6:]}"
+
+
+def _models(home: Path) -> Path:
+    """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
+    return home / os.environ.get("TRUEODDS_MODELS", "models")
+
+
+def _slot(limit: str | None) -> AbstractContextManager[None]:
+    """A slot of a global concurrency limit, by lease; a server that is away for a while does not end the training."""
+    if limit is None:
+        return nullcontext()
+    return concurrency(limit, lease_duration=LEASE_SECONDS, raise_on_lease_renewal_failure=False)
+
+
+def _flow() -> TrainFlow:
+    _train.__signature__ = signature()  # type: ignore[attr-defined]
+    _train.__doc__ = _descriptions()
+    return TrainFlow(
+        _train,
+        name="train",
+        description="Fetch, train, calibrate, evaluate, export: DVC's graph, one task a stage.",
+        flow_run_name=run_name,
+        persist_result=False,
+        log_prints=False,
+    )
+
+
+train = _flow()
+logging.getLogger("pipeline").setLevel(logging.INFO)

@@ -1,0 +1,179 @@
+"""One real Prefect server with two workers for all tests here, over a copy of the repository of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from pipeline.flows import server
+from tests.conftest import environment
+
+ENDED = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass
+class Prefect:
+    """The checkout, the server's address, and what tests ask of them."""
+
+    home: Path
+    url: str
+
+    def environment(self) -> dict[str, str]:
+        keep = {k: v for k, v in environment().items() if not k.startswith(("PREFECT_", "TRUEODDS_"))}
+        # A client's profile is its own too: PREFECT_HOME of whoever runs the tests stays as it is.
+        return {**keep, "PREFECT_API_URL": self.url, "PREFECT_HOME": str(self.home / server.STATE), "DO_NOT_TRACK": "1"}
+
+    def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=self.home,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        if check and done.returncode:
+            pytest.fail(f"{' '.join(arguments)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def get(self, path: str) -> Any:
+        return httpx.get(f"{self.url}/{path}", timeout=10).raise_for_status().json()
+
+    def post(self, path: str, body: Any) -> Any:
+        return httpx.post(f"{self.url}/{path}", json=body, timeout=10).raise_for_status().json()
+
+    def submit(self, deployment: str = "digits", **parameters: Any) -> str:
+        """A scheduled run's id."""
+        found = self.get(f"deployments/name/train/{deployment}")
+        return str(self.post(f"deployments/{found['id']}/create_flow_run", {"parameters": parameters})["id"])
+
+    def run(self, run: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(f"flow_runs/{run}")
+        return found
+
+    def ended(self, run: str, seconds: float = 180) -> dict[str, Any]:
+        """The run when it has reached a final state."""
+        wait_for(lambda: self.run(run)["state_type"] in ENDED, seconds, lambda: self.logs(run))
+        return self.run(run)
+
+    def completed(self, run: str, seconds: float = 180) -> dict[str, Any]:
+        found = self.ended(run, seconds)
+        assert found["state_type"] == "COMPLETED", f"{found['state']}\n{self.logs(run)}"
+        return found
+
+    def stages(self, run: str) -> dict[str, str]:
+        """Stage -> the name of its task's state."""
+        tasks = self.post("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+        return {task["name"]: task["state_name"] for task in tasks}
+
+    def logs(self, run: str) -> str:
+        time.sleep(0.1)
+        query = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
+        return "\n".join(line["message"] for line in self.post("logs/filter", query))
+
+    def artifacts(self, run: str) -> dict[str, Any]:
+        found = self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [run]}}})
+        return {artifact["key"]: artifact["data"] for artifact in found}
+
+    def workspace(self, run: str) -> Path:
+        return self.home / ".runs" / run
+
+    def processes(self, run: str, *words: str) -> list[psutil.Process]:
+        """Living processes of the run's stages whose command line holds all the words."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.cwd() == str(self.workspace(run)):
+                    line = process.cmdline()
+                    if all(word in line for word in words):
+                        found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def engine(self, run: str) -> psutil.Process:
+        """The process that runs the flow: the parent of the stage's dvc."""
+        (dvc,) = self.processes(run, "dvc", "repro")
+        parent = dvc.parent()
+        assert parent is not None
+        return parent
+
+    def training(self, run: str, seconds: float = 90) -> psutil.Process:
+        """The training process, once it has a checkpoint."""
+        checkpoints = self.workspace(run) / ".checkpoints"
+        wait_for(lambda: any(checkpoints.glob("*/state.pt")), seconds, lambda: self.logs(run))
+        (process,) = [p for p in self.processes(run, "pipeline", "train") if Path(p.exe()).name.startswith("python")]
+        return process
+
+    def start_worker(self, name: str) -> subprocess.Popen[bytes]:
+        with (self.home / server.STATE / f"{name}.log").open("ab") as log:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "prefect", *server.worker_arguments(name)],
+                cwd=self.home,
+                env=self.environment() | {"PIPELINE_HOME": str(self.home), "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_for(lambda: name in server.workers_online(self.url), 60, lambda: f"worker {name} is not online")
+        return worker
+
+
+def wait_for(condition: Callable[[], bool], seconds: float, story: Callable[[], str]) -> None:
+    """Until the condition holds; the story explains the failure."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"waited {seconds:g} s in vain\n{story()}")
+        time.sleep(0.2)
+
+
+def stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.send_signal(signal.SIGTERM)
+    try:
+        worker.wait(40)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()
+
+
+@pytest.fixture(scope="session")
+def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefect]:
+    """`python -m pipeline.flows up` on a free port, a second worker beside its own; all of it ended afterwards."""
+    home = tmp_path_factory.mktemp("prefect") / "checkout"
+    shutil.copytree(reproduced, home, symlinks=True)
+    prefect = Prefect(home, f"http://127.0.0.1:{free_port()}/api")
+    second = None
+    try:
+        prefect.command("pipeline.flows", "up")
+        second = prefect.start_worker("second")
+        yield prefect
+    finally:
+        if second is not None:
+            stop(second)
+        prefect.command("pipeline.flows", "down", check=False)
+        for process in psutil.process_iter():  # nothing of ours may stay, whatever a failed test left
+            try:
+                if Path(process.cwd()).is_relative_to(home) and process.pid != os.getpid():
+                    process.kill()
+            except psutil.Error:
+                continue

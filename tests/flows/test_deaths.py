@@ -1,0 +1,117 @@
+"""Each process of a run is killed for real: nothing is orphaned, nothing stays locked, a retry ends as if unbroken."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.files import read_json
+from pipeline.flows import server
+from tests.flows.conftest import Prefect, stop, wait_for
+from tests.flows.test_train import unbroken_weights, weights
+
+pytestmark = pytest.mark.full
+EPOCHS = 80  # each test has a seed of its own: what was made once is skipped
+
+
+def slots_taken(prefect: Prefect) -> int:
+    return int(prefect.get("v2/concurrency_limits/gpu")["active_slots"])
+
+
+def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
+    wait_for(lambda: not prefect.processes(run), seconds, lambda: f"orphans: {prefect.processes(run)}")
+
+
+def retry(prefect: Prefect, run: str) -> None:
+    prefect.command("prefect", "flow-run", "retry", run)
+    wait_for(lambda: prefect.run(run)["state_type"] not in {"CRASHED", "CANCELLED"}, 30, lambda: "not scheduled again")
+    prefect.completed(run, 240)
+
+
+def test_dvc_killed(prefect: Prefect, tmp_path: Path) -> None:
+    run = prefect.submit(epochs=EPOCHS, seed=1)
+    training = prefect.training(run)
+    (dvc,) = prefect.processes(run, "dvc", "repro")
+    dvc.kill()
+    wait_for(lambda: not training.is_running(), 10, lambda: "the training outlived its dvc")
+    prefect.completed(run, 240)
+    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=1)
+
+
+def test_engine_killed(prefect: Prefect, tmp_path: Path) -> None:
+    run = prefect.submit(epochs=EPOCHS, seed=2)
+    prefect.training(run)
+    prefect.engine(run).kill()
+    gone(prefect, run)
+    assert prefect.ended(run)["state_type"] == "CRASHED"
+    # The slot comes back with the end of its lease, at the latest.
+    wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
+    retry(prefect, run)
+    assert "which an earlier attempt left" in prefect.logs(run)
+    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=2)
+
+
+def test_worker_killed(prefect: Prefect, tmp_path: Path) -> None:
+    run = prefect.submit(epochs=EPOCHS, seed=3)
+    prefect.training(run)
+    worker = next(p for p in prefect.engine(run).parents() if "worker" in p.cmdline())
+    name = worker.cmdline()[worker.cmdline().index("--name") + 1]
+    worker.kill()
+    gone(prefect, run)
+    assert prefect.ended(run)["state_type"] == "CRASHED"
+    again = prefect.start_worker(name)
+    try:
+        retry(prefect, run)
+        assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=3)
+    finally:
+        stop(again)
+        prefect.command("pipeline.flows", "up")
+
+
+def test_server_killed_and_started_again(prefect: Prefect, tmp_path: Path) -> None:
+    run = prefect.submit(epochs=EPOCHS, seed=4)
+    training = prefect.training(run)
+    process = psutil.Process(read_json(prefect.home / server.STATE / "server.json")["pid"])
+    for child in process.children(recursive=True):
+        child.kill()
+    process.kill()
+    time.sleep(5)
+    assert training.is_running()
+    prefect.command("pipeline.flows", "up")
+    prefect.completed(run, 240)
+    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=4)
+
+
+def test_cancelled(prefect: Prefect) -> None:
+    run = prefect.submit(epochs=2000)
+    prefect.training(run)
+    prefect.command("prefect", "flow-run", "cancel", run)
+    assert prefect.ended(run)["state_type"] == "CANCELLED"
+    gone(prefect, run)
+    wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
+
+
+def test_a_silent_run_is_taken_for_crashed(prefect: Prefect, tmp_path: Path) -> None:
+    """As when the machine dies: worker, engine and stage stop at once and nobody is left to say so."""
+    run = prefect.submit(epochs=EPOCHS, seed=6)
+    prefect.training(run)
+    engine = prefect.engine(run)
+    worker = next(p for p in engine.parents() if "worker" in p.cmdline())
+    frozen = [worker, engine, *prefect.processes(run)]
+    for process in frozen:
+        process.suspend()
+    try:
+        found = prefect.ended(run, server.SILENCE_SECONDS + 90)
+        assert found["state_type"] == "CRASHED" and "no heartbeat" in found["state"]["message"]
+        wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
+    finally:
+        for process in frozen:
+            process.send_signal(signal.SIGKILL)
+    gone(prefect, run)
+    prefect.command("pipeline.flows", "up")
+    retry(prefect, run)
+    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=6)

@@ -1,0 +1,98 @@
+"""The flow's smaller parts, without a server: a stage's process, names, the summary, the parameters' signature."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline import config
+from pipeline.flows import artifacts, child, train
+from tests.conftest import environment
+
+
+def test_lines_come_as_they_are_written_and_the_status_is_returned(tmp_path: Path) -> None:
+    lines: list[tuple[str, float]] = []
+    script = "echo one; echo; echo two >&2; sleep 0.3; echo three; exit 3"
+    status = child.run(
+        ["sh", "-c", script],
+        tmp_path,
+        environment() | {"PYTHONPATH": str(Path.cwd())},
+        lambda t: lines.append((t, time.monotonic())),
+    )
+    assert status == 3 and [text for text, _ in lines] == ["one", "two", "three"]
+    assert lines[2][1] - lines[1][1] > 0.2
+
+
+def test_a_stage_that_takes_too_long_is_stopped_with_all_it_started() -> None:
+    lines: list[str] = []
+    with pytest.raises(child.StageTimeoutError, match=r"timeout_seconds = 0\.5"):
+        child.run(["sh", "-c", "echo begun; sleep 61.5 & sleep 61.5"], Path.cwd(), environment(), lines.append, 0.5)
+    assert lines == ["begun"]
+    assert not subprocess.run(["pgrep", "-f", "^sleep 61.5"], capture_output=True, text=True).stdout
+
+
+def test_what_a_finished_process_left_behind_ends_too() -> None:
+    assert child.run(["sh", "-c", "sleep 62.5 & exit 0"], Path.cwd(), environment(), print) == 0
+    assert not subprocess.run(["pgrep", "-f", "^sleep 62.5"], capture_output=True, text=True).stdout
+
+
+def test_stop_all_ends_what_another_thread_waits_for() -> None:
+    found: list[int] = []
+    begun = threading.Event()
+
+    def stage() -> None:
+        found.append(child.run(["sh", "-c", "echo x; sleep 63"], Path.cwd(), environment(), lambda _: begun.set()))
+
+    thread = threading.Thread(target=stage)
+    thread.start()
+    assert begun.wait(10)
+    child.stop_all()
+    thread.join(10)
+    assert found and found[0] != 0
+
+
+def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
+    parameters = train.signature().parameters
+    assert set(parameters) == set(config.SECTION_OF)
+    assert all(p.default is None for p in parameters.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "ref"),
+    [
+        ("cifar100 method=focal+sb_ece seed=42", "cifar100-method-focal-sb-ece-seed-42-3d4e5f"),
+        ("..//~^: ", "run-3d4e5f"),
+        ("x" * 300, "x" * 60 + "-3d4e5f"),
+    ],
+)
+def test_experiment_names_are_git_refs(name: str, ref: str) -> None:
+    assert train.experiment_name(name, "0a1b2c3d-0000-0000-0000-0000003d4e5f") == ref
+    assert subprocess.run(["git", "check-ref-format", f"refs/exps/{ref}"]).returncode == 0
+
+
+def test_the_summary_shows_what_metrics_json_holds(reproduced: Path) -> None:
+    table = json.loads((reproduced / "artifacts/evaluation/metrics.json").read_text())
+    markdown = artifacts.summary_markdown(table, "digits")
+    assert f"| ECE | {table['before']['ece']:.4f} | {table['after']['ece']:.4f} |" in markdown
+    assert f"{table['after']['ece_lower']:.4f} .. {table['after']['ece_upper']:.4f} |" in markdown
+    assert f"Calibrator: **temperature** (temperature {table['calibrator']['temperature']:.4g})" in markdown
+    assert all(note in markdown for note in table["notes"])
+    assert not re.search(r"None|nan", markdown)
+
+
+def test_a_wrong_input_is_not_tried_again() -> None:
+    from prefect import State
+    from prefect.states import Failed
+
+    def failed(error: Exception) -> State[object]:
+        return Failed(data=error)
+
+    assert not train._worth_another_try(None, None, failed(train.StageError("x", wrong_input=True)))
+    assert train._worth_another_try(None, None, failed(train.StageError("x", wrong_input=False)))
+    assert train._worth_another_try(None, None, failed(child.StageTimeoutError("x")))

@@ -1,0 +1,122 @@
+"""The flow `train` on a real server with real workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pipeline import config
+from pipeline.flows import train
+from tests.conftest import ROOT, run
+from tests.flows.conftest import Prefect, wait_for
+
+STAGES = {"fetch", "train", "calibrate", "evaluate", "export"}
+
+
+def unbroken_weights(target: Path, **leaves: object) -> bytes:
+    """weights.safetensors of the same parameters, without Prefect, without DVC, in one go."""
+    shutil.copy(ROOT / "params.yaml", target)
+    (target / "datasets").mkdir(exist_ok=True)
+    for stage in ("fetch", "train"):
+        words = [f"{name}={value}" for name, value in leaves.items()]
+        subprocess.run(
+            [sys.executable, "-m", "pipeline", stage, *words],
+            cwd=target,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=True,
+            capture_output=True,
+        )
+    return (target / "artifacts/model/weights.safetensors").read_bytes()
+
+
+def weights(prefect: Prefect, run: str, target: Path) -> bytes:
+    """Those of a finished run, brought out of its experiment as a user would."""
+    clone = target / "applied"
+    shutil.copytree(prefect.home, clone, symlinks=True, ignore=shutil.ignore_patterns(".prefect", ".runs"))
+    prefect_run = prefect.run(run)
+    name = train.experiment_name(prefect_run["name"], run)
+    for command in (["git", "checkout", "-q", "."], ["dvc", "exp", "apply", name]):
+        done = subprocess.run(command, cwd=clone, env=prefect.environment(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return (clone / "artifacts/model/weights.safetensors").read_bytes()
+
+
+def test_two_runs_side_by_side_then_one_that_skips(prefect: Prefect) -> None:
+    home = prefect.home
+    before = {path: (home / path).read_bytes() for path in ("params.yaml", "dvc.lock", "dvc.yaml")}
+    status, head = (run(["git", *words], home).stdout for words in (["status", "--porcelain"], ["rev-parse", "HEAD"]))
+    first, second = prefect.submit(epochs=2), prefect.submit(epochs=2, method="focal", seed=42)
+    wait_for(lambda: len(list((home / ".runs").glob("*.json"))) == 2, 60, lambda: "not side by side")
+    names = {prefect.completed(first)["name"], prefect.completed(second)["name"]}
+    assert names == {"digits epochs=2", "digits method=focal epochs=2 seed=42"}
+    assert prefect.stages(first) == dict.fromkeys(STAGES, "Completed") | {"fetch": "Skipped"}  # as in dvc.lock
+
+    assert {path: (home / path).read_bytes() for path in before} == before
+    assert run(["git", "status", "--porcelain"], home).stdout == status
+    assert run(["git", "rev-parse", "HEAD"], home).stdout == head
+    assert not [path for path in (home / ".runs").iterdir() if path.is_dir()]
+    assert run(["git", "worktree", "list"], home).stdout.count("\n") == 1
+
+    shown = run(["dvc", "exp", "show", "--json"], home).stdout
+    tree = json.loads(shown)
+    experiments = {e["name"]: e["revs"][-1]["data"] for rev in tree for e in rev["experiments"] or []}
+    assert set(experiments) == {train.experiment_name(prefect.run(r)["name"], r) for r in (first, second)}
+    focal = experiments[train.experiment_name(prefect.run(second)["name"], second)]
+    assert focal["params"]["params.yaml"]["data"]["training"]["method"] == "focal"
+    assert "# digits, cifar10" in (home / "params.yaml").read_text()
+
+    again = prefect.submit(epochs=2)
+    prefect.completed(again)
+    assert prefect.stages(again) == dict.fromkeys(STAGES, "Skipped")
+
+    shown_first, shown_again = prefect.artifacts(first), prefect.artifacts(again)
+    assert shown_first["calibration"] == shown_again["calibration"]
+    assert shown_first["progress-train"] == 100
+    assert "| ECE |" in shown_first["calibration"] and "600 test rows" in shown_first["calibration"]
+    assert shown_first["reliability"].startswith("![reliability diagram](data:image/png;base64,iVBORw0KGgo")
+    bundles = {shown["bundle"].split("](file://")[1].rstrip(")") for shown in (shown_first, prefect.artifacts(second))}
+    assert len(bundles) == 2
+    for bundle in bundles:
+        assert Path(bundle).is_relative_to(home / "models") and (Path(bundle) / "model.onnx").is_file()
+
+
+def test_a_bad_value_is_refused_before_anything_starts(prefect: Prefect) -> None:
+    refused = prefect.ended(prefect.submit(method="focl"))
+    assert refused["state_type"] == "FAILED" and "Did you mean 'focal'?" in refused["state"]["message"]
+    assert not prefect.stages(refused["id"])
+    assert not list((prefect.home / ".runs").glob("*.json"))
+    for given in ("epochs=0", "metod=focal"):
+        by_hand = prefect.command("prefect", "deployment", "run", "train/digits", "-p", given, check=False)
+        assert by_hand.returncode == 1 and given.split("=")[0] in by_hand.stdout + by_hand.stderr
+
+
+def test_a_killed_training_is_retried_and_ends_with_the_same_weights(prefect: Prefect, tmp_path: Path) -> None:
+    broken = prefect.submit(epochs=60)
+    prefect.training(broken).send_signal(signal.SIGKILL)
+    expected = unbroken_weights(tmp_path, epochs=60)
+    prefect.completed(broken)
+    assert prefect.run(broken)["run_count"] == 1  # the task was tried again, not the run
+    assert "going on after epoch" in prefect.logs(broken)
+    assert weights(prefect, broken, tmp_path) == expected
+
+
+def test_the_schema_is_that_of_params_yaml(prefect: Prefect) -> None:
+    for name in ("digits", "cifar10", "cifar100", "own"):
+        deployment = prefect.get(f"deployments/name/train/{name}")
+        properties = deployment["parameter_openapi_schema"]["properties"]
+        assert set(properties) == set(config.SECTION_OF)
+        assert all(leaf["description"].endswith("None: as params.yaml says.") for leaf in properties.values())
+        assert properties["epochs"]["anyOf"][0]["minimum"] == 1
+        assert deployment["description"] and deployment["tags"]
+
+
+def test_registering_again_changes_nothing(prefect: Prefect) -> None:
+    before = prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]
+    prefect.command("pipeline.flows", "register")
+    assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
+    assert "runs already" in prefect.command("pipeline.flows", "up").stdout

@@ -1,0 +1,158 @@
+"""Workspaces: the caller's code and data as they are, other parameters, and nothing of the caller's touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dvc.repo import Repo
+
+from pipeline import config
+from pipeline.config import ConfigError
+from pipeline.flows import workspace
+from pipeline.flows.workspace import Workspace, WorkspaceError
+from tests.conftest import ROOT, copy_of_repository, run
+
+said: list[str] = []
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    said.clear()
+    return copy_of_repository(tmp_path / "home")
+
+
+def opened(home: Path, run_name: str = "one", **overrides: object) -> Workspace:
+    with workspace.opened(home, run_name, overrides, said.append) as place:
+        return place
+
+
+def snapshot(home: Path) -> tuple[str, str, str]:
+    return tuple(run(["git", *words], home).stdout for words in (["status", "--porcelain"], ["stash", "list"], ["log"]))  # type: ignore[return-value]
+
+
+def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) -> None:
+    (home / "pipeline" / "new.py").write_text("NEW = 1\n")
+    (home / "pipeline" / "errors.py").write_text("CHANGED = 1\n")
+    (home / "pipeline" / "listing.py").unlink()
+    run(["git", "add", "pipeline/errors.py"], home)
+    before = snapshot(home)
+    place = opened(home, method="focal", seed=7)
+    assert place.folder == home / ".runs" / "one" and place.untracked == ("pipeline/new.py",)
+    assert (place.folder / "pipeline" / "new.py").read_text() == "NEW = 1\n"
+    assert (place.folder / "pipeline" / "errors.py").read_text() == "CHANGED = 1\n"
+    assert not (place.folder / "pipeline" / "listing.py").exists()
+    params = config.load(place.folder / "params.yaml")
+    assert (params.training.method, params.training.seed, params.data.dataset) == ("focal", 7, "digits")
+    text = (place.folder / "params.yaml").read_text()
+    assert text == (home / "params.yaml").read_text().replace("method: ce ", "method: focal ").replace(
+        "seed: 0\n  device", "seed: 7\n  device"
+    )
+    with Repo(str(place.folder)) as there, Repo(str(home)) as here:
+        assert there.cache.local.path == here.cache.local.path
+    assert snapshot(home) == before
+    assert "with uncommitted changes and 1 new files" in said[0]
+    assert run(["git", "rev-parse", "HEAD"], place.folder).stdout == run(["git", "rev-parse", "HEAD"], home).stdout
+    place.remove()
+    assert not place.root.exists() and snapshot(home) == before
+    assert run(["git", "worktree", "list"], home).stdout.count("\n") == 1
+
+
+def test_a_retry_finds_what_was_there_and_a_half_made_one_is_made_again(home: Path) -> None:
+    place = opened(home, seed=7)
+    (place.folder / "half-done").touch()
+    assert (opened(home, seed=7).folder / "half-done").exists()
+    (home / ".runs" / "one.json").unlink()
+    assert not (opened(home, seed=7).folder / "half-done").exists()
+
+
+def test_only_one_process_works_in_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = home / ".runs" / "one.lock"
+    lock.parent.mkdir()
+    code = f"from filelock import FileLock; held = FileLock({str(lock)!r}); held.acquire(); print(flush=True); input()"
+    other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout is not None and other.stdout.readline()
+    monkeypatch.setattr(workspace, "LOCK_SECONDS", 0.1)
+    with pytest.raises(WorkspaceError, match="in use by another process"):
+        opened(home)
+    other.kill()
+    other.communicate()
+    opened(home)
+
+
+def test_own_data_come_along_without_a_copy(home: Path) -> None:
+    own = home / "datasets" / "pets" / "train" / "cat"
+    own.mkdir(parents=True)
+    (own / "a.png").write_bytes(b"png")
+    place = opened(home, dataset="pets")
+    linked = place.folder / "datasets" / "pets" / "train" / "cat" / "a.png"
+    assert linked.read_bytes() == b"png" and linked.samefile(own / "a.png")
+    assert (place.folder / "datasets" / "README.md").is_file()
+    place.remove()
+    assert (own / "a.png").read_bytes() == b"png"
+
+
+def test_a_path_out_of_the_checkout_becomes_absolute(home: Path) -> None:
+    (home.parent / "outside").mkdir()
+    assert config.load(opened(home, path="../outside").folder / "params.yaml").data.path == str(home.parent / "outside")
+    with pytest.raises(ConfigError, match="is the checkout itself"):
+        opened(home, run_name="two", path=".")
+
+
+def test_without_git_a_copy_without_what_was_built(home: Path) -> None:
+    shutil.rmtree(home / ".git")
+    for ignored in (
+        "artifacts/logits.npz",
+        "models/y",
+        ".venv/z",
+        ".dvc/cache/w",
+        "pipeline/__pycache__/v",
+        ".runs/u/t",
+    ):
+        (home / ignored).parent.mkdir(parents=True, exist_ok=True)
+        (home / ignored).touch()
+    (home / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+    place = opened(home, seed=3)
+    assert place.commit is None and "recorded in its card and in Prefect only" in said[0]
+    there = {p.relative_to(place.folder).as_posix() for p in place.folder.rglob("*") if p.is_file()}
+    assert {"dvc.yaml", "params.yaml", "pipeline/train.py", ".dvc/config", "datasets/README.md"} <= there
+    assert not [p for p in there if p.split("/")[0] in {"artifacts", "models", ".venv", ".runs"} or "__pycache__" in p]
+    assert not [p for p in there if p.startswith(".dvc/cache")]
+    assert config.load(place.folder / "params.yaml").training.seed == 3
+    assert "fetch" in run(["dvc", "stage", "list"], place.folder).stdout
+    place.remove()
+    assert not place.root.exists()
+
+
+def test_git_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
+    run(["git", "init", "-q"], tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    with pytest.raises(WorkspaceError, match="has no commit yet"):
+        opened(tmp_path)
+
+
+def test_what_failed_runs_left_is_cleared_away_when_old(home: Path) -> None:
+    place = opened(home)
+    workspace.prune(home, said.append)
+    assert place.root.is_dir()
+    old = time.time() - 15 * 86_400
+    os.utime(home / ".runs" / "one.json", (old, old))
+    workspace.prune(home, said.append)
+    assert not place.root.exists() and "left by a run 15 days ago" in said[-1]
+    assert not [p for p in (home / ".runs").iterdir() if p.name.startswith("one")]
+
+
+def test_a_subfolder_of_a_repository(tmp_path: Path) -> None:
+    home = copy_of_repository(tmp_path / "mono" / "odds")
+    shutil.move(home / ".git", tmp_path / "mono" / ".git")
+    run(["git", "add", "-A"], tmp_path / "mono")
+    run(["git", "-c", "user.name=t", "-c", "user.email=t@e.org", "commit", "-qm", "moved"], tmp_path / "mono")
+    (home / "pipeline" / "new.py").touch()
+    place = opened(home)
+    assert place.folder == home / ".runs" / "one" / "odds"
+    assert (place.folder / "pipeline" / "new.py").is_file()
