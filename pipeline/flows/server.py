@@ -27,10 +27,8 @@ from pipeline.files import read_json, write_json
 STATE = ".prefect"
 POOL = "gpu"
 URL = "http://127.0.0.1:4200/api"
-HEARTBEAT_SECONDS = 30
-"""The least that Prefect allows."""
 SILENCE_SECONDS = 90
-"""Without a heartbeat for so long a run is taken for crashed: three missed."""
+"""Without a heartbeat for so long a run is taken for crashed: three missed (pyproject.toml sets their distance)."""
 AUTOMATION = "trueodds: runs that fell silent have crashed"
 
 
@@ -198,10 +196,6 @@ def _environment(home: Path, url: str) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PREFECT_HOME": str(home / STATE),
         "PREFECT_API_URL": url,
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
-        # Kept in memory (the default), leases are forgotten when the server restarts: their slots stay taken for ever.
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PIPELINE_HOME": str(home),
     }

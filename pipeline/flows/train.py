@@ -26,6 +26,7 @@ from pipeline.flows import artifacts, child, graph, workspace
 
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""
+_ADVICE = "Use `dvc push`"
 _SKIPPED = {
     "didn't change, skipping": "nothing that it depends on has changed",
     "is cached - skipping run": "made before with the same inputs: outputs taken from the cache",
@@ -53,6 +54,8 @@ def run_stage(stage: graph.Stage, place: workspace.Workspace) -> State[None] | N
     last: list[str] = []
 
     def line(text: str) -> None:
+        if text.startswith(_ADVICE):
+            return
         log.info(text)
         progress.read(text)
         skipped.extend(why for mark, why in _SKIPPED.items() if text.startswith(f"Stage '{stage.name}' {mark}"))

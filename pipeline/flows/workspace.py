@@ -127,7 +127,7 @@ def _make(home: Path, root: Path, overrides: Mapping[str, Any], say: Say) -> Wor
     params = config.load(home / "params.yaml", overrides)
     with _git_lock(home):
         _remove(home, root)
-        workspace = _worktree(home, root, say) if _is_git(home) else _copy(home, root, say)
+        workspace = _worktree(home, root, say) if _is_git(home) else _copy(home, root, params.data.path, say)
     folder = workspace.folder
     if (home / ".dvc" / "config.local").is_file():
         shutil.copy(home / ".dvc" / "config.local", folder / ".dvc")
@@ -161,10 +161,8 @@ def _worktree(home: Path, root: Path, say: Say) -> Workspace:
     return Workspace(home, root, folder, commit, untracked)
 
 
-def _copy(home: Path, root: Path, say: Say) -> Workspace:
-    from dvc.repo import Repo
-
-    with Repo(str(home)) as repo:
+def _copy(home: Path, root: Path, data: str, say: Say) -> Workspace:
+    with _repository(home) as repo:
         outs = {Path(out.fs_path) for out in repo.index.outs}
         ignored = repo.dvcignore
 
@@ -172,7 +170,9 @@ def _copy(home: Path, root: Path, say: Say) -> Workspace:
             if path.is_relative_to(home / ".dvc"):  # which DVC's own ignore rules always hold
                 return path.parent == home / ".dvc" and path.name in ("cache", "tmp", "config.local")
             ignores = ignored.is_ignored_dir if path.is_dir() else ignored.is_ignored_file
-            return path in outs or (path.parent == home and path.name in _NOT_COPIED) or ignores(str(path))
+            if path == home / data or (path.parent == home and path.name in _NOT_COPIED):  # data are linked, later
+                return True
+            return path in outs or ignores(str(path))
 
         def skipped(folder: str, names: list[str]) -> set[str]:
             return {name for name in names if left_out(Path(folder, name))}
@@ -226,10 +226,15 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
 
 def _cache(home: Path) -> Path:
     """The DVC cache that `home` uses."""
+    with _repository(home) as repo:
+        return Path(repo.cache.local.path).parent.parent  # what DVC names is <cache>/files/md5
+
+
+def _repository(home: Path) -> Any:
+    """`home` for DVC, which has to be told where there is no git."""
     from dvc.repo import Repo
 
-    with Repo(str(home)) as repo:
-        return Path(repo.cache.local.path).parent.parent  # what DVC names is <cache>/files/md5
+    return Repo(str(home), config=None if _is_git(home) else {"core": {"no_scm": True}})
 
 
 def _set_local(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:

@@ -129,7 +129,7 @@ class Prefect:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "prefect", *server.worker_arguments(name)],
                 cwd=self.home,
-                env=self.environment() | {"PIPELINE_HOME": str(self.home), "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"},
+                env=self.environment(),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

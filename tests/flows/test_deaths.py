@@ -15,7 +15,7 @@ from tests.flows.conftest import Prefect, stop, wait_for
 from tests.flows.test_train import unbroken_weights, weights
 
 pytestmark = pytest.mark.full
-EPOCHS = 80  # each test has a seed of its own: what was made once is skipped
+EPOCHS = 40  # each test has a seed of its own: what was made once is skipped
 
 
 def slots_taken(prefect: Prefect) -> int:

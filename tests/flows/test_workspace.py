@@ -116,8 +116,9 @@ def test_without_git_a_copy_without_what_was_built(home: Path) -> None:
     ):
         (home / ignored).parent.mkdir(parents=True, exist_ok=True)
         (home / ignored).touch()
-    (home / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+    (home / "datasets" / "own.npz").write_bytes(b"own")
     place = opened(home, seed=3)
+    assert (place.folder / "datasets" / "own.npz").samefile(home / "datasets" / "own.npz")
     assert place.commit is None and "recorded in its card and in Prefect only" in said[0]
     there = {p.relative_to(place.folder).as_posix() for p in place.folder.rglob("*") if p.is_file()}
     assert {"dvc.yaml", "params.yaml", "pipeline/train.py", ".dvc/config", "datasets/README.md"} <= there

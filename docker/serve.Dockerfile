@@ -1,0 +1,37 @@
+# The service: FastAPI and onnxruntime, neither torch nor DVC nor Prefect. In the repository's root:
+#   docker build -f docker/serve.Dockerfile -t trueodds-serve .
+#   docker run --init -p 127.0.0.1:8000:8000 -v "$PWD/models:/models:ro" -v trueodds-store:/store trueodds-serve
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS requirements
+COPY pyproject.toml docker/requirements.py /
+RUN python /requirements.py serve > /serve.txt
+
+FROM ${BASE}
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY --from=requirements /serve.txt /tmp/
+RUN pip install -r /tmp/serve.txt
+
+# The same user as in the training image, for both mount the models; what has to be kept is under /store.
+RUN useradd --uid 1000 --create-home trueodds \
+ && mkdir -p /app /models /store \
+ && chown 1000:1000 /app /models /store
+
+# pipeline: metrics, calibrators and bundles; the service imports none of the modules there that need torch.
+WORKDIR /app
+COPY --chown=1000:1000 pipeline pipeline
+COPY --chown=1000:1000 service service
+USER 1000:1000
+
+ENV TRUEODDS_HOST=0.0.0.0 \
+    TRUEODDS_PORT=8000 \
+    TRUEODDS_MODELS=/models \
+    TRUEODDS_STORE=/store/store.sqlite
+EXPOSE 8000
+
+# Ready means: a model is loaded and has reproduced its stored answer. Until one is published, the service is up and
+# unhealthy, and looks for one every second. urlopen raises, and python ends with 1, on any answer but a success.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=4)"]
+
+CMD ["python", "-m", "service"]

@@ -1,0 +1,50 @@
+# Pipeline, DVC and Prefect: the image of the worker and of the Prefect server (compose.yaml). In the repository's root:
+#   docker build -f docker/train.Dockerfile -t trueodds-train .
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS requirements
+COPY pyproject.toml docker/requirements.py /
+RUN python /requirements.py train workflow > /train.txt && python /requirements.py serve > /serve.txt
+
+FROM ${BASE}
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# From here on an unchanged list of requirements is a cached layer. serve.txt installs nothing: as constraints it holds
+# FastAPI, which Prefect brings too, to the service's pin. torch's 2.13.0+cpu counts as newer than PyPI's 2.13.0, which
+# brings several GB of CUDA libraries, so pip takes it wherever the index has it.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+COPY --from=requirements /train.txt /serve.txt /tmp/
+RUN pip install --extra-index-url "${TORCH_INDEX}" -r /tmp/train.txt -c /tmp/serve.txt
+
+# 1000 is the first user of most Linux machines, whose files under datasets/ it can therefore read; the service's image
+# has the same one, for both mount the models. A new volume takes its owner from the folder that it is mounted on.
+RUN useradd --uid 1000 --create-home trueodds \
+ && mkdir -p /app/.dvc/cache /app/.runs /models /downloads /home/trueodds/.prefect \
+ && chown -R 1000:1000 /app /models /downloads /home/trueodds/.prefect
+
+# --chown: in a checkout made under a strict umask the files are for their owner only.
+WORKDIR /app
+COPY --chown=1000:1000 .dvc/config .dvc/
+COPY --chown=1000:1000 datasets/README.md datasets/
+COPY --chown=1000:1000 dvc.yaml params.yaml prefect.yaml .dvcignore ./
+COPY --chown=1000:1000 pipeline pipeline
+USER 1000:1000
+
+# Without git DVC must be told not to look for it. A run's copy of this folder takes config.local along.
+RUN printf '[core]\n    no_scm = true\n' > .dvc/config.local
+
+# PYTHONPATH: unlike `python -m`, the command `prefect` does not look for modules in the current folder.
+# PREFECT_SERVER_UI_STATIC_DIRECTORY: otherwise the server writes its page into site-packages, which is root's.
+# The three after it are those of [tool.prefect] in pyproject.toml, which Prefect reads only where it lies.
+ENV PYTHONPATH=/app \
+    PIPELINE_HOME=/app \
+    TRUEODDS_MODELS=/models \
+    TRUEODDS_DOWNLOADS=/downloads \
+    PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/trueodds/ui \
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
+    PREFECT_SERVER_ANALYTICS_ENABLED=false \
+    PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
+    DVC_NO_ANALYTICS=1 \
+    DO_NOT_TRACK=1
+
+CMD ["prefect", "worker", "start", "--pool", "gpu", "--type", "process", "--limit", "1"]

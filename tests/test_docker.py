@@ -1,0 +1,202 @@
+"""docker/: what can be held without an engine. Linted, checked by Compose, and read."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT, run
+
+DOCKER = ROOT / "docker"
+DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
+COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
+GPU = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text(encoding="utf-8"))
+
+each_dockerfile = pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
+
+
+def instructions(file: Path) -> list[tuple[str, str]]:
+    """(instruction, the rest) of each line, comments left out and continued lines joined."""
+    lines = re.sub(r"^\s*#.*\n", "", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    joined = re.sub(r"\\\n\s*", "", lines).splitlines()
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in joined if line.strip()]
+
+
+def last_stage(file: Path) -> list[tuple[str, str]]:
+    """The instructions from the last FROM on."""
+    found = instructions(file)
+    return found[max(at for at, (word, _) in enumerate(found) if word == "FROM") :]
+
+
+def copied(file: Path) -> set[str]:
+    """What the image takes from the build context."""
+    rest = [rest.split() for word, rest in instructions(file) if word == "COPY" and "--from=" not in rest]
+    return {name for words in rest for name in [word for word in words if not word.startswith("--")][:-1]}
+
+
+@pytest.fixture
+def requirements(tmp_path: Path) -> Callable[..., str]:
+    """docker/requirements.py as the Dockerfiles run it: beside pyproject.toml, and nothing else there."""
+    for file in (DOCKER / "requirements.py", ROOT / "pyproject.toml"):
+        shutil.copy(file, tmp_path)
+    return lambda *extras: run([sys.executable, "requirements.py", *extras], tmp_path).stdout
+
+
+def test_both_images_are_there() -> None:
+    assert [file.name for file in DOCKERFILES] == ["serve.Dockerfile", "train.Dockerfile"]
+
+
+@each_dockerfile
+def test_hadolint_finds_nothing(file: Path) -> None:
+    done = subprocess.run([Path(sys.executable).with_name("hadolint"), file], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stdout, f"{done.stdout}{done.stderr}"
+    assert "hadolint ignore" not in file.read_text(encoding="utf-8")
+
+
+@each_dockerfile
+def test_the_base_is_an_argument_and_no_frontend_is_fetched(file: Path) -> None:
+    assert instructions(file)[0] == ("ARG", "BASE=python:3.11-slim-bookworm")
+    assert {rest.split()[0] for word, rest in instructions(file) if word == "FROM"} == {"${BASE}"}
+    assert not re.search(r"^#\s*syntax\s*=", file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@each_dockerfile
+def test_it_does_not_run_as_root(file: Path) -> None:
+    users = [rest for word, rest in last_stage(file) if word == "USER"]
+    assert users and users[-1] not in ("root", "0", "0:0")
+
+
+@each_dockerfile
+def test_code_comes_after_the_installation(file: Path) -> None:
+    stage = last_stage(file)
+    install = next(at for at, (word, rest) in enumerate(stage) if word == "RUN" and "pip install" in rest)
+    assert all("--from=requirements" in rest for word, rest in stage[:install] if word == "COPY")
+    assert not any("pip install" in rest for _, rest in stage[install + 1 :])
+
+
+@each_dockerfile
+def test_what_is_copied_exists_and_is_in_the_build_context(file: Path) -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in ignored if line and not line.startswith("#")]
+    assert lines[0] == "*", "everything is left out but what is named"
+    for name in copied(file):
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in lines, f"{name} is not in the build context"
+
+
+def test_the_build_context_holds_what_the_images_copy_and_no_more() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {line[1:] for line in lines if line.startswith("!")} == set.union(*(copied(file) for file in DOCKERFILES))
+
+
+def test_requirements_are_those_of_pyproject(requirements: Callable[..., str]) -> None:
+    serve, train = requirements("serve"), requirements("train", "workflow")
+    assert "fastapi" in serve and "numpy" in serve
+    assert "torch>" in train and "prefect>" in train and "dvc>" in train
+
+
+def test_the_service_needs_no_torch(requirements: Callable[..., str]) -> None:
+    """Named in its Dockerfile is the extra `serve` and nothing else, and that brings none of the heavy three."""
+    text = (DOCKER / "serve.Dockerfile").read_text(encoding="utf-8")
+    assert re.findall(r"requirements\.py ([a-z ]+)", text) == ["serve "]
+    assert not re.search(r"^(torch|torchvision|dvc|prefect)\b", requirements("serve"), re.MULTILINE)
+
+
+def test_the_training_image_holds_all_that_the_graph_runs_on() -> None:
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    deps = {dep for stage in stages.values() for dep in stage["deps"] if not dep.startswith(("artifacts/", "${"))}
+    taken = {PurePosixPath(name) for name in copied(DOCKER / "train.Dockerfile")}
+    assert all(taken & {PurePosixPath(dep), *PurePosixPath(dep).parents} for dep in deps)
+
+
+def environment_of(file: Path) -> dict[str, str]:
+    """What ENV sets in the image."""
+    words = [word for name, rest in last_stage(file) if name == "ENV" for word in rest.split()]
+    return dict(word.split("=", 1) for word in words)
+
+
+def test_prefect_is_set_as_pyproject_sets_it() -> None:
+    set_there = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["prefect"]
+    set_here = environment_of(DOCKER / "train.Dockerfile")
+
+    def leaves(tree: dict[str, Any], prefix: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key, value in tree.items():
+            name = f"{prefix}_{key.upper()}"
+            found |= leaves(value, name) if isinstance(value, dict) else {name: str(value)}
+        return found
+
+    for name, value in leaves(set_there, "PREFECT").items():
+        if name != "PREFECT_API_URL":  # of a server on this machine
+            assert set_here[name].lower() == value.lower(), name
+
+
+def test_volumes_are_mounted_where_the_images_made_folders_for_their_user() -> None:
+    for name in ("server", "worker", "service"):
+        file = DOCKER / ("serve.Dockerfile" if name == "service" else "train.Dockerfile")
+        (made,) = [rest for word, rest in last_stage(file) if word == "RUN" and "mkdir" in rest]
+        for mount in COMPOSE["services"][name]["volumes"]:
+            source, target = mount.split(":")[:2]
+            assert source not in COMPOSE["volumes"] or re.search(rf"mkdir -p .*{re.escape(target)}( |$)", made), target
+    train, serve = (environment_of(DOCKER / f"{name}.Dockerfile") for name in ("train", "serve"))
+    assert train["TRUEODDS_MODELS"] == serve["TRUEODDS_MODELS"] == "/models"
+    assert "models:/models" in COMPOSE["services"]["worker"]["volumes"]
+    assert "models:/models:ro" in COMPOSE["services"]["service"]["volumes"]
+
+
+def test_health_is_asked_for_where_the_service_listens() -> None:
+    (check,) = [rest for word, rest in last_stage(DOCKER / "serve.Dockerfile") if word == "HEALTHCHECK"]
+    port = environment_of(DOCKER / "serve.Dockerfile")["TRUEODDS_PORT"]
+    assert f"http://127.0.0.1:{port}/health/ready" in check
+    assert [mount.rsplit(":", 1)[1] for mount in COMPOSE["services"]["service"]["ports"]] == [port]
+
+
+def test_ports_are_open_to_this_machine_only() -> None:
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    assert len(ports) == 2 and all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_services_come_back_and_reap_their_children() -> None:
+    for name, service in COMPOSE["services"].items():
+        assert service["init"] is True, name
+        assert ("restart" in service) == (name != "register"), "what runs once is not restarted"
+
+
+def test_the_override_moves_every_user_of_the_training_image() -> None:
+    """A tag of its own in one place only would leave the others with an image that nothing builds."""
+    users = {name for name, service in COMPOSE["services"].items() if service.get("image") == "trueodds-train"}
+    assert {name for name, service in GPU["services"].items() if "image" in service} == users
+    assert len({service["image"] for service in GPU["services"].values()}) == 1
+    (arguments,) = [service["build"]["args"] for service in GPU["services"].values() if "build" in service]
+    (train,) = [rest for word, rest in last_stage(DOCKER / "train.Dockerfile") if word == "ARG"]
+    assert set(arguments) == {train.split("=")[0]}
+
+
+@pytest.fixture(scope="module")
+def compose() -> list[str]:
+    """Compose, as docker's plugin or by itself; no engine is asked."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
+            return command
+    pytest.skip("neither `docker compose` nor docker-compose is here: compose.yaml is read, but not checked by Compose")
+
+
+@pytest.mark.parametrize("files", [["compose.yaml"], ["compose.yaml", "compose.gpu.yaml"]], ids=["cpu", "gpu"])
+def test_compose_accepts_it(compose: list[str], files: list[str]) -> None:
+    named = [word for file in files for word in ("-f", str(DOCKER / file))]
+    config: dict[str, Any] = json.loads(run([*compose, *named, "config", "--format", "json"], ROOT).stdout)
+    assert Path(config["services"]["server"]["build"]["context"]) == ROOT
+    worker = config["services"]["worker"]
+    assert any(mount.get("source") == str(ROOT / "datasets") for mount in worker["volumes"])
+    asked = worker.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    assert bool(asked) == (len(files) == 2)
