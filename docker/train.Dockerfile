@@ -35,13 +35,14 @@ RUN printf '[core]\n    no_scm = true\n' > .dvc/config.local
 
 # PYTHONPATH: unlike `python -m`, the command `prefect` does not look for modules in the current folder.
 # PREFECT_SERVER_UI_STATIC_DIRECTORY: otherwise the server writes its page into site-packages, which is root's.
-# The three after it are those of [tool.prefect] in pyproject.toml, which Prefect reads only where it lies.
+# The four after it are those of [tool.prefect] in pyproject.toml, which Prefect reads only where it lies.
 ENV PYTHONPATH=/app \
     PIPELINE_HOME=/app \
     TRUEODDS_MODELS=/models \
     TRUEODDS_DOWNLOADS=/downloads \
     PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/trueodds/ui \
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
+    PREFECT_WORKER_QUERY_SECONDS=2 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
     PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
     DVC_NO_ANALYTICS=1 \
