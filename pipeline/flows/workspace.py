@@ -146,7 +146,9 @@ def _worktree(home: Path, root: Path, say: Say) -> Workspace:
         commit = _git(home, "rev-parse", "HEAD")
     except WorkspaceError:
         raise WorkspaceError(f"{home} has no commit yet; make one: git add -A && git commit -m start") from None
-    changes = _git(home, *_IDENTITY, "stash", "create")
+    # Asked first: of files that were only touched, `stash create` makes nothing and fails without a word.
+    changed = _git(home, "status", "--porcelain", "--untracked-files=no")
+    changes = _git(home, *_IDENTITY, "stash", "create") if changed else ""
     listed = _git(home, "ls-files", "-z", "-o", "--exclude-standard").split("\0")
     untracked = tuple(name for name in listed if name and not name.endswith("/"))  # with a slash: another repository
     _git(home, "worktree", "add", "--quiet", "--detach", str(root), changes or commit)

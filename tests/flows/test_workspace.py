@@ -63,6 +63,13 @@ def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) ->
     assert run(["git", "worktree", "list"], home).stdout.count("\n") == 1
 
 
+def test_files_that_were_only_touched_are_no_change(home: Path) -> None:
+    for name in ("params.yaml", "dvc.lock", "pipeline/train.py"):
+        os.utime(home / name, (1, 1))
+    place = opened(home)
+    assert said == [f"worktree of {run(['git', 'rev-parse', 'HEAD'], home).stdout[:10]}: {place.root}"]
+
+
 def test_a_retry_finds_what_was_there_and_a_half_made_one_is_made_again(home: Path) -> None:
     place = opened(home, seed=7)
     (place.folder / "half-done").touch()
