@@ -56,10 +56,19 @@ class Prefect:
         return done
 
     def get(self, path: str) -> Any:
-        return httpx.get(f"{self.url}/{path}", timeout=10).raise_for_status().json()
+        return self._ask("GET", path, None)
 
     def post(self, path: str, body: Any) -> Any:
-        return httpx.post(f"{self.url}/{path}", json=body, timeout=10).raise_for_status().json()
+        return self._ask("POST", path, body)
+
+    def _ask(self, method: str, path: str, body: Any) -> Any:
+        """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""
+        for pause in (0.5, 1, 2, 4, 0):
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=10)
+            if answer.status_code != 503:
+                break
+            time.sleep(pause)
+        return answer.raise_for_status().json()
 
     def submit(self, deployment: str = "digits", **parameters: Any) -> str:
         """A scheduled run's id."""
