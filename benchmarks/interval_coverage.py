@@ -207,6 +207,16 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
     }
 
 
+def markdown(found: dict[str, Any]) -> str:
+    """The README's table."""
+    lines = ["| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width |", "|---" * 5 + "|"]
+    for name, group in found["summary"].items():
+        lowest = f"{group['lowest_coverage']:.1%} +- {group['lowest_standard_error']:.1%} ({group['lowest_setting']})"
+        mean = f"{group['mean_coverage']:.1%} | {group['mean_width']:.4f}"
+        lines.append(f"| {name} | {group['settings']} | {lowest} | {mean} |")
+    return "\n".join(lines)
+
+
 def processor() -> str:
     """The CPU's model, as the kernel names it."""
     try:

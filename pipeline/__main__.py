@@ -1,10 +1,11 @@
 """python -m pipeline <stage> [name=value ...]: one stage with the parameters of params.yaml, or another command.
 
 fetch | train | calibrate | evaluate | export    a stage of dvc.yaml (`dvc repro` runs those that are out of date)
+export --fold                                    artifacts/model_calibrated.onnx from the bundle, to serve elsewhere
 all          every stage in order, without DVC: on a machine that has only torch
 publish      copy artifacts/bundle to the model directory, where the service finds it
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
-methods | recipes | params                       what can be written into params.yaml
+methods | recipes | calibrators | params         what can be written into params.yaml
 """
 
 from __future__ import annotations
@@ -17,17 +18,22 @@ from pathlib import Path
 from pipeline import config, lifeline
 from pipeline.errors import UserError
 
+LISTS = ("methods", "recipes", "calibrators")
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; an error that the user can mend is one message on stderr and exit status 1 (2: usage)."""
     parser = argparse.ArgumentParser(
         prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=[*_stage_names(), "all", "publish", "demo", "methods", "recipes", "params"])
+    parser.add_argument("command", choices=[*_stage_names(), "all", "publish", "demo", *LISTS, "params"])
     parser.add_argument("parameters", nargs="*", metavar="name=value", help="leaves of params.yaml to replace")
     parser.add_argument("--params", default="params.yaml", help="the file to read (default: params.yaml)")
     parser.add_argument("--models", default="models", help="publish: the model directory (default: models)")
     parser.add_argument("--work", default=".run", help="demo: its own directory, emptied at start (default: .run)")
+    parser.add_argument(
+        "--fold", action="store_true", help="export: calibrated probabilities in one ONNX graph instead"
+    )
     arguments = parser.parse_args(argv)
     lifeline.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
@@ -47,12 +53,14 @@ def _run(arguments: argparse.Namespace) -> None:
     from pipeline import stages
 
     command = arguments.command
-    if arguments.parameters and command in ("publish", "demo", "methods", "recipes"):
+    if arguments.parameters and command in ("publish", "demo", *LISTS):
         raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
-    if command in ("methods", "recipes"):
+    if arguments.fold and command != "export":
+        raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
+    if command in LISTS:
         from pipeline import listing
 
-        print(listing.methods_text() if command == "methods" else listing.recipes_text())
+        print(getattr(listing, f"{command}_text")())
         return
     if command == "publish":
         from pipeline.bundle import publish
@@ -71,6 +79,9 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     if command in ("fetch", "train", "all"):
         stages.check_names(params)
+    if arguments.fold:
+        print(stages.fold())
+        return
     for name, stage in stages.STAGES.items():
         if command in (name, "all"):
             stage(params)

@@ -92,7 +92,9 @@ class Calibration(_Section):
     """What is fitted on the validation logits after training."""
 
     calibrator: str = "temperature"
-    """temperature or identity."""
+    """A name that `python -m pipeline calibrators` lists, or select: the one of least cross-validated NLL."""
+    calibrator_options: dict[str, OptionValue | list[str]] = Field(default_factory=dict)
+    """Options of its fit, such as {objective: brier}; of select: {candidates: [temperature, vector], folds: 5}."""
 
 
 class Evaluation(_Section):
@@ -102,6 +104,8 @@ class Evaluation(_Section):
     """Equal-width confidence bins; a divisor of 3,000."""
     level: float = Field(0.95, ge=0.5, le=0.999)
     """Nominal coverage of the intervals."""
+    compare: list[str] = Field(default_factory=list)
+    """Further calibrators, fitted on the validation rows and measured on the test rows; [all]: every one."""
 
 
 class Params(_Section):
@@ -212,7 +216,7 @@ def _explain(error: Any) -> str:
     field = _section(section).model_json_schema()["properties"][leaf]
     if inside[0]:
         found = f"{section}.{leaf}.{inside[0]} = {error['input']!r}"
-        field = {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]}
+        field = field.get("items") or field["additionalProperties"]
     choices = [str(choice) for choice in field.get("enum", ())]
     hint = nearest(str(error["input"]), choices) if choices else ""
     return f"{found}: allowed is {_allowed(field)}.{hint}"
@@ -242,14 +246,15 @@ def _keys(section: str) -> list[str]:
 def _allowed(schema: dict[str, Any]) -> str:
     """A field's JSON schema in words: `a whole number from 1 to 64, or null`."""
     if "anyOf" in schema:
-        return ", or ".join(_allowed(part) for part in schema["anyOf"])
+        parts = [
+            part for part in schema["anyOf"] if part != {"type": "integer"} or {"type": "number"} not in schema["anyOf"]
+        ]
+        return ", or ".join(_allowed(part) for part in parts)
     if "enum" in schema:
         return ", ".join(repr(choice) for choice in schema["enum"])
     kinds = {"integer": "a whole number", "number": "a number", "string": "text", "null": "null"}
-    words = (
-        kinds.get(schema["type"])
-        or {"boolean": "true or false", "object": "a mapping of names to values"}[schema["type"]]
-    )
+    kinds |= {"boolean": "true or false", "object": "a mapping of names to values", "array": "a list of names"}
+    words = kinds[schema["type"]]
     bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
     words += "".join(f" {word} {schema[key]:,}" for key, word in bounds.items() if key in schema)
     return words + (f" that matches {schema['pattern']}" if "pattern" in schema else "")

@@ -130,7 +130,7 @@ def _summary(
         rule,
         *(textwrap.fill(note, 78) for note in table["notes"]),
         f"report    {work / 'calibration-report.html'}  (`make serve` keeps a live one up)",
-        f"pictures  {stages.EVALUATION / 'reliability.svg'}, {stages.EVALUATION / 'reliability.png'}",
+        f"pictures  {stages.EVALUATION}: reliability, bins, classes, calibrators (.svg)",
         f"bundle    {published}",
     ]
     return "\n".join(lines)

@@ -1,40 +1,146 @@
-"""What is said of a model on test rows: every number with its uncertainty, before and after the calibrator."""
+"""What is said of a model on test rows: every number with its uncertainty, for every calibrator that was asked for."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
-from pipeline.calibrators import Calibrator, Identity
-from pipeline.config import Evaluation
-from pipeline.metrics import CalibrationSums, summary
+from pipeline import calibrators, metrics
+from pipeline.calibrators import Calibrator, FitError, Identity
+from pipeline.config import Evaluation, unknown
+from pipeline.logits import Logits
+from pipeline.metrics import CalibrationSums
+from pipeline.metrics.inputs import Array
+
+ALL = "all"
 
 
-def sums_before_and_after(
-    calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike
-) -> dict[str, CalibrationSums]:
-    """Calibration sums of the plain softmax and of the calibrator."""
-    pairs = {"before": Identity(), "after": calibrator}
-    return {when: CalibrationSums.from_probabilities(c(logits_NC), labels_N) for when, c in pairs.items()}
+@dataclass(frozen=True)
+class Judged:
+    """What one calibrator's probabilities of the test rows amount to: all that tables and pictures need."""
+
+    name: str
+    sums: CalibrationSums
+    values: dict[str, float]
+    """By the names of `pipeline.metrics`. Calibration errors are fractions: .0123 is 1.23%. NaN: not defined."""
+    ece_C: Array
+    """Per class, equal width."""
+    floor_C: Array
+    """What `ece_C` would be on average if the probabilities were right."""
 
 
-def evaluate(sums: dict[str, CalibrationSums], calibrator: Calibrator, settings: Evaluation) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Problem:
+    """A calibrator that these validation rows do not determine, and why."""
+
+    name: str
+    reason: str
+
+
+def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Evaluation) -> Judged:
+    """All metrics of one calibrator: .12 s for 10,000 x 100, .5 s for 10,000 x 1,000."""
+    p_NC, bins = calibrator(logits_NC), settings.bins
+    sums = CalibrationSums.from_probabilities(p_NC, labels_N)
+    ece_C = metrics.ece_per_class(p_NC, labels_N, bins=bins)
+    floor_C = metrics.noise_floor_per_class(p_NC, bins=bins)
+    sweep, above = metrics.sweep_ece(p_NC, labels_N), metrics.fraction_above(sums)
+    brier = metrics.brier_decomposition(p_NC, labels_N, bins=bins)
+    values = {
+        **metrics.summary(sums, bins=bins, level=settings.level),
+        "calibration_p_value": metrics.calibration_test(sums, bins=bins).p_value,
+        "ece_l2": metrics.ece(sums, bins=bins, norm="l2"),
+        "label_binned_ece": metrics.label_binned_ece(p_NC, labels_N, bins=bins),
+        "adaptive_ece": metrics.adaptive_ece(p_NC, labels_N, bins=bins),
+        "debiased_ece": metrics.debiased_ece(p_NC, labels_N, bins=bins),
+        "sweep_ece": sweep.ece,
+        "sweep_bins": sweep.bins,
+        "ks_error": metrics.ks_error(p_NC, labels_N),
+        "smooth_ece": metrics.smooth_ece(sums),
+        "kde_ece": metrics.kde_ece(sums),
+        "sece": metrics.sece(sums),
+        "classwise_ece": float(ece_C.mean()),
+        "classwise_floor": float(floor_C.mean()),
+        "top_brier": brier.brier,
+        "top_brier_reliability": brier.reliability,
+        "top_brier_resolution": brier.resolution,
+        "top_brier_uncertainty": brier.uncertainty,
+        "top_brier_within_bin_variance": brier.within_bin_variance,
+        "top_brier_within_bin_covariance": brier.within_bin_covariance,
+        "fraction_above_99": above.fraction,
+        "accuracy_above_99": above.accuracy,
+        "mean_entropy": metrics.mean_entropy(p_NC),
+    }
+    return Judged(calibrator.name, sums, values, ece_C, floor_C)
+
+
+def check_compared(names: Iterable[str]) -> None:
+    """Raises ConfigError for a name that is neither a calibrator's nor `all`."""
+    for name in names:
+        if name not in (allowed := [*calibrators.names(), ALL]):
+            raise unknown("calibrator in compare", name, allowed)
+
+
+def compared(after: Calibrator, validation: Logits, test: Logits, settings: Evaluation) -> list[Judged | Problem]:
+    """Each calibrator of `settings.compare`, fitted on the validation rows and judged on the test rows.
+
+    Left out: identity, which is "before", and one that comes out as `after` itself.
+
+    Raises:
+        ConfigError: as `check_compared`.
+    """
+    check_compared(settings.compare)
+    names = calibrators.names() if ALL in settings.compare else dict.fromkeys(settings.compare)
+    found: list[Judged | Problem] = []
+    for name in names:
+        try:
+            calibrator = calibrators.fit(name, validation.logits_NC, validation.labels_N)
+        except FitError as error:
+            found.append(Problem(name, str(error)))
+            continue
+        if calibrator not in (Identity(), after):
+            found.append(judge(calibrator, test.logits_NC, test.labels_N, settings))
+    return found
+
+
+def table_of(
+    before: Judged, after: Judged, others: Iterable[Judged | Problem], calibrator: Calibrator, settings: Evaluation
+) -> dict[str, Any]:
     """The content of metrics.json."""
-    table = {when: summary(s, bins=settings.bins, level=settings.level) for when, s in sums.items()}
-    before, after = table["before"], table["after"]
-    floor = max(before["floor_p95"], after["floor_p95"])
-    notes = calibrator.notes()
-    if abs(before["ece"] - after["ece"]) < floor:
+    was, now, n = before.values, after.values, after.sums.n
+    floor, notes = max(was["floor_p95"], now["floor_p95"]), calibrator.notes()
+    if abs(was["ece"] - now["ece"]) < floor:
         notes.append(
-            f"ECE before ({before['ece']:.4f}) and after ({after['ece']:.4f}) differ by less than the noise floor"
-            f" ({floor:.4f}, 95th percentile, {sums['after'].n:,} rows): they cannot be told apart."
+            f"ECE before ({was['ece']:.4f}) and after ({now['ece']:.4f}) differ by less than the noise floor"
+            f" ({floor:.4f}, 95th percentile, {n:,} rows): they cannot be told apart."
         )
+    # Fitted matrices and curves belong in calibrator.json: a thousand classes have a million weights.
+    fitted = {key: value for key, value in calibrator.to_json().items() if isinstance(value, str | int | float)}
     return {
-        "n": sums["after"].n,
+        "n": n,
         "bins": settings.bins,
         "level": settings.level,
-        "calibrator": calibrator.to_json(),
-        **table,
+        "unit": "fraction",
+        "calibrator": fitted,
+        "before": _plain(before),
+        "after": _plain(after),
+        "compared": {other.name: _plain(other) for other in others},
         "notes": notes,
     }
+
+
+def rows_of(before: Judged, after: Judged, others: Iterable[Judged | Problem]) -> list[dict[str, Any]]:
+    """calibrators.csv: one row a calibrator, one column a metric, all of them fractions, nats or counts."""
+    roles = [("before", before), ("after", after), *(("compared", other) for other in others)]
+    empty = {**dict.fromkeys(before.values), "problem": None}
+    return [{"calibrator": one.name, "role": role, **empty, **_plain(one)} for role, one in roles]
+
+
+def _plain(one: Judged | Problem) -> dict[str, Any]:
+    """Without NaN, which JSON does not know."""
+    if isinstance(one, Problem):
+        return {"problem": one.reason}
+    return {name: None if math.isnan(value) else value for name, value in one.values.items()}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from pipeline import methods
+import re
+from collections.abc import Mapping
+
+from pipeline import calibrators, methods
 from pipeline.recipes import RECIPES
+from pipeline.stages import SELECT
 
 
 def methods_table() -> list[tuple[str, str, str]]:
     """(name, parts and options, source) of every part and preset."""
     rows = []
     for name, part in methods.PARTS.items():
-        options = ", ".join(f"{key}={value}" for key, value in part.options().items())
-        rows.append((name, options or "-", part.source))
+        rows.append((name, _options(part.options()), part.source))
     for name, preset in methods.PRESETS.items():
-        options = ", ".join(f"{key}={value}" for key, value in preset.options.items())
-        rows.append((name, f"{preset.parts}: {options}", preset.source))
+        rows.append((name, f"{preset.parts}: {_options(preset.options)}", preset.source))
     return rows
 
 
@@ -25,6 +27,21 @@ def methods_text() -> str:
 def recipes_text() -> str:
     rows = [(name, f"{r.net}, {r.epochs} epochs, batch {r.batch_size}", r.about) for name, r in RECIPES.items()]
     return _columns([("recipe", "net and length", "what for"), *rows])
+
+
+def calibrators_text() -> str:
+    rows = []
+    for name in calibrators.names():
+        first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
+        about = " ".join(first_paragraph.split())
+        first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
+        rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
+    rows.append((SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
+    return _columns([("calibrator", "options", "what it is"), *rows])
+
+
+def _options(options: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in options.items()) or "-"
 
 
 def _columns(rows: list[tuple[str, str, str]]) -> str:

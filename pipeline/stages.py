@@ -7,10 +7,12 @@ be held against what it really imports (tests/test_stages.py).
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from pipeline.config import Params
+from pipeline.config import Calibration, ConfigError, Params, unknown
+from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from pipeline.calibrators import Calibrator
@@ -22,9 +24,13 @@ DATA = ARTIFACTS / "data"
 MODEL = ARTIFACTS / "model"
 LOGITS = ARTIFACTS / "logits.npz"
 CALIBRATOR = ARTIFACTS / "calibrator.json"
+SELECTION = ARTIFACTS / "selection.json"
 EVALUATION = ARTIFACTS / "evaluation"
 BUNDLE = ARTIFACTS / "bundle"
+FOLDED = ARTIFACTS / "model_calibrated.onnx"
 CHECKPOINTS = Path(".checkpoints")
+SELECT = "select"
+"""In place of a calibrator's name: the candidate of least cross-validated NLL."""
 
 
 def fetch(params: Params) -> None:
@@ -61,31 +67,59 @@ def train(params: Params) -> None:
 
 
 def calibrate(params: Params) -> None:
-    """Validation logits -> calibrator.json."""
+    """Validation logits -> calibrator.json, and selection.json: the candidates' table, empty if one was named."""
     from pipeline import calibrators, logits
     from pipeline.files import write_json
 
-    val = logits.read(LOGITS, "val")
-    calibrator = calibrators.fit(params.calibration.calibrator, val.logits_NC, val.labels_N)
+    settings = params.calibration
+    _check_calibrator(settings)
+    val, options = logits.read(LOGITS, "val"), cast(dict[str, Any], settings.calibrator_options)
+    table: tuple[calibrators.Candidate, ...] = ()
+    try:
+        if settings.calibrator == SELECT:
+            chosen = calibrators.select(val.logits_NC, val.labels_N, **options)
+            calibrator, table = chosen.calibrator, chosen.table
+        else:
+            calibrator = calibrators.fit(settings.calibrator, val.logits_NC, val.labels_N, **options)
+    except UserError:
+        raise
+    except ValueError as error:  # an option's value
+        raise ConfigError(f"calibration.calibrator_options = {options}: {error}") from None
+    for line in table:
+        held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
+        log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
     for note in calibrator.notes():
         log.warning(note)
     write_json(CALIBRATOR, calibrator.to_json())
+    write_json(SELECTION, [asdict(line) for line in table])
 
 
 def evaluate(params: Params) -> None:
-    """Test logits and calibrator -> metrics.json and the reliability diagram."""
-    from pipeline import logits, report
-    from pipeline.evaluate import evaluate as judge
-    from pipeline.evaluate import sums_before_and_after
-    from pipeline.files import write_json
+    """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
+    import csv
 
-    test, calibrator = logits.read(LOGITS, "test"), _calibrator()
-    sums = sums_before_and_after(calibrator, test.logits_NC, test.labels_N)
-    table = judge(sums, calibrator, params.evaluation)
+    from pipeline import logits, report
+    from pipeline.calibrators import Identity
+    from pipeline.evaluate import compared, judge, rows_of, table_of
+    from pipeline.files import read_json, write_json
+
+    val, test, calibrator = logits.read(LOGITS, "val"), logits.read(LOGITS, "test"), _calibrator()
+    settings = params.evaluation
+    before, after = (judge(c, test.logits_NC, test.labels_N, settings) for c in (Identity(), calibrator))
+    others = compared(calibrator, val, test, settings)
     EVALUATION.mkdir(parents=True, exist_ok=True)
-    write_json(EVALUATION / "metrics.json", table)
-    title = f"{params.data.dataset}, {params.training.method}: top-label reliability on {table['n']:,} test rows"
-    report.reliability_diagram(sums, table, EVALUATION / "reliability", title)
+    write_json(EVALUATION / "metrics.json", table_of(before, after, others, calibrator, settings))
+    with (EVALUATION / "calibrators.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["calibrator", "role", *before.values, "problem"])
+        writer.writeheader()
+        writer.writerows(rows_of(before, after, others))
+    what = f"{params.data.dataset}, {params.training.method}"
+    rows = f"{after.sums.n:,} test rows"
+    report.reliability_diagram(before, after, settings, EVALUATION / "reliability", f"{what}: reliability on {rows}")
+    report.bin_robustness(before, after, EVALUATION / "bins", f"{what}: what the number of bins makes of the ECE")
+    names = read_json(DATA / "card.json")["classes"]
+    report.per_class(before, after, names, EVALUATION / "classes", f"{what}: ECE of each class on {rows}")
+    report.comparison(before, after, others, settings, EVALUATION / "calibrators", f"{what}: calibrators on {rows}")
 
 
 def export(params: Params) -> None:
@@ -113,6 +147,22 @@ def export(params: Params) -> None:
     write(net, _calibrator(), dataset.card, training, metrics, images, BUNDLE)
 
 
+def fold() -> Path:
+    """The bundle -> model_calibrated.onnx: pixels in, calibrated probabilities out, for those who serve elsewhere.
+
+    Raises:
+        BundleError: no whole bundle.
+        ExportError: a calibrator that is not affine in the logits.
+    """
+    from pipeline import data
+    from pipeline.bundle import Bundle
+    from pipeline.export import fold as write
+
+    bundle = Bundle.load(BUNDLE)
+    write(bundle.model_path, bundle.calibrator, FOLDED, data.read(DATA).arrays["val"][0])
+    return FOLDED
+
+
 STAGES = {stage.__name__: stage for stage in (fetch, train, calibrate, evaluate, export)}
 """In the order of the graph, for machines without DVC: `python -m pipeline all`."""
 
@@ -123,12 +173,32 @@ def check_names(params: Params) -> None:
     Raises:
         ConfigError: naming it, what is allowed and the nearest.
     """
-    from pipeline import calibrators, methods, nets
+    from pipeline import methods, nets
+    from pipeline.evaluate import check_compared
     from pipeline.recipes import resolve
 
     nets.check(resolve(params.training, params.data.dataset).net)
     methods.build(params.training.method, **params.training.method_options)
-    calibrators.get(params.calibration.calibrator)
+    _check_calibrator(params.calibration)
+    check_compared(params.evaluation.compare)
+
+
+def _check_calibrator(settings: Calibration) -> None:
+    from pipeline import calibrators
+
+    name, given = settings.calibrator, settings.calibrator_options
+    if name not in (names := [*calibrators.names(), SELECT]):
+        raise unknown("calibrator", name, names)
+    allowed = ("candidates", "folds") if name == SELECT else calibrators.options(name)
+    for option in given:
+        if option not in allowed:
+            raise unknown(f"option of {name!r}", option, allowed)
+    if name == SELECT:
+        candidates = given.get("candidates", [])
+        if not isinstance(candidates, list):
+            raise ConfigError(f"option candidates of 'select' is {candidates!r}; allowed is a list of calibrators")
+        for candidate in candidates:
+            calibrators.get(candidate)
 
 
 def _calibrator() -> Calibrator:

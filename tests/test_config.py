@@ -47,14 +47,14 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
      " 'epochs' belongs under 'training'."),
     ({"zzz": 3}, "unknown key zzz = 3; allowed here: data, training, calibration, evaluation."),
     ({1: 2}, "unknown key 1 = 1; allowed here: data, training, calibration, evaluation."),
-    ({"calibration": {"calibrater": "x"}}, "unknown key calibration.calibrater = 'x'; allowed here: calibrator."
-     " Did you mean 'calibrator'?"),
-    ({"evaluation": {"epoch": 3}}, "unknown key evaluation.epoch = 3; allowed here: bins, level."
+    ({"calibration": {"calibrater": "x"}}, "unknown key calibration.calibrater = 'x'; allowed here: calibrator,"
+     " calibrator_options. Did you mean 'calibrator'?"),
+    ({"evaluation": {"epoch": 3}}, "unknown key evaluation.epoch = 3; allowed here: bins, level, compare."
      " Did you mean 'training.epochs'?"),
-    ({"evaluation": {"batch_size": 3}}, "unknown key evaluation.batch_size = 3; allowed here: bins, level."
+    ({"evaluation": {"batch_size": 3}}, "unknown key evaluation.batch_size = 3; allowed here: bins, level, compare."
      " 'batch_size' belongs under 'training'."),
-    ({"evaluation": {"float": 3}}, "unknown key evaluation.float = 3; allowed here: bins, level."),
-    ({"evaluation": 3}, "evaluation = 3: 'evaluation' is a section; its keys are bins, level"),
+    ({"evaluation": {"float": 3}}, "unknown key evaluation.float = 3; allowed here: bins, level, compare."),
+    ({"evaluation": 3}, "evaluation = 3: 'evaluation' is a section; its keys are bins, level, compare"),
     ({"training": {"epochs": 0}}, "training.epochs = 0: allowed is a whole number from 1 to 100,000, or null."),
     ({"training": {"epochs": "3"}}, "training.epochs = '3': allowed is a whole number from 1 to 100,000, or null."),
     ({"training": {"epochs": 3.5}}, "training.epochs = 3.5: allowed is a whole number from 1 to 100,000, or null."),
@@ -71,6 +71,10 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({"training": {"method_options": 3}}, "training.method_options = 3: allowed is a mapping of names to values."),
     ({"training": {"method_options": {"interval": [1]}}},
      "training.method_options.interval = [1]: allowed is true or false, or a number, or text."),
+    ({"evaluation": {"compare": "vector"}}, "evaluation.compare = 'vector': allowed is a list of names."),
+    ({"evaluation": {"compare": ["vector", 3]}}, "evaluation.compare.1 = 3: allowed is text."),
+    ({"calibration": {"calibrator_options": {"bins": None}}},
+     "calibration.calibrator_options.bins = None: allowed is true or false, or a number, or text, or a list of names."),
     ({"data": {"dataset": "../etc"}},
      "data.dataset = '../etc': allowed is text that matches ^[A-Za-z0-9][A-Za-z0-9._-]*$."),
     ({"evaluation": {"level": True}}, "evaluation.level = True: allowed is a number from 0.5 to 0.999."),
@@ -93,8 +97,8 @@ def test_every_error_has_its_line() -> None:
 
 @pytest.mark.parametrize("leaf", SECTION_OF)
 def test_a_wrong_value_of_any_leaf_is_explained(leaf: str) -> None:
-    key = re.escape(f"{SECTION_OF[leaf]}.{leaf} = [None]: allowed is ")
-    with pytest.raises(ConfigError, match=f"^p: {key}"):
+    key, of_a_list = re.escape(f"{SECTION_OF[leaf]}.{leaf}"), re.escape(".0 = None")
+    with pytest.raises(ConfigError, match=rf"^p: {key}( = \[None\]|{of_a_list}): allowed is "):
         config.parse({SECTION_OF[leaf]: {leaf: [None]}}, "p")
 
 
@@ -112,6 +116,14 @@ def test_method_options_keep_their_types() -> None:
     options = {"gamma": 2, "rate": 0.5, "gra": True, "variant": "official"}
     found = config.parse({"training": {"method_options": options}}).training.method_options
     assert {k: (v, type(v)) for k, v in found.items()} == {k: (v, type(v)) for k, v in options.items()}
+
+
+def test_lists_of_calibrators() -> None:
+    tree = {"calibration": {"calibrator": "select", "calibrator_options": {"candidates": ["vector"], "folds": 3}},
+            "evaluation": {"compare": ["all"]}}  # fmt: skip
+    found = config.parse(tree)
+    assert found.calibration.calibrator_options == {"candidates": ["vector"], "folds": 3}
+    assert found.evaluation.compare == ["all"]
 
 
 def test_load_and_override(tmp_path: Path) -> None:

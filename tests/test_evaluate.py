@@ -1,8 +1,10 @@
-"""metrics.json, logits.npz and the reliability diagram."""
+"""metrics.json, calibrators.csv, logits.npz and the pictures."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,11 +12,12 @@ import pytest
 from PIL import Image
 
 from pipeline import calibrators, logits, metrics, report
-from pipeline.config import Evaluation
-from pipeline.evaluate import evaluate, sums_before_and_after
+from pipeline.config import ConfigError, Evaluation
+from pipeline.evaluate import Judged, Problem, check_compared, compared, judge, rows_of, table_of
 from pipeline.files import read_json, write_json, write_npz
 from pipeline.logits import Logits, LogitsError
-from pipeline.metrics import CalibrationSums
+from pipeline.report.calibrators import _apart
+from pipeline.report.classes import NAMED
 
 
 def rows(n: int = 4000, temperature: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
@@ -26,54 +29,145 @@ def rows(n: int = 4000, temperature: float = 2.0) -> tuple[np.ndarray, np.ndarra
     return z.astype(np.float32), y
 
 
+def table(calibrator: calibrators.Calibrator, z: Any, y: Any, settings: Evaluation) -> dict[str, Any]:
+    before, after = (judge(c, z, y, settings) for c in (calibrators.Identity(), calibrator))
+    return table_of(before, after, [], calibrator, settings)
+
+
 def test_every_number_before_and_after() -> None:
     z, y = rows()
     calibrator = calibrators.fit("temperature", z, y)
-    table = evaluate(sums_before_and_after(calibrator, z, y), calibrator, Evaluation())
-    assert table["calibrator"]["temperature"] == pytest.approx(2.0, rel=0.05)
+    found = table(calibrator, z, y, Evaluation())
+    assert found["calibrator"]["temperature"] == pytest.approx(2.0, rel=0.05)
+    assert found["unit"] == "fraction"
     before, after = metrics.softmax(z.astype(float)), calibrator(z)
     for when, p in (("before", before), ("after", after)):
-        assert table[when]["ece"] == metrics.ece(p, y)
-        assert table[when]["nll"] == metrics.nll(p, y)
-        assert table[when]["ece_lower"] <= table[when]["ece_estimate"] <= table[when]["ece_upper"]
-        assert table[when]["accuracy"] + table[when]["error"] == pytest.approx(1)
-    assert table["before"]["ece"] > 0.08 > 0.03 > table["after"]["ece"]
-    assert table["notes"] == []
+        values = found[when]
+        assert values["ece"] == metrics.ece(p, y)
+        assert values["nll"] == metrics.nll(p, y)
+        assert values["ece_lower"] <= values["ece_estimate"] <= values["ece_upper"]
+        assert values["accuracy"] + values["error"] == pytest.approx(1)
+        for name in ("adaptive_ece", "debiased_ece", "ks_error", "label_binned_ece", "classwise_ece"):
+            assert values[name] == pytest.approx(getattr(metrics, name)(p, y), rel=1e-12)
+        assert values["mean_entropy"] == metrics.mean_entropy(p)
+        part = {name.removeprefix("top_brier_"): value for name, value in values.items() if "brier_" in name}
+        binned = part["reliability"] - part["resolution"] + part["uncertainty"]
+        assert values["top_brier"] == pytest.approx(
+            binned + part["within_bin_variance"] - part["within_bin_covariance"]
+        )
+    assert found["before"]["ece"] > 0.08 > 0.03 > found["after"]["ece"]
+    assert found["before"]["calibration_p_value"] < 1e-3 < found["after"]["calibration_p_value"]
+    assert found["notes"] == []
+
+
+def test_what_is_not_defined_is_null() -> None:
+    """No row above .99: there is no accuracy there, and JSON knows no NaN."""
+    z, y = np.zeros((20, 3)), np.arange(20) % 3
+    before, after = (judge(calibrators.Identity(), z, y, Evaluation()) for _ in range(2))
+    assert table_of(before, after, [], calibrators.Identity(), Evaluation())["after"]["accuracy_above_99"] is None
+    assert rows_of(before, after, [])[0]["accuracy_above_99"] is None
+
+
+def test_large_fits_stay_out_of_the_table() -> None:
+    z, y = rows(300)
+    found = table(calibrators.fit("matrix", z, y), z, y, Evaluation())
+    assert found["calibrator"] == {"calibrator": "matrix"}
 
 
 def test_a_difference_below_the_floor_is_called_that() -> None:
     z, y = rows(300, temperature=1.0)
-    identity = calibrators.Identity()
-    table = evaluate(sums_before_and_after(identity, z, y), identity, Evaluation())
-    assert len(table["notes"]) == 1 and "they cannot be told apart" in table["notes"][0]
+    found = table(calibrators.Identity(), z, y, Evaluation())
+    assert len(found["notes"]) == 1 and "they cannot be told apart" in found["notes"][0]
 
 
 def test_a_hit_bound_is_written_down() -> None:
     z, y = np.eye(3)[[0, 1, 2]] * 5, np.array([0, 1, 2])
-    calibrator = calibrators.fit("temperature", z, y)
-    table = evaluate(sums_before_and_after(calibrator, z, y), calibrator, Evaluation())
-    assert table["calibrator"]["bound"] == "lower"
-    assert "stopped at its lower bound 0.05" in table["notes"][0]
+    found = table(calibrators.fit("temperature", z, y), z, y, Evaluation())
+    assert found["calibrator"]["bound"] == "lower"
+    assert "stopped at its lower bound 0.05" in found["notes"][0]
 
 
-def test_the_diagram_is_deterministic_and_a_picture(tmp_path: Path) -> None:
-    z, y = rows(500)
-    calibrator = calibrators.fit("temperature", z, y)
-    sums = sums_before_and_after(calibrator, z, y)
-    table = evaluate(sums, calibrator, Evaluation(bins=10))
+def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> None:
+    z, y = rows(900)
+    settings, after = Evaluation(compare=["vector", "identity", "temperature"]), calibrators.fit("temperature", z, y)
+    validation, test = Logits(z, y), Logits(z[::-1][:300], y[::-1][:300])
+    (vector,) = compared(after, validation, test, settings)  # identity is before, the same temperature is after
+    assert isinstance(vector, Judged) and vector.sums.n == 300
+    expected = calibrators.fit("vector", z, y)(test.logits_NC)
+    assert vector.values["nll"] == metrics.nll(expected, test.labels_N)
+
+
+def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
+    z, y = rows(200)
+    y[y == 3] = 0  # a class that validation never saw
+    settings, after = Evaluation(compare=["all"]), calibrators.fit("temperature", z, y)
+    others = compared(after, Logits(z, y), Logits(z, y), settings)
+    assert [other.name for other in others] == [n for n in calibrators.names() if n not in ("identity", "temperature")]
+    problems = {other.name: other.reason for other in others if isinstance(other, Problem)}
+    assert "vector" in problems and "never hold class 3" in problems["vector"]
+    assert "structured_vector" not in problems
+    before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
+    found, lines = table_of(before, now, others, after, settings), rows_of(before, now, others)
+    assert found["compared"]["vector"] == {"problem": problems["vector"]}
+    assert {line["calibrator"]: line["problem"] for line in lines}["vector"] == problems["vector"]
+    assert len({tuple(line) for line in lines}) == 1, "all rows have the same columns"
+
+
+def test_an_unknown_name_to_compare_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unknown calibrator in compare 'vectr'.* Did you mean 'vector'"):
+        check_compared(["temperature", "vectr"])
+
+
+def draw(folder: Path, name: str, classes: int = 4) -> list[Path]:
+    """Every picture; before and after differ in their calibrators only."""
+    settings = Evaluation(bins=10, compare=["vector"])
+    z, y = rows(300)
+    z = np.pad(z, ((0, 0), (0, classes - 4)), constant_values=-3.0)
+    after = calibrators.fit(name, z, y)
+    before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
+    others = [*compared(after, Logits(z, y), Logits(z, y), settings), Problem("matrix", "too few rows")]
+    names = [f"class {k} <&> $x_$" for k in range(classes)]
+    report.reliability_diagram(before, now, settings, folder / "reliability", "a title")
+    report.bin_robustness(before, now, folder / "bins", "a title")
+    report.per_class(before, now, names, folder / "classes", "a title")
+    report.comparison(before, now, others, settings, folder / "calibrators", "a title")
+    return sorted(folder.iterdir())
+
+
+def test_the_pictures_are_deterministic_and_pictures(tmp_path: Path) -> None:
     for name in "ab":
-        report.reliability_diagram(sums, table, tmp_path / name, "a title")
-    for suffix in (".svg", ".png"):
-        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
-    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
-    with Image.open(tmp_path / "a.png") as image:
+        (tmp_path / name).mkdir()
+    first, second = draw(tmp_path / "a", "temperature"), draw(tmp_path / "b", "temperature")
+    assert [p.name for p in first] == [
+        "bins.svg", "calibrators.svg", "classes.svg", "reliability.png", "reliability.svg",
+    ]  # fmt: skip
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        if one.suffix == ".svg":
+            assert ElementTree.parse(one).getroot().tag.endswith("svg")
+    with Image.open(tmp_path / "a" / "reliability.png") as image:
         assert image.width > 1000 and len(image.convert("L").getcolors() or []) > 20
 
 
-def test_the_diagram_of_a_single_row(tmp_path: Path) -> None:
-    sums = {"after": CalibrationSums.from_probabilities([[1.0, 0.0]], [0])}
-    table = evaluate({"before": sums["after"], **sums}, calibrators.Identity(), Evaluation())
-    report.reliability_diagram(sums, table, tmp_path / "one", "one row")
+def test_many_classes_are_drawn_with_the_worst_named(tmp_path: Path) -> None:
+    draw(tmp_path, "histogram", classes=40)
+    svg = (tmp_path / "classes.svg").read_text(encoding="utf-8")
+    assert svg.count("<!-- class ") == NAMED, "matplotlib notes each drawn text in a comment"
+
+
+def test_the_pictures_of_a_single_row(tmp_path: Path) -> None:
+    one = judge(calibrators.Identity(), [[900.0, 0.0]], [0], Evaluation())
+    report.reliability_diagram(one, one, Evaluation(), tmp_path / "one", "one row")
+    report.bin_robustness(one, one, tmp_path / "bins", "one row")
+    report.per_class(one, one, ["yes", "no"], tmp_path / "classes", "one row")
+    report.comparison(one, one, [], Evaluation(), tmp_path / "calibrators", "one row")
+
+
+@pytest.mark.parametrize("places", [[0.5] * 15, [0.0, 0.01, 0.99, 1.0], [0.2, 0.8], [0.4], []])
+def test_numbers_above_the_points_do_not_overlap(places: list[float]) -> None:
+    moved = _apart(list(places))
+    assert all(b - a >= min(0.065, 1 / len(places)) - 1e-9 for a, b in pairwise(moved))
+    assert all(-1e-9 <= place <= 1 for place in moved)
 
 
 def test_logits_round_trip(tmp_path: Path) -> None:

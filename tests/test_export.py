@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
 
-from pipeline import data, nets
+from pipeline import calibrators, data, nets
 from pipeline import export as exporting
 from pipeline.bundle import Bundle
 from pipeline.calibrators import Temperature
 from pipeline.config import Data
-from pipeline.export import ExportError, Servable, export
+from pipeline.export import ExportError, Servable, export, fold
 
 METRICS: dict[str, Any] = {"n": 1, "bins": 15, "level": 0.95, "before": {}, "after": {}, "notes": []}
 TRAINING = {"method": {"name": "ce"}, "data_sha256": "d", "code_sha256": "c"}
@@ -84,6 +85,77 @@ def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, m
     monkeypatch.setattr(exporting, "_write_onnx", off_by_a_little)
     with pytest.raises(ExportError, match=r"differ by 0\.0002 in a logit on 256 validation images; allowed is 0\.0001"):
         write(digits, tmp_path)
+
+
+def fitted(name: str, classes: int = 10) -> calibrators.Calibrator:
+    rng = np.random.default_rng(3)
+    labels_N = np.arange(40 * classes) % classes
+    logits_NC = rng.normal(0, 2, (len(labels_N), classes)) + 3 * np.eye(classes)[labels_N]
+    return calibrators.fit(name, logits_NC, labels_N)
+
+
+@pytest.mark.parametrize(
+    "name", ["identity", "temperature", "bias_corrected_temperature", "vector", "structured_matrix"]
+)
+def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, tmp_path: Path) -> None:
+    write(digits, tmp_path)
+    images, calibrator = digits.arrays["test"][0], fitted(name)
+    fold(tmp_path / "model.onnx", calibrator, tmp_path / "model_calibrated.onnx", images[:3])
+    session = onnxruntime.InferenceSession(str(tmp_path / "model_calibrated.onnx"), providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["probabilities"]
+    for rows in (1, 5, 300):
+        found = session.run(None, {"images": images[:rows]})[0]
+        expected = calibrator(infer(tmp_path / "model.onnx", images[:rows]))
+        assert found.dtype == np.float32
+        assert np.abs(found - expected).max() <= 1e-6
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_cannot_be_folded(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(digits, tmp_path)
+    model, out, images = tmp_path / "model.onnx", tmp_path / "model_calibrated.onnx", digits.arrays["test"][0]
+    with pytest.raises(ExportError, match="'isotonic' is not of the form softmax"):
+        fold(model, fitted("isotonic"), out, images)
+    with pytest.raises(ExportError, match=r"fitted on 3 classes; .*model\.onnx has 10"):
+        fold(model, fitted("vector", 3), out, images)
+    monkeypatch.setattr(Temperature, "affine", lambda self, classes: (np.eye(classes) / 1.6, np.zeros(classes)))
+    with pytest.raises(ExportError, match=r"differs by .* in a probability"):
+        fold(model, Temperature(1.5), out, images)
+    assert sorted(path.name for path in tmp_path.iterdir() if "onnx" in path.name) == ["model.onnx"]
+
+
+def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, tmp_path: Path) -> None:
+    write(digits, tmp_path)
+    model, out, images = tmp_path / "model.onnx", tmp_path / "model_calibrated.onnx", digits.arrays["test"][0][:2]
+    with pytest.raises(ExportError, match="images is empty"):
+        fold(model, Temperature(1.5), out, images[:0])
+    fold(model, Temperature(1.5), out, images)
+    with pytest.raises(ExportError, match="gives probabilities: a calibrator is folded in already"):
+        fold(out, Temperature(1.5), tmp_path / "twice.onnx", images)
+    graph = onnx.load(model)
+    graph.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "classes"
+    onnx.save(graph, tmp_path / "open.onnx")
+    with pytest.raises(
+        ExportError, match=r"output of shape \(.*, classes\); expected \(N, classes\), the classes a fixed"
+    ):
+        fold(tmp_path / "open.onnx", Temperature(1.5), tmp_path / "never.onnx", images)
+
+
+def test_a_fold_that_breaks_leaves_nothing_behind(
+    digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(digits, tmp_path)
+    honest = exporting._run
+
+    def broken(path: Path, output: str, images: Any) -> Any:
+        if path.suffix == ".part":
+            raise RuntimeError("no such operator")
+        return honest(path, output, images)
+
+    monkeypatch.setattr(exporting, "_run", broken)
+    with pytest.raises(RuntimeError, match="no such operator"):
+        fold(tmp_path / "model.onnx", Temperature(1.5), tmp_path / "out.onnx", digits.arrays["test"][0][:2])
+    assert not list(tmp_path.glob("out.onnx*"))
 
 
 @pytest.mark.full

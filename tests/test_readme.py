@@ -6,7 +6,6 @@ terminal: the ports 8000 and 4200 become free ones, and CIFAR-100 is cut to a fe
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline_run import markdown
+from benchmarks import readme
+from pipeline import calibrators, metrics
 from pipeline.listing import methods_table
 from tests.conftest import ROOT, copy_of_repository, environment
 
@@ -122,13 +122,22 @@ def test_make_run(terminal: Terminal) -> None:
 
 def test_python_blocks_that_need_no_service(terminal: Terminal) -> None:
     ran = [terminal.python(text) for kind, text in blocks() if kind == "python" and "urllib" not in text]
-    assert len(ran) == 3
+    assert len(ran) == 5
     assert (terminal.folder / "datasets" / "scribbles" / "train" / "two").is_dir()
 
 
-def test_the_figures_are_those_of_the_record() -> None:
-    record = json.loads((ROOT / "benchmarks" / "results" / "cifar100-resnet8-cpu.json").read_text(encoding="utf-8"))
-    assert markdown(record) in README
+def test_the_figures_are_those_of_the_records() -> None:
+    """Otherwise: python -m benchmarks.readme."""
+    assert readme.refreshed(README) == README
+    assert set(readme.BLOCK.findall(README)) == set(readme.TABLES)
+
+
+def test_every_calibrator_and_metric_is_named() -> None:
+    """Those for a user; helpers and the types of answers apart."""
+    functions = {n for n in metrics.__all__ if n.islower()} - {"blocks", "cell_of", "softmax", "summary"}
+    assert {
+        n for n in [*calibrators.names(), *functions, "EProcess", "ShiryaevRoberts"] if f"`{n}`" not in README
+    } == set()
 
 
 def test_every_method_can_be_listed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import json
 import shutil
 import subprocess
@@ -9,10 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 import yaml
 
-from pipeline import provenance
+from pipeline import calibrators, provenance
 from pipeline.stages import STAGES
 from tests.conftest import ROOT, environment, run
 
@@ -66,7 +70,14 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert table["n"] == 600
     assert table["after"]["error"] == table["before"]["error"] < 0.05
     assert table["after"]["ece"] < table["after"]["floor_p95"] + 0.02
-    assert (reproduced / "artifacts/evaluation/reliability.svg").stat().st_size > 10_000
+    assert set(table["compared"]) == {"structured_vector", "vector", "isotonic"}
+    for picture in ("reliability", "bins", "classes", "calibrators"):
+        assert (reproduced / f"artifacts/evaluation/{picture}.svg").stat().st_size > 10_000
+    with (reproduced / "artifacts/evaluation/calibrators.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["role"] for row in rows] == ["before", "after", "compared", "compared", "compared"]
+    assert float(rows[1]["ece"]) == table["after"]["ece"] and rows[1]["problem"] == ""
+    assert json.loads((reproduced / "artifacts/selection.json").read_text()) == []
     assert not list((reproduced / ".checkpoints").glob("*"))
     lines = (reproduced / "artifacts/model/epochs.csv").read_text().splitlines()
     assert len(lines) == 1 + 24 and lines[0].startswith("epoch,learning_rate,train_loss")
@@ -110,6 +121,14 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
         (["fetch", "method=focl"], "unknown method 'focl'; allowed: ce, focal"),
         (["fetch", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18."),
         (["fetch", "calibrator=temperatur"], "Did you mean 'temperature'?"),
+        (["fetch", "calibrator=selct"], "Did you mean 'select'?"),
+        (["fetch", "calibrator_options={objectiv: brier}"], "unknown option of 'temperature' 'objectiv'; allowed:"),
+        (["fetch", "calibrator=select", "calibrator_options={candidates: [vectr]}"], "Did you mean 'vector'?"),
+        (["fetch", "calibrator=select", "calibrator_options={candidates: vector}"], "allowed is a list of calibrators"),
+        (["calibrate", "calibrator=select", "calibrator_options={fold: 3}"], "Did you mean 'folds'?"),
+        (["fetch", "compare=[vectr]"], "unknown calibrator in compare 'vectr'"),
+        (["fetch", "--fold"], "--fold belongs to export, not to fetch"),
+        (["export", "--fold"], "is not a whole bundle"),
         (["train", "epoch=3"], "unknown parameter 'epoch'"),
         (["train", "epochs=0"], "epochs = 0"),
         (["train", "epochs"], "'epochs' is not of the form name=value"),
@@ -129,6 +148,9 @@ def test_errors_are_one_message_and_a_status(arguments: list[str], message: str,
 def test_lists(workspace: Path) -> None:
     assert "fl3" in command(["methods"], workspace).stdout
     assert "papers-350" in command(["recipes"], workspace).stdout
+    listed = command(["calibrators"], workspace).stdout
+    assert all(f"\n{name} " in listed for name in [*calibrators.names(), "select"])
+    assert "objective=nll" in listed and "Guo et al. 2017, section 4.2" in listed
     assert "dataset = 'digits'" in command(["params"], workspace).stdout
     assert "epochs = 7" in command(["params", "epochs=7"], workspace).stdout
 
@@ -139,6 +161,55 @@ def test_all_without_dvc(workspace: Path) -> None:
     published = command(["publish"], workspace).stdout.strip()
     assert (workspace / published / "model.onnx").is_file()
     assert (workspace / "models" / "default").read_text().strip() == published.removeprefix("models/")
+
+
+@pytest.fixture
+def trained(reproduced: Path, tmp_path: Path) -> Path:
+    """The default run's artifacts, to run later stages of."""
+    shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
+    shutil.copy(reproduced / "params.yaml", tmp_path)
+    return tmp_path
+
+
+def test_select_takes_the_candidate_of_least_held_out_nll(trained: Path) -> None:
+    words = ["calibrator=select", "calibrator_options={candidates: [identity, vector, structured_vector], folds: 4}"]
+    done = command(["calibrate", *words], trained)
+    assert done.returncode == 0, done.stderr
+    table = json.loads((trained / "artifacts/selection.json").read_text())
+    assert [line["name"] for line in table] == ["identity", "vector", "structured_vector"]
+    best = min((line for line in table if line["nll"] is not None), key=lambda line: line["nll"])
+    assert json.loads((trained / "artifacts/calibrator.json").read_text())["calibrator"] == best["name"]
+    assert f"* {best['name']}: held-out NLL {best['nll']:.4f}, 0.0000 behind" in done.stderr
+
+
+def test_an_option_of_the_calibrator_is_used_and_its_value_checked(trained: Path) -> None:
+    assert command(["calibrate", "calibrator_options={objective: brier}"], trained).returncode == 0
+    assert json.loads((trained / "artifacts/calibrator.json").read_text())["objective"] == "brier"
+    done = command(["calibrate", "calibrator_options={objective: brie}"], trained)
+    assert done.returncode == 1 and "Did you mean 'brier'?" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_fold_writes_beside_the_bundle(trained: Path) -> None:
+    def files() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (trained / "artifacts/bundle").iterdir()}
+
+    before = files()
+    done = command(["export", "--fold"], trained)
+    assert done.stdout.strip() == "artifacts/model_calibrated.onnx", done.stderr
+    assert files() == before, "another hash would be another version"
+    card = json.loads(before["card.json"])
+    pixels = np.frombuffer(base64.b64decode(card["golden"]["input_b64"]), np.uint8).reshape(1, 8, 8, 1)
+    session = onnxruntime.InferenceSession(str(trained / "artifacts/model_calibrated.onnx"))
+    (found,) = session.run(None, {session.get_inputs()[0].name: pixels})
+    assert np.abs(found[0] - card["golden"]["probabilities"]).max() < 1e-5
+
+
+def test_what_is_not_affine_is_not_folded(trained: Path) -> None:
+    for words in (["calibrate", "calibrator=isotonic"], ["export"]):
+        assert command(words, trained).returncode == 0
+    done = command(["export", "--fold"], trained)
+    assert done.returncode == 1 and "'isotonic' is not of the form softmax(W z + b)" in done.stderr
+    assert not (trained / "artifacts/model_calibrated.onnx").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,30 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from pipeline.calibrators.base import Calibrator
+from pipeline.calibrators.base import Calibrator, Labels, Logits
 from pipeline.metrics.inputs import Array, softmax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Identity(Calibrator):
     """p = softmax(z)."""
 
     name: ClassVar[str] = "identity"
-    keeps_argmax: ClassVar[bool] = True
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return True
 
     @classmethod
-    def fit(cls, logits_NC: Array, labels_N: npt.NDArray[np.intp]) -> Self:
+    def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
         return cls()
 
     def _apply(self, logits_NC: Array) -> Array:
         return softmax(logits_NC)
+
+    def affine(self, classes: int) -> tuple[Array, Array]:
+        return np.eye(classes), np.zeros(classes)
+
+    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+        return ()

@@ -1,4 +1,4 @@
-"""Temperature scaling on the validation NLL (Guo et al. 2017, section 4.2), solved exactly."""
+"""Temperature scaling (Guo et al. 2017, section 4.2), by the NLL solved exactly or by another objective."""
 
 from __future__ import annotations
 
@@ -6,75 +6,167 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
+from scipy.optimize import brentq, minimize_scalar
 
-from pipeline.calibrators.base import Calibrator
-from pipeline.metrics.inputs import Array, softmax
+from pipeline.calibrators import objectives
+from pipeline.calibrators.base import Calibrator, Labels, Logits, check_choice, check_number, softmax_over
+from pipeline.metrics.inputs import Array
 
 LOWEST, HIGHEST = 0.05, 20.0
+GRID = np.arange(1, 101) / 10
+"""T = .1, .2, .. 10: the grid of the focal-calibration papers."""
+SCAN = np.geomspace(LOWEST, HIGHEST, 33)
+WARM = 1 << 17
+"""Values on which a first temperature is found before all rows are read: that leaves three Newton steps for them."""
+
+Objective = Literal["nll", "brier", "ece", "adaptive_ece", "sb_ece"]
+Bound = Literal["lower", "upper"] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Temperature(Calibrator):
     """p = softmax(z / T), T in [.05, 20].
 
-    The NLL mean_n [logsumexp(beta z_n) - beta z_n,y] is convex in beta = 1/T, with the derivative
+    objective "nll" (default): mean_n [logsumexp(beta z_n) - beta z_n,y] is convex in beta = 1/T, with the derivative
     mean_n [E_p z_n - z_n,y]; its root is found by Newton steps kept inside a bracket, to a relative 1e-12.
+    "brier": the Brier score, not convex: the best of 33 temperatures in geometric steps, then the root of its
+    derivative between that one's neighbours. "ece", "adaptive_ece": the best of T = .1, .2, .. 10 by the top label's
+    ECE with equal-width or equal-count bins, the smallest T where several are best (Mukhoti et al. 2020, section 4).
+    "sb_ece": the soft-binned ECE (Karandikar et al. 2021, eq. 11), scanned and refined as "brier", to 1e-6.
+
+    Options of fit: `bins` (15) of the three ECE objectives, `softness` (.01; the paper's T of the memberships) and
+    `order` (2; its p) of "sb_ece".
 
     Without a wrong validation row the NLL has no minimum (it falls for ever as T -> 0); without information
     in the logits, none either (T -> infinity). The bound that was hit is then recorded in `bound`.
     """
 
     name: ClassVar[str] = "temperature"
-    keeps_argmax: ClassVar[bool] = True
 
     temperature: float
-    bound: Literal["lower", "upper"] | None = None
+    bound: Bound = None
+    objective: Objective = "nll"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not LOWEST <= self.temperature <= HIGHEST:
             raise ValueError(f"temperature is {self.temperature}; allowed is [{LOWEST}, {HIGHEST}]")
+        check_choice("objective", self.objective, objectives.NAMES)
+        if self.bound is not None:
+            check_choice("bound", self.bound, ("lower", "upper"))
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return True
 
     @classmethod
-    def fit(cls, logits_NC: Array, labels_N: npt.NDArray[np.intp]) -> Self:
-        shifted_NC = logits_NC - logits_NC.max(axis=1, keepdims=True)
-        true_N = shifted_NC[np.arange(len(labels_N)), labels_N]
-        squares_NC = shifted_NC**2
-
-        def slope_and_curvature(beta: float) -> tuple[float, float]:
-            probabilities_NC = softmax(beta * shifted_NC)
-            mean_N = np.einsum("nc,nc->n", probabilities_NC, shifted_NC)
-            square_N = np.einsum("nc,nc->n", probabilities_NC, squares_NC)
-            return float((mean_N - true_N).mean()), float((square_N - mean_N**2).mean())
-
-        low, high = 1 / HIGHEST, 1 / LOWEST
-        if slope_and_curvature(low)[0] >= 0:
-            return cls(HIGHEST, "upper")
-        if slope_and_curvature(high)[0] <= 0:
-            return cls(LOWEST, "lower")
-        beta = 1.0
-        while high - low > 1e-12 * high:
-            slope, curvature = slope_and_curvature(beta)
-            low, high = (low, beta) if slope > 0 else (beta, high)
-            newton = beta - slope / curvature if curvature > 0 else low
-            step = newton if low < newton < high else (low + high) / 2
-            if abs(step - beta) <= 1e-13 * beta:
-                break
-            beta = step
-        return cls(float(np.clip(1 / beta, LOWEST, HIGHEST)))
+    def fit(
+        cls,
+        logits_NC: Logits,
+        labels_N: Labels,
+        *,
+        objective: Objective = "nll",
+        bins: int = 15,
+        softness: float = 0.01,
+        order: float = 2.0,
+    ) -> Self:
+        check_choice("objective", objective, objectives.NAMES)
+        check_number("bins", bins, 1, 1000, whole=True)
+        check_number("softness", softness, 1e-6, 10.0)
+        check_number("order", order, 1.0, 10.0)
+        rows = objectives.Rows(logits_NC, labels_N)
+        if objective == "nll":
+            return cls(*solve_nll(rows))
+        if objective == "brier":
+            return cls(*_scan_brier(rows), objective)
+        if objective == "sb_ece":
+            return cls(*_scan_soft(rows, bins, softness, order), objective)
+        measure = objectives.ece if objective == "ece" else objectives.adaptive_ece
+        values = [measure(rows.confidence(1 / t), rows.correct_N, bins) for t in GRID]
+        return cls(float(GRID[int(np.argmin(values))]), None, objective)
 
     def _apply(self, logits_NC: Array) -> Array:
-        return softmax(logits_NC / self.temperature)
+        return softmax_over(logits_NC / self.temperature)
+
+    def affine(self, classes: int) -> tuple[Array, Array]:
+        return np.eye(classes) / self.temperature, np.zeros(classes)
+
+    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+        # T = 1 lies in the range, so the NLL's minimum is never above the plain softmax's: no need to look
+        return () if self.objective == "nll" else super()._compared(logits_NC, labels_N)
 
     def notes(self) -> list[str]:
-        if self.bound == "lower":
-            return [
-                f"The temperature stopped at its lower bound {LOWEST}: on the validation rows the NLL falls for ever as"
-                " T does (no row is wrong, or none by much). Use more, or harder, validation rows."
-            ]
-        if self.bound == "upper":
-            return [
-                f"The temperature stopped at its upper bound {HIGHEST}: on the validation rows the logits say less than"
-                " nothing about the labels. Check that logits and labels belong together."
-            ]
-        return []
+        what = {"nll": "NLL", "brier": "Brier score"}.get(self.objective, "soft-binned ECE")
+        bound = {
+            "lower": f"The temperature stopped at its lower bound {LOWEST}: on the validation rows the {what} falls for"
+            " ever as T does (no row is wrong, or none by much). Use more, or harder, validation rows.",
+            "upper": f"The temperature stopped at its upper bound {HIGHEST}: on the validation rows the logits say less"
+            " than nothing about the labels. Check that logits and labels belong together.",
+        }
+        return super().notes() + ([bound[self.bound]] if self.bound else [])
+
+
+def solve_nll(rows: objectives.Rows) -> tuple[float, Bound]:
+    """The temperature of least NLL and the bound it stopped at."""
+    step = rows.logits_NC.size // WARM
+    start = 1.0
+    if step > 1:
+        few = objectives.Rows(rows.logits_NC[::step], rows.labels_N[::step])
+        start = _newton(few, 1.0, 1e-3)[0]
+    beta, bound = _newton(rows, start, 1e-7)
+    return float(np.clip(1 / beta, LOWEST, HIGHEST)), bound
+
+
+def _newton(rows: objectives.Rows, beta: float, close: float) -> tuple[float, Bound]:
+    """Newton's method on the slope in beta, inside a bracket; it converges quadratically, so a last step shorter than
+    `close` leaves an error of about its square. An end of the range is tried only if a step points beyond it."""
+    low, high = 1 / HIGHEST, 1 / LOWEST
+    tried = {low: False, high: False}
+    while True:
+        slope, curvature = rows.nll_slope(beta)
+        if slope >= 0 and (beta <= 1 / HIGHEST or curvature == slope == 0):
+            return 1 / HIGHEST, "upper"
+        if slope <= 0 and beta >= 1 / LOWEST:
+            return 1 / LOWEST, "lower"
+        tried[beta] = True
+        low, high = (low, beta) if slope > 0 else (beta, high)
+        target = beta - slope / curvature if curvature > 0 else (low if slope > 0 else high)
+        if not low < target < high:
+            end = low if target <= low else high
+            target = end if not tried.get(end, True) else float(np.sqrt(low * high))
+        if abs(target - beta) <= close * beta or high - low <= 1e-13 * high:
+            return target, None
+        beta = target
+
+
+def _around(best: int) -> tuple[float, float]:
+    """The scan's neighbours of its best temperature, as a range of beta."""
+    return 1 / SCAN[min(best + 1, len(SCAN) - 1)], 1 / SCAN[max(best - 1, 0)]
+
+
+def _bound_of(best: int) -> Bound:
+    return "lower" if best == 0 else "upper" if best == len(SCAN) - 1 else None
+
+
+def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:
+    best = int(np.argmin([rows.brier(1 / t)[0] for t in SCAN]))
+    low, high = _around(best)
+
+    def slope(beta: float) -> float:
+        return rows.brier(beta)[1]
+
+    if slope(low) >= 0 or slope(high) <= 0:  # no minimum between the neighbours: an end of the range, or a flat score
+        return float(SCAN[best]), _bound_of(best)
+    return float(np.clip(1 / brentq(slope, low, high, xtol=1e-13, rtol=1e-13), LOWEST, HIGHEST)), None
+
+
+def _scan_soft(rows: objectives.Rows, bins: int, softness: float, order: float) -> tuple[float, Bound]:
+    def value(beta: float) -> float:
+        return objectives.sb_ece(rows.confidence(beta), rows.correct_N, bins, softness, order)
+
+    scanned = [value(1 / t) for t in SCAN]
+    best = int(np.argmin(scanned))
+    found = minimize_scalar(value, bounds=_around(best), method="bounded", options={"xatol": 1e-6 / SCAN[best]})
+    if found.fun >= scanned[best]:
+        return float(SCAN[best]), _bound_of(best)
+    return float(np.clip(1 / found.x, LOWEST, HIGHEST)), None

@@ -74,7 +74,7 @@ def show_results(folder: Path, bundle: Path | None, title: str) -> None:
 def summary_markdown(table: dict[str, Any], title: str) -> str:
     """metrics.json as a markdown table; every ECE with its interval and the noise floor beneath it."""
     before, after = table["before"], table["after"]
-    lines = [f"# {title}", "", f"{table['n']:,} test rows, {table['bins']} bins", ""]
+    lines = [f"# {title}", "", f"{table['n']:,} test rows, {table['bins']} bins; calibration errors are fractions", ""]
     lines += ["| | before calibration | after calibration |", "|---|---:|---:|"]
     for key, words in _ROWS.items():
         lines.append(f"| {words} | {before[key]:.4f} | {after[key]:.4f} |")
@@ -83,8 +83,22 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
             floor = [f"{side['floor_mean']:.4f} ({side['floor_p95']:.4f})" for side in (before, after)]
             lines.append(f"| {table['level']:.0%} interval | {' | '.join(interval)} |")
             lines.append(f"| noise floor (95%) | {' | '.join(floor)} |")
-    fitted = {k: v for k, v in table["calibrator"].items() if isinstance(v, str | int | float) and k != "calibrator"}
-    words = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in fitted.items())
+    words = ", ".join(f"{k} {v:.4g}" for k, v in table["calibrator"].items() if isinstance(v, int | float))
     lines += ["", f"Calibrator: **{table['calibrator']['calibrator']}**{' (' + words + ')' if words else ''}"]
-    lines += ["", *(f"> {note}\n" for note in table["notes"])]
+    lines += ["", *(f"> {note}\n" for note in table["notes"]), *_compared(table["compared"], table["level"])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _compared(others: dict[str, Any], level: float) -> list[str]:
+    """The calibrators measured beside the run's own."""
+    if not others:
+        return []
+    lines = ["## Beside it", "", f"| calibrator | test error | NLL (nats) | ECE | {level:.0%} interval |"]
+    lines.append("|---|---:|---:|---:|---|")
+    for name, one in others.items():
+        if one.get("problem"):
+            lines.append(f"| {name} | {one['problem']} | | | |")
+        else:
+            interval = f"{one['ece_lower']:.4f} .. {one['ece_upper']:.4f}"
+            lines.append(f"| {name} | {one['error']:.4f} | {one['nll']:.4f} | {one['ece']:.4f} | {interval} |")
+    return lines

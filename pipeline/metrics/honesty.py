@@ -1,6 +1,7 @@
-"""How sure a measured ECE is: noise floor, median-unbiased estimate and confidence interval, from sums alone.
+"""How sure a measured ECE is: noise floor, an estimate of less bias and a confidence interval, from sums alone.
 
-Notation: per bin b of n rows, S_b = sum (a-c) / n, w_b = n_b / n, V_b = sum c(1-c) / n^2, K_b = sum (1-2c) / n^2.
+Notation: per bin b of n rows, S_b = sum (a-c) / n, w_b = n_b / n, V_b = sum c(1-c) / n^2, K_b = sum (1-2c) / n^2,
+Q_b = n_b / n^2. Where rows have weights (`pipeline.metrics.weighted`), w = 1 / n is replaced by each row's own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaincinv, ndtri
 
-from pipeline.metrics.binomial import binomial_interval
-from pipeline.metrics.inputs import Array
+from pipeline.metrics.binomial import binomial_interval, mean_deviation
+from pipeline.metrics.inputs import Array, check_level
 from pipeline.metrics.scores import Given, as_sums
-from pipeline.metrics.sums import Bins
 
 DRAWS = 4096
 HALVINGS = 20  # of [0, 1]: the limits are resolved to 1e-6
@@ -32,7 +32,7 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class EceInterval:
-    """Plug-in ECE, its median-unbiased estimate, and the interval for the population's ECE in the same bins."""
+    """Plug-in ECE, an estimate of less bias, and the interval for the population's ECE in the same bins."""
 
     ece: float
     estimate: float
@@ -41,23 +41,44 @@ class EceInterval:
     level: float
 
 
+@dataclass(frozen=True)
+class GapTerms:
+    """What the interval needs of each bin: sums over its rows of the weight times a power of what is said there."""
+
+    gap_B: Array
+    """S_b = sum w (a-c)."""
+    weight_B: Array
+    """w_b = sum w; 1 over all bins."""
+    variance_B: Array
+    """V_b = sum w^2 c(1-c): the variance of S_b if the model is calibrated."""
+    skew_B: Array
+    """K_b = sum w^2 (1-2c): its growth with the mean gap."""
+    square_B: Array
+    """Q_b = sum w^2; the effective number of rows is 1 / sum_b Q_b."""
+
+    @property
+    def effective_n(self) -> float:
+        return 1 / float(self.square_B.sum())
+
+
 def noise_floor(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15) -> NoiseFloor:
     """Mean and 95th percentile of the plug-in ECE under perfect calibration.
 
-    mean = sqrt(2/pi) sum_b sqrt(V_b), variance = (1 - 2/pi) sum_b V_b; the percentile is that of the gamma
-    distribution with this mean and variance. Against exact binomial Monte Carlo the mean is within 2.1% from
-    500 rows on, the percentile within 1% from 200 on.
+    mean = sum_b D_b / n, variance = sum_b (n^2 V_b - D_b^2) / n^2, with D_b = E|right rows - their mean| of each bin
+    (`pipeline.metrics.binomial.mean_deviation`); the percentile is that of the gamma distribution with this mean and
+    variance. Against exact Monte Carlo within 1% (mean) and 2.6% (percentile) from 50 rows on, in 15 to 1,000 bins.
 
     Raises:
         ValueError: bad input or no rows.
     """
     table = as_sums(given, labels_N).bins(bins)
-    variance_B = table.variance_B / table.n**2
-    mean = float(np.sqrt(2 / np.pi) * np.sqrt(variance_B).sum())
-    variance = float((1 - 2 / np.pi) * variance_B.sum())
-    if mean == 0:
-        return NoiseFloor(0.0, 0.0)
-    return NoiseFloor(mean, float(gammaincinv(mean**2 / variance, 0.95)) * variance / mean)
+    deviation_B = mean_deviation(table.confidence_B, table.count_B, table.variance_B)
+    mean = float(deviation_B.sum()) / table.n
+    variance = float((table.variance_B - deviation_B**2).sum()) / table.n**2
+    if mean == 0 or variance <= 1e-12 * mean**2:  # certain answers, or a single row at .5: the ECE cannot vary
+        return NoiseFloor(mean, mean)
+    # With far less than one error expected the gamma's percentile falls to 0, below what zero errors leave.
+    return NoiseFloor(mean, max(mean, float(gammaincinv(mean**2 / variance, 0.95)) * variance / mean))
 
 
 def ece_interval(
@@ -66,13 +87,17 @@ def ece_interval(
     """Interval for the population's binned ECE by inverting its test; the bootstrap's coverage is as low as 0.
 
     If the true per-bin gaps are s, the plug-in ECE is distributed as T*(s) = sum_b |s_b + sqrt(v_b(s)) Z_b| with
-    v_b(s) = max(V_b + g_b K_b, g_b^2 n_b / n^2), g_b = s_b / w_b (a score interval's variance). Along a direction u
+    v_b(s) = max(V_b + g_b K_b, g_b^2 Q_b), g_b = s_b / w_b (a score interval's variance). Along a direction u
     theta(u, p) is the theta >= 0 with P(T*(theta u) <= T) = p. With q = (1 - level) / 2:
 
         lower = min(theta(raw, 1-q), theta(kept, 1-q)),  estimate = theta(raw, 1/2),  upper = theta(raised, q)
 
     raw: u ~ S_b; kept: only bins with |S_b| > 2 sd_b (none: the most significant one); raised: |S_b| lifted to sd_b.
     Three directions, because the upward bias depends on whether few bins carry the error or all of them.
+
+    The estimate is median-unbiased if the true gaps are shaped like the observed ones. It is high where the error is
+    confined to few bins, or the bins are many: 2,000 rows of shape B with right answers at .97 c, in 100 bins, leave it
+    at or below the truth in 1% of samples instead of 50%.
 
     With fewer than 20 wrong (or fewer than 20 right) rows the interval also covers the exact binomial
     (Clopper-Pearson) limits of |accuracy - mean confidence|, the part of the ECE that all bins share: ten right answers
@@ -89,28 +114,38 @@ def ece_interval(
     Raises:
         ValueError: bad input, no rows, or a level outside (0, 1).
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; allowed is (0, 1), such as 0.95")
     table = as_sums(given, labels_N).bins(bins)
-    n, q = table.n, (1 - level) / 2
-    gap_B, variance_B = table.gap_B / n, table.variance_B / n**2
-    weight_B, skew_B = table.count_B / n, (table.count_B - 2 * table.confidence_B) / n**2
-    observed = float(np.abs(table.gap_B).sum() / n)  # to the last bit what `ece` gives
+    n = table.n
+    skew_B = table.count_B - 2 * table.confidence_B
+    terms = GapTerms(table.gap_B / n, table.count_B / n, table.variance_B / n**2, skew_B / n**2, table.count_B / n**2)
+    # to the last bit what `ece` gives
+    return interval_of(terms, float(np.abs(table.gap_B).sum() / n), float(table.correct_B.sum()) / n, level)
+
+
+def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float) -> EceInterval:
+    """The interval of `ece_interval` from the terms of its bins, the plug-in ECE sum_b |S_b| and the accuracy.
+
+    Raises:
+        ValueError: a level outside (0, 1).
+    """
+    check_level(level)
+    q, n = (1 - level) / 2, terms.effective_n
+    gap_B, weight_B = terms.gap_B, terms.weight_B
 
     def implied_variance(gap: Array) -> Array:
         mean_gap = np.divide(gap, weight_B, out=np.zeros_like(gap), where=weight_B > 0)
-        return np.maximum(variance_B + mean_gap * skew_B, mean_gap**2 * weight_B / n)
+        return np.maximum(terms.variance_B + mean_gap * terms.skew_B, mean_gap**2 * terms.square_B)
 
-    spread_B = np.sqrt(np.maximum(implied_variance(gap_B), variance_B))
+    spread_B = np.sqrt(np.maximum(implied_variance(gap_B), terms.variance_B))
     sign_B = np.where(gap_B < 0, -1.0, 1.0)
     score_B = np.divide(np.abs(gap_B), spread_B, out=np.zeros_like(gap_B), where=spread_B > 0)
-    kept_B = score_B > 2 if (score_B > 2).any() else np.arange(bins) == score_B.argmax()
+    kept_B = score_B > 2 if (score_B > 2).any() else np.arange(len(gap_B)) == score_B.argmax()
     raw, kept = _unit(gap_B, weight_B), _unit(np.where(kept_B, gap_B, 0.0), weight_B)
     raised = _unit(sign_B * np.maximum(np.abs(gap_B), spread_B), weight_B)
 
     direction_DB = np.stack([raw, kept, raw, raised])
     target_D = np.array([1 - q, 1 - q, 0.5, q])
-    normal_BR = _normals(bins)
+    normal_BR = _normals(len(gap_B))
 
     def probability_below(theta_D: Array) -> Array:
         shift_DB = theta_D[:, None] * direction_DB
@@ -131,11 +166,10 @@ def ece_interval(
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     theta_D = np.where(at_zero, 0.0, low)
     lower, estimate, upper = float(theta_D[:2].min()), float(theta_D[2]), float(theta_D[3])
-    right = float(table.correct_B.sum())
-    if min(right, n - right) < RARE:
-        least, most = _exact_gap_limits(table, q)
+    if min(accuracy, 1 - accuracy) * n < RARE - 1e-6:  # 20 of 400 must not count as 19.999...
+        least, most = _exact_gap_limits(accuracy, accuracy - float(gap_B.sum()), n, q)
         lower, upper = min(lower, least), max(upper, most)
-    certain = -float(ndtri(q)) * float(np.sqrt(variance_B.sum()))
+    certain = -float(ndtri(q)) * float(np.sqrt(terms.variance_B.sum()))
     return EceInterval(observed, estimate, lower, min(max(upper, estimate, certain), 1.0), level)
 
 
@@ -158,9 +192,7 @@ def _normals(bins: int) -> Array:
     return normal_BR
 
 
-def _exact_gap_limits(table: Bins, q: float) -> tuple[float, float]:
+def _exact_gap_limits(accuracy: float, confidence: float, n: float, q: float) -> tuple[float, float]:
     """Least and most that |accuracy - mean confidence| can be, by the exact binomial limits of the accuracy."""
-    n, right = table.n, float(table.correct_B.sum())
-    confidence = float(table.confidence_B.sum()) / n
-    low, high = (float(limit) for limit in binomial_interval(right, n, level=1 - 2 * q))
+    low, high = (float(limit) for limit in binomial_interval(min(accuracy * n, n), n, level=1 - 2 * q))
     return max(low - confidence, confidence - high, 0.0), max(confidence - low, high - confidence)

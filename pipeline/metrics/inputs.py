@@ -2,11 +2,50 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
+
+
+def is_number(value: object) -> bool:
+    """Whether a parameter is a real number: not a boolean, text, None or an array."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a parameter is an integer by type: 15.0 and True are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_level(level: float) -> None:
+    """Raises ValueError unless `level` is a number in (0, 1)."""
+    if not (is_number(level) and 0 < level < 1):
+        raise ValueError(f"level is {level!r}; allowed is (0, 1), such as 0.95")
+
+
+def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """`np.asarray`; lists of unequal lengths are a ValueError that names the argument."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+
+
+def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """An array of real numbers or booleans, in the dtype given; empty lists pass.
+
+    Raises:
+        ValueError: ragged lists, text, None and whatever else is not a number.
+    """
+    array = as_array(values, name)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; expected numbers")
+    return array
 
 
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:
@@ -15,7 +54,7 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
     Raises:
         ValueError: not one-dimensional, another length, not integer, or outside the classes.
     """
-    labels_N = np.asarray(labels)
+    labels_N = as_array(labels, name)
     if labels_N.shape != (rows,):
         raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row")
     if labels_N.dtype.kind not in "iu":
@@ -26,19 +65,27 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
     return labels_N.astype(np.intp, copy=False)
 
 
-def check_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
-    """A finite, non-empty N x C floating array, in the dtype given (integers become float64).
+def as_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
+    """A non-empty N x C floating array, in the dtype given (integers become float64); values are not looked at.
 
     Raises:
-        ValueError: empty, not two-dimensional, not numeric, NaN or infinite.
+        ValueError: empty, not two-dimensional, not numeric.
     """
-    matrix_NC = np.asarray(values)
+    matrix_NC = as_array(values, name)
     if matrix_NC.ndim != 2 or 0 in matrix_NC.shape:
         raise ValueError(f"{name} has shape {matrix_NC.shape}; expected (rows, classes), both at least 1")
     if matrix_NC.dtype.kind not in "fiu":
         raise ValueError(f"{name} has dtype {matrix_NC.dtype}; expected floating-point numbers")
-    if matrix_NC.dtype.kind != "f":
-        matrix_NC = matrix_NC.astype(np.float64)
+    return matrix_NC if matrix_NC.dtype.kind == "f" else matrix_NC.astype(np.float64)
+
+
+def check_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
+    """`as_matrix` with every value finite.
+
+    Raises:
+        ValueError: as `as_matrix`; NaN or infinite.
+    """
+    matrix_NC = as_matrix(values, name)
     if not np.isfinite(matrix_NC).all():
         row, column = np.argwhere(~np.isfinite(matrix_NC))[0]
         raise ValueError(f"{name}[{row}, {column}] is {matrix_NC[row, column]}; every value must be finite")
@@ -63,8 +110,22 @@ def check_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> n
     return probabilities_NC
 
 
-def softmax(logits_NC: Array) -> Array:
-    """exp(z_k) / sum_j exp(z_j) per row, shifted by the row's maximum so that nothing overflows."""
-    exponent_NC = np.exp(logits_NC - logits_NC.max(axis=1, keepdims=True))
-    probabilities: Array = exponent_NC / exponent_NC.sum(axis=1, keepdims=True)
-    return probabilities
+def softmax(logits_NC: npt.ArrayLike) -> Array:
+    """exp(z_k) / sum_j exp(z_j) per row, shifted by the row's maximum so that nothing overflows.
+
+    float32 stays float32; everything else is computed in float64. A logit of -inf has probability 0.
+
+    Raises:
+        ValueError: not a non-empty N x C array of numbers, NaN, +inf, or a row of -inf only.
+    """
+    z_NC = as_matrix(logits_NC, "logits")
+    if z_NC.dtype != np.float32:
+        z_NC = z_NC.astype(np.float64, copy=False)
+    top_N1 = z_NC.max(axis=1, keepdims=True)
+    if not np.isfinite(top_N1).all():  # NaN carries over into the maximum: one look at N numbers
+        check_matrix(z_NC, "logits")
+    with np.errstate(over="ignore"):  # logits more than 1.8e308 apart: -inf, of which exp is 0
+        probabilities_NC: Array = np.subtract(z_NC, top_N1)
+    np.exp(probabilities_NC, out=probabilities_NC)
+    probabilities_NC /= probabilities_NC.sum(axis=1, keepdims=True)
+    return probabilities_NC

@@ -1,23 +1,32 @@
-"""Point values: error, proper scores and the ECE family. Sums first, division last.
+"""Point values of rows, without bins: error, proper scores, mean gap. Sums first, division last.
 
 Every function takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; both give the same number.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
 
-import numpy as np
 import numpy.typing as npt
 
+from pipeline.metrics.bins import CELLS, EDGES
+from pipeline.metrics.inputs import is_number
+from pipeline.metrics.rows import top_labels
 from pipeline.metrics.sums import CalibrationSums
 
 Given = npt.ArrayLike | CalibrationSums
-Norm = Literal["l1", "l2", "max"]
 
 
-def as_sums(given: Given, labels: npt.ArrayLike | None = None) -> CalibrationSums:
-    """`CalibrationSums` as they are, or made of probabilities and labels.
+@dataclass(frozen=True)
+class FractionAbove:
+    """Share of the rows above a confidence, and their accuracy."""
+
+    fraction: float
+    accuracy: float
+
+
+def as_sums(given: Given, labels: npt.ArrayLike | None = None, *, scores: bool = False) -> CalibrationSums:
+    """`CalibrationSums` as they are, or made of probabilities and labels (with NLL and Brier if `scores`).
 
     Raises:
         ValueError: for sums with labels, probabilities without, or no rows at all.
@@ -29,7 +38,7 @@ def as_sums(given: Given, labels: npt.ArrayLike | None = None) -> CalibrationSum
     elif labels is None:
         raise ValueError("probabilities need labels; pass (probabilities_NC, labels_N) or CalibrationSums")
     else:
-        sums = CalibrationSums.from_probabilities(given, labels)
+        sums = CalibrationSums.from_probabilities(given, labels, scores=scores)
     if sums.n == 0:
         raise ValueError("no labelled rows: a metric of nothing is not defined")
     return sums
@@ -61,42 +70,34 @@ def signed_gap(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
 
 def nll(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     """Negative log-likelihood -mean log p_y, in nats. p_y = 0 counts as 2.2e-308."""
-    sums = as_sums(given, labels_N)
+    sums = as_sums(given, labels_N, scores=True)
     return sums.total("nll") / sums.n
 
 
 def brier(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     """Brier score: mean over rows of sum over classes (p_k - [k = y])^2, in [0, 2]."""
-    sums = as_sums(given, labels_N)
+    sums = as_sums(given, labels_N, scores=True)
     return sums.total("brier") / sums.n
 
 
-def ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, norm: Norm = "l1") -> float:
-    """Expected calibration error of the top label over equal-width bins (lo, hi].
+def fraction_above(given: Given, labels_N: npt.ArrayLike | None = None, *, threshold: float = 0.99) -> FractionAbove:
+    """Share of rows with confidence > threshold, and the accuracy there (NaN if there are none).
 
-    l1: sum_b n_b/n |acc_b - conf_b|  (Guo et al. 2017, eq. 3; the usual ECE)
-    l2: sqrt(sum_b n_b/n (acc_b - conf_b)^2)
-    max: max over occupied bins |acc_b - conf_b|
-
-    Confidence 0 lies in the first bin and 1 in the last. Exact for every divisor of 3,000. The plug-in value of
-    a calibrated model is not 0: see `noise_floor` and `ece_interval`.
+    Sums know the thresholds that are multiples of 1/3000, such as .99, .995 and .999; probabilities any.
 
     Raises:
-        ValueError: bad input, `bins` that do not divide 3,000, an unknown norm.
+        ValueError: bad input, a threshold outside [0, 1], or one inside a cell of the sums.
     """
-    table = as_sums(given, labels_N).bins(bins)
-    gap_B = np.abs(table.gap_B)
-    if norm == "l1":
-        return float(gap_B.sum() / table.n)
-    occupied = table.count_B > 0
-    mean_B = gap_B[occupied] / table.count_B[occupied]
-    if norm == "l2":
-        return float(np.sqrt((table.count_B[occupied] * mean_B**2).sum() / table.n))
-    if norm == "max":
-        return float(mean_B.max())
-    raise ValueError(f"norm is {norm!r}; allowed are 'l1', 'l2' and 'max'")
-
-
-def mce(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15) -> float:
-    """Maximum calibration error: the largest |acc_b - conf_b| over occupied bins (Guo et al. 2017, eq. 5)."""
-    return ece(given, labels_N, bins=bins, norm="max")
+    if not (is_number(threshold) and 0 <= threshold <= 1):
+        raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1], such as 0.99")
+    if isinstance(given, CalibrationSums) or labels_N is None:
+        sums = as_sums(given, labels_N)
+        cell = round(threshold * CELLS)
+        if EDGES[cell] != threshold:
+            raise ValueError(f"threshold is {threshold}; sums know multiples of 1/{CELLS} only: pass probabilities")
+        n, count, right = sums.n, *(float(sums.cells[row, cell:].sum()) for row in (0, 2))
+    else:
+        confidence, correct = top_labels(given, labels_N)
+        above = confidence > threshold
+        n, count, right = len(above), float(above.sum()), float(correct[above].sum())
+    return FractionAbove(count / n, right / count if count else float("nan"))

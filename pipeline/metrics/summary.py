@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline.metrics.binned import mce
 from pipeline.metrics.honesty import ece_interval, noise_floor
-from pipeline.metrics.scores import accuracy, brier, error, mce, mean_confidence, nll, signed_gap
+from pipeline.metrics.scores import accuracy, brier, error, mean_confidence, nll, signed_gap
 from pipeline.metrics.sums import CalibrationSums
 
 

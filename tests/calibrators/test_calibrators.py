@@ -170,7 +170,8 @@ NAMES = calibrators.names()
 
 
 def test_names() -> None:
-    assert NAMES == ["identity", "temperature"]
+    assert NAMES[:4] == ["identity", "temperature", "ensemble_temperature", "bias_corrected_temperature"]
+    assert len(NAMES) == 15
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -214,10 +215,11 @@ def test_identity_is_softmax() -> None:
 def test_unknown_names() -> None:
     for use in (calibrators.get, lambda name: calibrators.fit(name, [[1.0]], [0])):
         with pytest.raises(
-            ConfigError, match=r"unknown calibrator 'temprature'; allowed: identity, temperature. Did you"
+            ConfigError,
+            match=r"unknown calibrator 'temprature'; allowed: identity, .*spline\. Did you mean 'temperature'",
         ):
             use("temprature")
-    with pytest.raises(ConfigError, match=r"unknown calibrator 'x'; allowed: identity, temperature\.$"):
+    with pytest.raises(ConfigError, match=r"unknown calibrator 'x'; allowed: identity, .*, spline\.$"):
         calibrators.get("x")
 
 
@@ -267,3 +269,101 @@ def test_what_apply_refuses() -> None:
 
 def test_integer_logits_are_numbers() -> None:
     np.testing.assert_allclose(Temperature(2.0)([[0, 2]]), Temperature(1.0)([[0.0, 1.0]]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_are_listed_and_others_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown option of '{name}' 'wrong'; allowed: "):
+        calibrators.fit(name, *drawn(10, 2), wrong=1)
+    defaults = calibrators.options(name)
+    logits, labels = drawn(100, 3, 1.3)
+    assert calibrators.fit(name, logits, labels, **defaults) == calibrators.fit(name, logits, labels)
+
+
+def test_the_nearest_option_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"unknown option of 'temperature' 'objectif'; .* Did you mean 'objective'\?"):
+        calibrators.fit("temperature", *drawn(10, 2), objectif="nll")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("classes", [1, 2, 7])
+def test_a_shift_and_a_dtype_change_nothing_for_any(name: str, classes: int) -> None:
+    """The service sends z - max z; float16 is computed in float64."""
+    rng = np.random.default_rng(classes)
+    labels = np.arange(70) % classes
+    half = rng.normal(0, 2, (70, classes)).astype(np.float16)
+    found = calibrators.fit(name, half, labels)
+    assert found == calibrators.fit(name, half.astype(np.float64), labels)
+    wide = half.astype(np.float64)
+    probabilities = found(half)
+    assert probabilities.dtype == np.float64
+    np.testing.assert_allclose(found(wide - wide.max(axis=1, keepdims=True)), probabilities, atol=1e-9)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
+    assert probabilities.min() > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_says_that_it_keeps_the_argmax_does(name: str) -> None:
+    for seed in range(5):
+        logits, labels = drawn(60, 4, 3.0, 3.0, seed)
+        found = calibrators.fit(name, logits, np.concatenate([np.arange(4), labels[4:]]))
+        fresh, _ = drawn(200, 4, seed=seed + 100)
+        kept = (found(fresh).argmax(axis=1) == fresh.argmax(axis=1)).all()
+        assert kept or not found.keeps_argmax
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_row_or_a_batch_is_the_same(name: str) -> None:
+    logits, labels = drawn(90, 3, 1.3)
+    found = calibrators.fit(name, logits, labels)
+    np.testing.assert_allclose(np.concatenate([found(row[None]) for row in logits]), found(logits), atol=1e-14)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("identity", "temperature")])
+def test_json_of_another_shape_and_logits_of_other_classes(name: str) -> None:
+    logits, labels = drawn(100, 3, 1.3)
+    found = calibrators.fit(name, logits, labels)
+    with pytest.raises(ValueError, match="cannot be restored from"):
+        calibrators.from_json({"calibrator": name, "extra": 1})
+    if found.classes is not None:
+        with pytest.raises(ValueError, match=r"logits has shape \(1, 4\); this calibrator was fitted on 3 classes"):
+            found(np.zeros((1, 4)))
+    assert found != calibrators.Identity()
+    assert found != calibrators.fit(name, logits[:80], labels[:80])
+    assert hash(found) == hash(calibrators.fit(name, logits, labels))
+
+
+def test_what_a_fit_makes_worse_is_in_its_json() -> None:
+    """Class 0 says .45 and is right 4 times of 10; class 1's share of the other .6 is .48, and takes its place."""
+    logits = np.log([[0.45, 0.44, 0.11]] * 10)
+    worse = calibrators.fit("histogram", logits, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+    assert worse.warnings == ("The calibrator lowers the accuracy on the rows of its fit from 0.4000 to 0.3000.",)
+    assert worse.notes() == list(worse.warnings)
+    assert calibrators.from_json(json.loads(json.dumps(worse.to_json()))).notes() == worse.notes()
+    spread, labels = drawn(300, 3)
+    sharp = calibrators.fit("temperature", spread, labels, objective="ece", bins=1)
+    before, after = (mean_nll(spread, labels, t) for t in (1.0, sharp.temperature))  # type: ignore[attr-defined]
+    assert any("raises the NLL" in note for note in sharp.notes()) == (after > before + 1e-9)
+
+
+def test_an_old_file_without_the_newer_keys_is_read() -> None:
+    old = {"calibrator": "temperature", "temperature": 1.5, "bound": None}
+    assert calibrators.from_json(old) == Temperature(1.5)
+    assert calibrators.from_json({"calibrator": "identity"}) == calibrators.Identity()
+
+
+def test_a_thousand_classes_survive_json() -> None:
+    rng = np.random.default_rng(0)
+    found = calibrators.Matrix(rng.normal(size=(300, 300)), rng.normal(size=300))
+    assert calibrators.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(found.bias_C)[0] = 1
+
+
+def test_what_no_temperature_can_be_is_not_restored() -> None:
+    tree = {"calibrator": "temperature", "temperature": 1.5}
+    with pytest.raises(ValueError, match="bound is 'left'; allowed: lower, upper"):
+        calibrators.from_json({**tree, "bound": "left"})
+    for temperature in (LOWEST / 2, HIGHEST * 2, float("nan")):
+        with pytest.raises(ValueError, match=r"temperature is .*; allowed is \[0.05, 20.0\]"):
+            calibrators.from_json({**tree, "temperature": temperature})

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import CalibrationSums, EceInterval, ece, ece_interval, honesty, noise_floor
+from pipeline.metrics import CalibrationSums, EceInterval, NoiseFloor, ece, ece_interval, honesty, noise_floor
+from pipeline.metrics.bins import bin_of
 from pipeline.metrics.honesty import DRAWS, RARE, _exact_gap_limits, _normals
 from tests import reference
 
@@ -59,27 +60,41 @@ def test_floor_of_the_note(shape: str, n: int) -> None:
     assert floor.p95 == pytest.approx(p95, rel=0.02, abs=6e-5)
 
 
+@pytest.mark.parametrize("bins", [15, 1000])
 @pytest.mark.parametrize("shape", "ABC")
-def test_floor_against_exact_simulation(shape: str) -> None:
-    """Labels tossed with the stated confidences: mean within 2.5%, 95th percentile within 2.5% (1% and the noise)."""
+def test_floor_against_exact_simulation(shape: str, bins: int) -> None:
+    """Labels tossed with the stated confidences: mean within 1.5%, 95th percentile within 2.5% (1% and the noise)."""
     confidence, runs = evenly(shape, 500), 4000
     rng = np.random.default_rng(0)
-    bin_N = np.ceil(confidence * 15).astype(int) - 1
+    bin_N = bin_of(confidence, bins)
     gap_RN = (rng.random((runs, 500)) < confidence) - confidence
-    gap_BR = np.stack([gap_RN[:, bin_N == b].sum(axis=1) for b in range(15)])
+    gap_BR = np.stack([gap_RN[:, bin_N == b].sum(axis=1) for b in np.unique(bin_N)])
     eces = np.abs(gap_BR).sum(axis=0) / 500
-    floor = noise_floor(CalibrationSums.from_top(confidence, np.ones(500)))
-    assert floor.mean == pytest.approx(eces.mean(), rel=0.025)
+    floor = noise_floor(CalibrationSums.from_top(confidence, np.ones(500)), bins=bins)
+    assert floor.mean == pytest.approx(eces.mean(), rel=0.015)
     assert floor.p95 == pytest.approx(np.quantile(eces, 0.95), rel=0.025)
 
 
 def test_floor_of_one_bin_by_hand() -> None:
-    """100 rows at .5 in one bin: sqrt(V) = .5 / 10, mean = sqrt(2/pi) .05; labels play no part."""
+    """100 rows at .5 in one bin: E|X - 50| = 50 C(100, 50) / 2^100; labels play no part."""
     floors = [noise_floor(CalibrationSums.from_top([0.5] * 100, [a] * 100)) for a in (0, 1)]
     assert floors[0] == floors[1]
-    assert floors[0].mean == pytest.approx(math.sqrt(2 / math.pi) * 0.05)
+    assert floors[0].mean == pytest.approx(50 * math.comb(100, 50) / 2**100 / 100)
     # |N(0, .05)| has its 95th percentile at 1.96 sd; the gamma with the same mean and variance comes within 3%
     assert floors[0].p95 == pytest.approx(1.96 * 0.05, rel=0.03)
+
+
+def test_floor_of_a_single_row_cannot_vary() -> None:
+    """At .5 either label leaves a gap of .5; at .9 the mean of |a - c| is 2 * .9 * .1."""
+    assert noise_floor(CalibrationSums.from_top([0.5], [1])) == NoiseFloor(0.5, 0.5)
+    assert noise_floor(CalibrationSums.from_top([0.9], [1])).mean == pytest.approx(0.18)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(some_rows, st.sampled_from([1, 15, 1000]))
+def test_floor_is_in_order_whatever_the_rows(data: list[tuple[float, bool]], bins: int) -> None:
+    floor = noise_floor(CalibrationSums.from_top([c for c, _ in data], [a for _, a in data]), bins=bins)
+    assert 0 <= floor.mean <= floor.p95 <= 1 + 1e-12
 
 
 def test_floor_without_doubt_is_zero() -> None:
@@ -176,7 +191,7 @@ def test_exact_limits_by_binomial_tails(right: int, n: int) -> None:
     c, q = 0.9, 0.025
     low = reference.bisect(lambda p: reference.binomial_tail(right, n, p) - q, 0, 1) if right else 0.0
     high = reference.bisect(lambda p: q - 1 + reference.binomial_tail(right + 1, n, p), 0, 1) if right < n else 1.0
-    least, most = _exact_gap_limits(CalibrationSums.from_top([c] * n, [1] * right + [0] * (n - right)).bins(15), q)
+    least, most = _exact_gap_limits(right / n, c, n, q)
     assert most == pytest.approx(max(c - low, high - c), abs=1e-9)
     assert least == pytest.approx(max(low - c, c - high, 0), abs=1e-9)
 

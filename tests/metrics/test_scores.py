@@ -3,30 +3,64 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss, log_loss
 
 from pipeline.metrics import (
     CalibrationSums,
     accuracy,
+    adaptive_ece,
     brier,
+    brier_decomposition,
+    debiased_ece,
     ece,
     ece_interval,
     error,
+    fraction_above,
+    kde_ece,
+    ks_error,
+    label_binned_ece,
     mce,
     mean_confidence,
     nll,
     noise_floor,
+    sece,
     signed_gap,
+    smooth_ece,
+    sweep_ece,
 )
 from tests import reference
 
-METRICS = (accuracy, brier, ece, ece_interval, error, mce, mean_confidence, nll, noise_floor, signed_gap)
+METRICS: tuple[Callable[..., Any], ...] = (
+    accuracy,
+    adaptive_ece,
+    brier,
+    brier_decomposition,
+    debiased_ece,
+    ece,
+    ece_interval,
+    error,
+    fraction_above,
+    kde_ece,
+    ks_error,
+    label_binned_ece,
+    mce,
+    mean_confidence,
+    nll,
+    noise_floor,
+    sece,
+    signed_gap,
+    smooth_ece,
+    sweep_ece,
+)
+FROM_CELLS = (accuracy, brier, ece, ece_interval, error, kde_ece, mce, nll, noise_floor, sece, signed_gap, smooth_ece)
 pairs = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=30)
 NORMS: tuple[Literal["l1", "l2", "max"], ...] = ("l1", "l2", "max")
 
@@ -51,7 +85,7 @@ def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> 
     assert signed_gap(rows, labels) == pytest.approx(reference.signed_gap(rows, labels), rel=1e-12, abs=1e-14)
     assert accuracy(rows, labels) - mean_confidence(rows, labels) == pytest.approx(signed_gap(rows, labels), abs=1e-14)
     sums = CalibrationSums.from_probabilities(rows, labels)
-    assert [f(sums) for f in METRICS] == [f(rows, labels) for f in METRICS]
+    assert [f(sums) for f in FROM_CELLS] == [f(rows, labels) for f in FROM_CELLS]
 
 
 @settings(derandomize=True, deadline=None)
@@ -113,7 +147,7 @@ def test_uniform_probabilities_have_known_scores() -> None:
 
 
 def test_a_class_without_rows_changes_nothing() -> None:
-    rows, labels = np.array([[0.6, 0.4, 0.0], [0.3, 0.7, 0.0]]), [0, 1]
+    rows, labels = np.array([[0.995, 0.005, 0.0], [0.3, 0.7, 0.0]]), [0, 1]
     for metric in METRICS:
         assert metric(rows, labels) == metric(rows[:, :2], labels)
 
@@ -140,6 +174,41 @@ def test_a_row_sum_just_above_one_is_clipped() -> None:
     sums = CalibrationSums.from_probabilities([[1.0005, 0.0]], [0])
     assert sums.total("confidence") == 1
     assert sums.total("nll") == 0
+
+
+def test_fraction_above_by_hand() -> None:
+    rows, labels = [[0.995, 0.005], [0.99, 0.01], [0.999, 0.001], [0.6, 0.4], [0.002, 0.998]], [0, 0, 1, 1, 1]
+    for given_rows in ((rows, labels), (CalibrationSums.from_probabilities(rows, labels),)):
+        found = fraction_above(*given_rows)  # .99 itself is not above .99
+        assert found.fraction == 3 / 5
+        assert found.accuracy == pytest.approx(2 / 3)
+        assert fraction_above(*given_rows, threshold=0).fraction == 1
+        assert fraction_above(*given_rows, threshold=0.5).accuracy == accuracy(rows, labels)
+        assert math.isnan(fraction_above(*given_rows, threshold=1).accuracy)
+    assert fraction_above(rows, labels, threshold=0.9951234).fraction == 2 / 5
+
+
+def test_fraction_above_knows_what_sums_do_not() -> None:
+    with pytest.raises(
+        ValueError, match=r"threshold is 0.9999; sums know multiples of 1/3000 only: pass probabilities"
+    ):
+        fraction_above(CalibrationSums.from_top([0.5], [1]), threshold=0.9999)
+    for threshold in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"threshold is .*; allowed is \[0, 1\]"):
+            fraction_above([[0.5, 0.5]], [0], threshold=threshold)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_proper_scores_agree_with_scikit_learn(classes: int) -> None:
+    """Where no p_y is 0: `log_loss` counts it as the dtype's epsilon (36 nats in float64), here it is 708 nats."""
+    rng = np.random.default_rng(classes)
+    rows, labels = rng.dirichlet(np.ones(classes), 200), rng.integers(0, classes, 200)
+    names = list(range(classes))
+    assert nll(rows, labels) == pytest.approx(log_loss(labels, rows, labels=names), rel=1e-12)
+    expected = brier_score_loss(labels, rows, labels=names, scale_by_half=False)
+    assert brier(rows, labels) == pytest.approx(expected, rel=1e-12)
+    if classes == 2:  # of two classes its default is the score of one class: half
+        assert brier(rows, labels) == pytest.approx(2 * brier_score_loss(labels, rows[:, 1]), rel=1e-12)
 
 
 GOOD, LABELS = [[0.9, 0.1], [0.2, 0.8]], [0, 1]
@@ -175,7 +244,7 @@ def test_what_is_refused(metric, probabilities, labels, message: str) -> None:  
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ValueError, match="norm is 'l3'; allowed are 'l1', 'l2' and 'max'"):
+    with pytest.raises(ValueError, match="unknown norm 'l3'; allowed: l1, l2, max"):
         ece(GOOD, LABELS, norm="l3")  # type: ignore[arg-type]
     for metric in (ece, mce, noise_floor, ece_interval):
         with pytest.raises(ValueError, match="bins is 16; allowed are the divisors of 3000"):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.metrics import CELLS, COLUMNS, CalibrationSums, cell_of, nll, noise_floor
-from pipeline.metrics.sums import EDGES
+from pipeline.metrics.bins import EDGES, bin_of
 from tests import reference
 
 Array = npt.NDArray[np.float64]
@@ -59,6 +63,19 @@ def test_the_product_alone_is_wrong_at_edges() -> None:
 
 def test_ends() -> None:
     assert cell_of([0.0, 5e-324, 1.0, np.nextafter(1, 0)]).tolist() == [0, 0, CELLS - 1, CELLS - 1]
+
+
+def test_a_confidence_rounded_above_one_is_one() -> None:
+    assert cell_of(np.array([1.0000001, 1.0, -0.0], np.float32)).tolist() == [CELLS - 1, CELLS - 1, 0]
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.floats(0, 1), st.sampled_from([1, 2, 3, 7, 10, 15, 100, 1001]))
+def test_bins_of_any_number_equal_the_search_by_comparison(confidence: float, bins: int) -> None:
+    assert bin_of([confidence], bins)[0] == reference.bin_of(confidence, bins)
+    for b in range(1, bins):
+        at, above = bin_of([b / bins, np.nextafter(b / bins, 1)], bins)
+        assert (at, above) == (b - 1, b)
 
 
 @settings(derandomize=True, deadline=None)
@@ -217,10 +234,10 @@ def test_json_of_other_columns() -> None:
 
 
 def test_cells_must_be_cells() -> None:
-    row = (1.0, 0.5, 1.0, 0.0, 0.0, 0.0, 0.0)
-    for rows in ([(-1, *row)], [(3000, *row)], [(7, *row), (7, *row)]):
+    row = (1.0, 7.5 / CELLS, 1.0, 0.0, 0.0, 0.0, 0.0)
+    for cells in ([-1], [3000], [7, 7], [1.5], [True], ["7"]):
         with pytest.raises(ValueError, match="comes twice or lies outside"):
-            CalibrationSums.from_cells(rows)
+            CalibrationSums.from_cells([(cell, *row) for cell in cells])  # type: ignore[misc]
     assert CalibrationSums.from_cells([(7, *row)]).n == 1
 
 
@@ -246,16 +263,143 @@ def test_removed_rows_without_scores_leave_no_trace() -> None:
         ([1.1], [1], "confidence holds 1.1"),
         ([-0.1], [1], "confidence holds -0.1"),
         ([np.nan], [1], "confidence holds nan"),
-        ([0.5], [0.5], "only 0 and 1"),
-        ([0.5], [np.nan], "only 0 and 1"),
+        ([0.5], [0.5], "correct holds 0.5; allowed are only 0 and 1"),
+        ([0.5], [np.nan], "correct holds nan; allowed are only 0 and 1"),
+        (["0.5"], [1], "confidence has dtype <U3; expected numbers"),
+        ([0.5], [None], "correct has dtype object; expected numbers"),
+        ([[0.5], [0.5, 1]], [1, 1], "confidence is ragged"),
         ([0.5], [1, 0], "vectors of one length"),
         ([[0.5]], [[1]], "vectors of one length"),
     ],
 )
-def test_from_top_refuses(confidence: list[float], correct: list[float], message: str) -> None:
+def test_from_top_refuses(confidence: Any, correct: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CalibrationSums.from_top(confidence, correct)
 
 
 def test_no_rows_from_top() -> None:
     assert CalibrationSums.from_top([], []) == CalibrationSums.zero()
+
+
+IMPOSSIBLE: list[tuple[list[Any], str]] = [
+    ([2, 500.0, 1, 0, 0, 0, 0], "cell 1500 holds count 2, confidence 500, correct 1"),
+    ([2, 0.9, 1, 0, 0, 0, 0], "cell 1500 holds count 2, confidence 0.9"),
+    ([-2, -1.0, 0, 0, 0, 0, 0], "cell 1500 holds count -2"),
+    ([2, 1.0003, 5, 0, 0, 0, 0], "correct 5"),
+    ([2, 1.0003, -1, 0, 0, 0, 0], "correct -1"),
+    ([None, 1.0003, 1, 0, 0, 0, 0], "cell 1500 holds count nan"),
+    ([2, None, 1, 0, 0, 0, 0], "confidence nan"),
+    ([np.inf, np.inf, 1, 0, 0, 0, 0], "count inf"),
+    ([2, 1.0003, 1, np.inf, 0, 0, 0], "nll inf"),
+    ([2, 1.0003, 1, 0, 0, 0, -np.inf], "brier_squared -inf"),
+    ([2, 1.0003, "1", 0, 0, 0, 0], "cell 1500 holds .*'1'.*; expected numbers: count"),
+    ([2, 1.0003, [1], 0, 0, 0, 0], "cell 1500 holds "),
+    ([2, 1.0003], "expected 8 numbers: cell, count"),
+    ([2], "expected 8 numbers: cell, count"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), IMPOSSIBLE)
+def test_sums_that_no_rows_give(values: list[Any], message: str) -> None:
+    tree = {"columns": ["cell", *COLUMNS], "cells": [[1500, *values]]}
+    with pytest.raises(ValueError, match=message):
+        CalibrationSums.from_json(tree)
+
+
+@pytest.mark.parametrize("tree", [[], 3, None, "[]"])
+def test_json_must_be_an_object(tree: Any) -> None:
+    with pytest.raises(ValueError, match="expected an object with columns and cells"):
+        CalibrationSums.from_json(tree)
+
+
+@pytest.mark.parametrize("cells", [{}, {"cells": None}, {"cells": 3}, {"cells": [3]}, {"cells": ["abcdefgh"]}])
+def test_json_cells_must_be_rows(cells: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected a list of rows"):
+        CalibrationSums.from_json({"columns": ["cell", *COLUMNS], **cells})
+
+
+def test_blobs_of_impossible_sums() -> None:
+    def blob(index: list[int], columns: list[list[float]]) -> bytes:
+        body = np.array(index, "<u2").tobytes() + np.array(columns, "<f8").T.tobytes()
+        return struct.pack("<4sBH", b"tosu", 1, len(index)) + zlib.compress(body)
+
+    sound = [1, 0.50001, 1, 0, 0, 0, 0]
+    assert CalibrationSums.from_bytes(blob([1500], [sound])).n == 1
+    for bad, message in (
+        (blob([1500], [[-1, *sound[1:]]]), "damaged blob of calibration sums: cell 1500 holds count -1"),
+        (blob([1500, 1500], [sound, sound]), "damaged blob of calibration sums: a cell comes twice"),
+        (blob([3000], [sound]), "damaged blob"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CalibrationSums.from_bytes(bad)
+
+
+def test_rounding_left_by_subtraction_is_restored() -> None:
+    """One row of 1 - 6e-8 left of a million: its sum of confidences is rounding away from its cell."""
+    confidence = 1 - 6e-8 - 1e-8 * np.random.default_rng(0).random(1_000_000)
+    correct = np.ones(len(confidence), dtype=bool)
+    left = CalibrationSums.from_top(confidence, correct) - CalibrationSums.from_top(confidence[:0:-1], correct[1:])
+    assert left.n == 1 and abs(left.cells[1, -1] - confidence[0]) > 1e-9
+    assert CalibrationSums.from_json(left.to_json()) == left
+    assert CalibrationSums.from_bytes(left.to_bytes()) == left
+
+
+@settings(derandomize=True, deadline=None)
+@given(confidences, confidences)
+def test_what_subtraction_leaves_is_restored(keep: list[float], drop: list[float]) -> None:
+    kept, dropped = (CalibrationSums.from_top(c, [1] * len(c)) for c in (keep, drop))
+    left = kept + dropped - dropped
+    assert CalibrationSums.from_json(left.to_json()) == left
+    assert CalibrationSums.from_bytes(left.to_bytes()) == left
+
+
+def test_a_cell_without_rows_is_cleared() -> None:
+    assert CalibrationSums.from_cells([[5, 0, 1e-17, 0, 1e-17, 0, 0, 0]]) == CalibrationSums.zero()
+
+
+@pytest.mark.parametrize(
+    ("losses", "message"),
+    [
+        ({"nll_N": [0.1]}, r"nll has shape \(1,\); expected \(2,\)"),
+        ({"nll_N": 0.1}, r"nll has shape \(\); expected \(2,\)"),
+        ({"nll_N": [0.1, np.nan]}, "nll holds nan"),
+        ({"nll_N": [0.1, np.inf]}, "nll holds inf"),
+        ({"nll_N": [0.1, -0.1]}, "nll holds -0.1"),
+        ({"nll_N": ["a", "b"]}, "nll has dtype"),
+        ({"brier_N": [0.1, 2.1]}, r"brier holds 2.1; allowed are finite numbers in \[0, 2.0\]"),
+        ({"brier_N": [-1.0, 0.1]}, "brier holds -1.0"),
+    ],
+)
+def test_scores_given_to_from_top_are_checked(losses: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CalibrationSums.from_top([0.5, 0.6], [0, 1], **losses)
+
+
+def test_scores_given_to_from_top_are_summed() -> None:
+    sums = CalibrationSums.from_top([0.5, 0.6], [0, 1], nll_N=[0.7, 0.5], brier_N=[2.0, 0.1])
+    assert sums.total("nll") == pytest.approx(1.2) and sums.total("brier_squared") == pytest.approx(4.01)
+
+
+def test_python_adds_them_up() -> None:
+    sums: Any = random_sums(20)
+    assert sum([sums, sums]) == sums + sums
+    others: list[Callable[[], object]] = [
+        lambda: sums + 1,
+        lambda: 1 + sums,
+        lambda: sums - 1,
+        lambda: sum([sums], 0.5),
+    ]
+    for unknown in others:
+        with pytest.raises(TypeError, match="unsupported operand"):
+            unknown()
+
+
+def test_totals_of_no_column() -> None:
+    with pytest.raises(ValueError, match="unknown column 'foo'; allowed: count, confidence, correct, nll"):
+        random_sums(3).total("foo")
+
+
+@pytest.mark.parametrize("confidence", [[np.nan], [0.5, 1.1], [-0.1], ["0.5"]])
+def test_no_cell_for_what_is_no_confidence(confidence: Any) -> None:
+    with pytest.raises(ValueError, match="confidence h"):
+        cell_of(confidence)

@@ -1,0 +1,48 @@
+"""The README's tables from the committed results.
+
+    python -m benchmarks.readme
+
+rewrites what stands between `<!-- <name> -->` and `<!-- end -->`; tests/test_readme.py holds that nothing would change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import calibrators, interval_coverage, labelling, metrics, pipeline_run, sequential, significance
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+RESULTS = Path(__file__).resolve().parent / "results"
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "cifar100-resnet8-cpu": pipeline_run.markdown,
+    "metrics": metrics.markdown,
+    "calibrators": calibrators.markdown,
+    "interval_coverage": interval_coverage.markdown,
+    "significance": significance.markdown,
+    "labelling": labelling.markdown,
+    "sequential": sequential.markdown,
+}
+BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The text with every marked block made anew.
+
+    Raises:
+        KeyError: a block whose name is not that of a table.
+    """
+
+    def block(found: re.Match[str]) -> str:
+        name = found[1]
+        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        return f"<!-- {name} -->\n\n{TABLES[name](result)}\n\n<!-- end -->"
+
+    return BLOCK.sub(block, text)
+
+
+if __name__ == "__main__":
+    README.write_text(refreshed(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,104 @@
+"""The calibrators by name, and the two ways to one: fitted on rows, or restored from JSON."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+
+from pipeline.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
+from pipeline.calibrators.base import Calibrator, checked_fit_data
+from pipeline.calibrators.bbq import BBQ
+from pipeline.calibrators.dirichlet import Dirichlet
+from pipeline.calibrators.ensemble import EnsembleTemperature
+from pipeline.calibrators.histogram import Histogram
+from pipeline.calibrators.identity import Identity
+from pipeline.calibrators.isotonic import Isotonic
+from pipeline.calibrators.sigmoid import Beta, Platt
+from pipeline.calibrators.spline import Spline
+from pipeline.calibrators.structured import StructuredMatrix, StructuredVector
+from pipeline.calibrators.temperature import Temperature
+from pipeline.config import unknown
+
+_CLASSES: tuple[type[Calibrator], ...] = (
+    Identity,
+    Temperature,
+    EnsembleTemperature,
+    BiasCorrectedTemperature,
+    Platt,
+    Beta,
+    Vector,
+    StructuredVector,
+    Matrix,
+    StructuredMatrix,
+    Dirichlet,
+    Isotonic,
+    Histogram,
+    BBQ,
+    Spline,
+)
+_BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
+
+
+def names() -> list[str]:
+    """The names `fit` knows: from no parameter over few to many, then those that bin or smooth one score."""
+    return list(_BY_NAME)
+
+
+def get(name: str) -> type[Calibrator]:
+    """The calibrator's class.
+
+    Raises:
+        ConfigError: an unknown name; the message lists the names and the nearest.
+    """
+    if name not in _BY_NAME:
+        raise unknown("calibrator", name, _BY_NAME)
+    return _BY_NAME[name]
+
+
+def options(name: str) -> dict[str, Any]:
+    """The keyword options of `fit` for this calibrator, with their defaults.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    parameters = inspect.signature(get(name).fit).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **given: Any) -> Calibrator:
+    """Fit the named calibrator on validation logits (any float dtype; computed in float64).
+
+    `given` are its options (see `options`). What the fit makes worse on these rows is in its `warnings`.
+
+    Raises:
+        ConfigError: an unknown name or option.
+        ValueError: empty, misshapen or non-finite logits, labels outside the classes, an option's value.
+        FitError: rows that do not determine this calibrator, such as a class that never occurs.
+    """
+    calibrator, allowed = get(name), options(name)
+    for option in given:
+        if option not in allowed:
+            raise unknown(f"option of {name!r}", option, allowed)
+    logits, labels = checked_fit_data(logits_NC, labels_N)
+    found = calibrator.fit(logits, labels, **given)
+    warnings = found._compared(logits, labels)
+    return replace(found, warnings=warnings) if warnings else found
+
+
+def from_json(tree: dict[str, Any]) -> Calibrator:
+    """The calibrator that `to_json` wrote.
+
+    Raises:
+        ValueError: no or unknown `calibrator` name, or fields that the calibrator does not have.
+    """
+    if not isinstance(tree, dict):
+        raise ValueError(f"a calibrator is a JSON object with the key 'calibrator', not {tree!r}")
+    fields = dict(tree)
+    calibrator = get(str(fields.pop("calibrator", None)))
+    try:
+        return calibrator(**fields)
+    except TypeError as error:
+        raise ValueError(f"calibrator {calibrator.name!r} cannot be restored from {sorted(fields)}: {error}") from None

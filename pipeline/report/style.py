@@ -1,0 +1,49 @@
+"""What the pictures share. Nothing depends on colour alone: lines differ in dash and weight, points in shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, BAR, GAP, LINE, PALE = "#1f2933", "#4c78a8", "#e8a33d", "#9aa5b1", "#e4e7eb"
+BEFORE: dict[str, Any] = {"color": GAP, "linestyle": (0, (4, 2)), "marker": "s", "markerfacecolor": "white"}
+AFTER: dict[str, Any] = {"color": BAR, "linestyle": "-", "marker": "o"}
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "trueodds",
+    "font.size": 9,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "axes.axisbelow": True,
+    "grid.color": PALE,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@contextmanager
+def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False) -> Iterator[Figure]:
+    """A figure to draw on; then `out`.svg, and `out`.png if asked for, without dates and names of programs."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        figure.suptitle(title, fontsize=11.5, x=0.01, ha="left", weight="bold")
+        yield figure
+        figure.savefig(out.with_suffix(".svg"), metadata={"Date": None})
+        if png:
+            figure.savefig(out.with_suffix(".png"), dpi=140, metadata={"Software": None})
+
+
+def bare(axes: Axes) -> None:
+    """Without the frame's upper and right side."""
+    axes.spines[["top", "right"]].set_visible(False)

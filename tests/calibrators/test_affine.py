@@ -1,0 +1,239 @@
+"""Affine calibrators: the fit is the minimum of the slow loss, the bounds hold, W and b say what they do."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime, minimize
+
+from pipeline import calibrators
+from pipeline.calibrators import FitError
+from pipeline.calibrators.affine import Affine
+from pipeline.calibrators.newton import minimise
+from pipeline.metrics.inputs import softmax
+from tests import reference_calibrators as twin
+from tests.calibrators.test_calibrators import Array, Labels, drawn, fitted
+
+AFFINE = ["bias_corrected_temperature", "vector", "structured_vector", "matrix", "structured_matrix"]
+
+
+def biased(n: int = 120, classes: int = 3, seed: int = 0) -> tuple[Array, Labels]:
+    """Labels from softmax(W z + b), W neither a multiple of I nor diagonal."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(0, 1.5, (n, classes))
+    truth = z @ (0.6 * np.eye(classes) + 0.2 * rng.normal(size=(classes, classes))) + rng.normal(0, 0.5, classes)
+    labels = (truth + rng.gumbel(size=z.shape)).argmax(axis=1)
+    labels[:classes] = np.arange(classes)
+    return z, labels
+
+
+def penalties(name: str, n: int, classes: int) -> dict[str, float]:
+    """What the docstrings say, per entry, for the defaults."""
+    pairs = classes * (classes - 1)
+    whole = {"off_diagonal": pairs / n, "intercept": classes / n}
+    return {
+        "structured_vector": {"diagonal": classes / n, "intercept": classes / n},
+        "matrix": whole,
+        "structured_matrix": {**whole, "diagonal": classes / n},
+        "dirichlet": whole,
+    }.get(name, {})
+
+
+def weights_of(name: str, theta: Array, classes: int) -> Array:
+    free = theta[:-classes]
+    if name == "bias_corrected_temperature":
+        return np.diag(np.full(classes, free[0]))
+    matrix: Array = np.diag(free) if "vector" in name else free.reshape(classes, classes)
+    return matrix
+
+
+@pytest.mark.parametrize("name", [*AFFINE, "dirichlet"])
+def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
+    """Numeric gradient of the twin at the fit: none; and a general solver started elsewhere finds nothing lower."""
+    n, k = 60, 3
+    z, labels = biased(n, k)
+    found = calibrators.fit(name, z, labels)
+    assert isinstance(found, Affine)
+    scale = 1.0 if name == "dirichlet" else fitted(z, labels).temperature
+    rows = np.log(softmax(z)) if name == "dirichlet" else (z - z.mean(axis=1, keepdims=True)) / scale
+    kept = penalties(name, n, k)
+
+    def loss(theta: Array) -> float:
+        return twin.affine_nll(
+            rows.tolist(), labels.tolist(), weights_of(name, theta, k).tolist(), theta[-k:].tolist(), **kept
+        )
+
+    stored = np.atleast_1d(found._weights()).ravel() * scale
+    theta = np.concatenate([stored, found._bias_C])
+    assert np.abs(approx_fprime(theta, loss, 1e-6)).max() < 2e-5  # forward differences; curvature x step is 1e-6
+    assert np.abs(approx_fprime(theta * 1.1 + 0.01, loss, 1e-6)).max() > 1e-3
+    other = minimize(loss, theta + 0.1, method="L-BFGS-B")
+    assert other.fun >= loss(theta) - 1e-10
+
+
+@settings(derandomize=True, deadline=None, max_examples=15)
+@given(st.integers(0, 10_000), st.sampled_from(AFFINE))
+def test_w_and_b_are_the_call_and_a_shift_changes_nothing(seed: int, name: str) -> None:
+    z, labels = biased(40, 4, seed)
+    found = calibrators.fit(name, z, labels)
+    pair = found.affine(4)
+    assert pair is not None
+    np.testing.assert_allclose(softmax(z @ pair[0].T + pair[1]), found(z), atol=1e-12)
+    np.testing.assert_allclose(found(z + np.linspace(-1e3, 1e3, 40)[:, None]), found(z), atol=1e-9)
+    assert abs(np.asarray(found.bias_C).mean()) < 1e-12  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_scaling_the_logits_scales_the_map(name: str) -> None:
+    z, labels = biased()
+    np.testing.assert_allclose(
+        calibrators.fit(name, 4 * z, labels)(4 * z), calibrators.fit(name, z, labels)(z), atol=1e-7
+    )
+
+
+def test_logits_that_say_nothing_leave_the_class_frequencies() -> None:
+    """All logits equal: softmax(b) must be the share of each class, 3 : 2 : 1."""
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    for name in ("bias_corrected_temperature", "vector"):
+        found = calibrators.fit(name, np.zeros((6, 3)), labels)
+        np.testing.assert_allclose(found(np.zeros((1, 3))), [[1 / 2, 1 / 3, 1 / 6]], rtol=1e-7)
+
+
+def test_two_classes_by_hand() -> None:
+    """Score +-1 (logits +-1/2): 3 of 4 right above, 4 of 5 below: sigma(w + b) = 3/4, sigma(-w + b) = 1/5."""
+    z = np.array([[0.5, -0.5]] * 5 + [[-0.5, 0.5]] * 4)
+    found = calibrators.fit("bias_corrected_temperature", z, np.array([0, 0, 0, 0, 1, 1, 1, 1, 0]))
+    np.testing.assert_allclose(found([[-0.5, 0.5], [0.5, -0.5]])[:, 1], [3 / 4, 1 / 5], rtol=1e-7)
+    assert found.temperature == pytest.approx(2 / (math.log(3) + math.log(4)), rel=1e-7)  # type: ignore[attr-defined]
+
+
+def test_the_truth_is_recovered() -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(0, 2, (40_000, 3))
+    factors, bias = np.array([0.5, 1.0, 0.8]), np.array([0.6, -0.4, -0.2])
+    labels = ((z - z.mean(axis=1, keepdims=True)) * factors + bias + rng.gumbel(size=z.shape)).argmax(axis=1)
+    found = calibrators.fit("vector", z, labels)
+    np.testing.assert_allclose(found.weight_C, factors, atol=0.03)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.bias_C, bias, atol=0.03)  # type: ignore[attr-defined]
+
+
+def test_no_factor_is_negative() -> None:
+    """The logit of class 2 is turned round: its factor stops at 0, and T at its bound for logits all turned round."""
+    z, labels = drawn(400, 3)
+    z[:, 2] *= -1
+    weight_C = np.asarray(calibrators.fit("vector", z, labels).weight_C)  # type: ignore[attr-defined]
+    assert weight_C[2] == 0
+    assert (weight_C[:2] > 0).all()
+    found = calibrators.fit("bias_corrected_temperature", -z[:, :2], np.minimum(labels, 1))
+    assert 0.05 <= found.temperature <= 20  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_separable_rows_have_a_fit(name: str) -> None:
+    z, _ = drawn(60, 3)
+    found = calibrators.fit(name, z, z.argmax(axis=1))
+    assert found.warnings == ()
+    assert (found(z).argmax(axis=1) == z.argmax(axis=1)).all()
+
+
+def test_unregularised_matrix_on_separable_rows_is_refused_or_separates() -> None:
+    z, _ = drawn(60, 3)
+    try:
+        found = calibrators.fit("matrix", z, z.argmax(axis=1), off_diagonal=0.0, intercept=0.0)
+    except FitError as error:
+        assert "stronger regularisation" in str(error)
+    else:
+        assert -np.log(found(z)[np.arange(60), z.argmax(axis=1)]).mean() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["bias_corrected_temperature", "vector", "matrix", "dirichlet"])
+def test_a_class_never_seen_is_named(name: str) -> None:
+    z, labels = drawn(50, 5)
+    with pytest.raises(FitError, match=rf"never hold class 2, 4, without which {name} .*; use 'temperature'"):
+        calibrators.fit(name, z, np.where(np.isin(labels, [2, 4]), 0, labels))
+
+
+@pytest.mark.parametrize("name", ["structured_vector", "structured_matrix"])
+def test_the_structured_ones_do_not_need_every_class(name: str) -> None:
+    z, labels = drawn(50, 5)
+    probabilities = calibrators.fit(name, z, np.where(labels == 2, 0, labels))(z)
+    assert probabilities[:, 2].min() > 0
+
+
+def test_a_strong_penalty_is_temperature_scaling() -> None:
+    z, labels = biased()
+    strong = {"diagonal": 1e6, "off_diagonal": 1e6, "intercept": 1e6}
+    found = calibrators.fit("structured_matrix", z, labels, **strong)
+    np.testing.assert_allclose(found(z), fitted(z, labels)(z), atol=1e-5)
+
+
+def test_fifty_classes_keep_their_accuracy_only_with_a_penalty() -> None:
+    """5 rows per class; fresh rows: the default penalty keeps what an unpenalised matrix destroys."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(700) % 50
+    z = rng.normal(0, 1.5, (700, 50)) + 4 * np.eye(50)[labels]
+    few, fresh = slice(0, 250), slice(250, None)
+
+    def accuracy(found: calibrators.Calibrator) -> float:
+        return float((found(z[fresh]).argmax(axis=1) == labels[fresh]).mean())
+
+    plain = accuracy(calibrators.Identity())
+    assert accuracy(calibrators.fit("structured_matrix", z[few], labels[few])) > plain - 0.01
+    assert accuracy(calibrators.fit("matrix", z[few], labels[few])) > plain - 0.05
+    assert accuracy(calibrators.fit("matrix", z[few], labels[few], off_diagonal=0.01, intercept=0.01)) < plain - 0.07
+
+
+def test_logits_beyond_reach_are_refused() -> None:
+    z, labels = drawn(50, 3)
+    with pytest.raises(FitError, match=r"logits reach .*; use 'temperature'"):
+        calibrators.fit("vector", 1e9 * z, labels)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        (
+            {"calibrator": "vector", "weight_C": [1.0, 2.0], "bias_C": [0.0]},
+            r"bias_C has shape \(1,\); allowed is \(2\)",
+        ),
+        ({"calibrator": "matrix", "weight_CC": [[1.0, 2.0]], "bias_C": [0.0]}, r"weight_CC has shape \(1, 2\)"),
+        ({"calibrator": "vector", "weight_C": [math.nan], "bias_C": [0.0]}, "weight_C holds nan"),
+        ({"calibrator": "vector", "weight_C": ["a"], "bias_C": [0.0]}, "weight_C is not an array of numbers"),
+        ({"calibrator": "bias_corrected_temperature", "temperature": -1.0, "bias_C": [0.0]}, "temperature is -1.0"),
+    ],
+)
+def test_fields_that_cannot_be_right(tree: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibrators.from_json(tree)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("matrix", {"off_diagonal": -1.0}, "off_diagonal is -1.0; allowed is a number in"),
+        ("structured_matrix", {"diagonal": 0.0}, "diagonal is 0.0"),
+        ("structured_vector", {"intercept": math.nan}, "intercept is nan"),
+    ],
+)
+def test_options_out_of_range(name: str, options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibrators.fit(name, *biased(), **options)
+
+
+def test_newton_says_when_numbers_leave_float64() -> None:
+    class Overflowing:
+        def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
+            return 1.0, np.ones(2)
+
+        def hessian_times(self, direction_P: Array) -> Array:
+            return np.full(2, np.nan)
+
+        def hessian_diagonal(self) -> Array:
+            return np.ones(2)
+
+    with pytest.raises(FitError, match="left the range of float64"):
+        minimise(Overflowing(), np.zeros(2), -1.0, 1.0, "a test")

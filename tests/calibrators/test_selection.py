@@ -1,0 +1,105 @@
+"""select: the winner is the candidate of least held-out NLL, and the table says how sure that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import calibrators
+from pipeline.calibrators import FitError
+from pipeline.calibrators.selection import stratified
+from pipeline.config import ConfigError
+from tests.calibrators.test_calibrators import drawn, mean_nll
+
+
+def test_it_finds_what_the_truth_needs() -> None:
+    z, labels = drawn(3_000, 4, 2.0)
+    found = calibrators.select(z, labels)
+    identity, temperature, *_ = found.table
+    assert found.calibrator.name != "identity"
+    assert temperature.within_one_standard_error
+    assert identity.behind is not None and identity.behind_standard_error is not None
+    assert identity.behind > 5 * identity.behind_standard_error > 0
+    assert not identity.within_one_standard_error
+    mixing = np.array([[0.8, 0.5, 0.0], [0.0, 0.8, 0.5], [0.5, 0.0, 0.8]])
+    z, _ = drawn(4_000, 3)
+    labels = (z @ mixing + np.random.default_rng(1).gumbel(size=z.shape)).argmax(axis=1)
+    assert calibrators.select(z, labels).calibrator.name == "structured_matrix"
+
+
+def test_the_numbers_are_those_of_plain_folds() -> None:
+    z, labels = drawn(60, 3, 1.5)
+    found = calibrators.select(z, labels, candidates=["temperature", ("temperature", {"objective": "brier"})], folds=3)
+    fold = stratified(labels, 3)
+    losses = np.empty(60)
+    for f in range(3):
+        t = calibrators.fit("temperature", z[fold != f], labels[fold != f]).temperature  # type: ignore[attr-defined]
+        losses[fold == f] = [mean_nll(z[[i]], labels[[i]], t) for i in np.flatnonzero(fold == f)]
+    line = found.table[0]
+    assert line.nll == pytest.approx(losses.mean(), rel=1e-9)
+    assert line.standard_error == pytest.approx(losses.std(ddof=1) / np.sqrt(60), rel=1e-9)
+    assert found.table[1].options == {"objective": "brier"}
+    best = min(found.table, key=lambda c: c.nll or 0.0)
+    assert (best.behind, best.behind_standard_error, best.within_one_standard_error) == (0, 0, True)
+    assert found.calibrator == calibrators.fit(best.name, z, labels, **best.options)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=5, max_size=60), st.integers(2, 5))
+def test_folds_are_balanced_in_every_class(labels: list[int], folds: int) -> None:
+    fold = stratified(np.array(labels), folds)
+    for k in set(labels):
+        counts = np.bincount(fold[np.array(labels) == k], minlength=folds)
+        assert counts.max() - counts.min() <= 1
+    counts = np.bincount(fold, minlength=folds)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_a_candidate_that_cannot_be_fitted_is_out() -> None:
+    z, labels = drawn(50, 3)
+    labels[labels == 2] = 1
+    labels[0] = 2  # one row: unseen in the fold that holds it
+    found = calibrators.select(z, labels, candidates=("vector", "temperature"))
+    assert found.calibrator.name == "temperature"
+    assert found.table[0].nll is None
+    assert "never hold class 2" in (found.table[0].problem or "")
+    with pytest.raises(FitError, match="no candidate can be fitted: vector: labels never hold"):
+        calibrators.select(z, labels, candidates=("vector",))
+
+
+def test_the_earlier_of_equals() -> None:
+    z, labels = drawn(50, 3)
+    pair: list[tuple[str, Any]] = [("matrix", {"off_diagonal": 5.0}), ("matrix", {"off_diagonal": 5})]
+    assert calibrators.select(z, labels, candidates=["identity", "identity"]).calibrator.name == "identity"
+    assert [line.behind for line in calibrators.select(z, labels, candidates=pair).table] == [0, 0]
+
+
+def test_what_is_refused() -> None:
+    z, labels = drawn(10, 2)
+    with pytest.raises(ValueError, match=r"folds is 1; allowed is an integer in \[2, 10\]"):
+        calibrators.select(z, labels, folds=1)
+    with pytest.raises(ValueError, match="candidates is empty"):
+        calibrators.select(z, labels, candidates=())
+    with pytest.raises(ValueError, match="logits has 1 row"):
+        calibrators.select(z[:1], labels[:1])
+    with pytest.raises(ConfigError, match="unknown option of 'temperature' 'objectiv'"):
+        calibrators.select(z, labels, candidates=[("temperature", {"objectiv": "nll"})])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("temperature", r"candidates is 'temperature'; allowed is a sequence: \['temperature'\]"),
+        (3, "candidates is 3; allowed is a sequence"),
+        ([3], r"candidates holds 3; allowed are names and pairs \(name, options\)"),
+        ([("temperature", "brier")], "candidates holds .*; allowed are names and pairs"),
+    ],
+)
+def test_candidates_are_names_and_pairs(given: Any, message: str) -> None:
+    z, labels = drawn(20, 3)
+    with pytest.raises(ValueError, match=message):
+        calibrators.select(z, labels, candidates=given)

@@ -1,0 +1,158 @@
+"""Warnings about the choice and the delay of labels, and what a selective choice could hide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.sequential import pool
+from pipeline.metrics import CELLS, CalibrationSums, choice_of_labels, ece, label_delay, noise_floor, sensitivity
+from pipeline.metrics.bins import cell_of
+from tests import reference_sequential as twin
+
+Array = npt.NDArray[np.float64]
+
+
+def counts(confidence: npt.ArrayLike) -> Array:
+    return np.bincount(cell_of(confidence), minlength=CELLS).astype(np.float64)
+
+
+def test_chi_square_by_hand() -> None:
+    """8 of 40 answers labelled: 7 of 20 at .5, 1 of 20 at .9; expected 4 and 4."""
+    found = choice_of_labels(CalibrationSums.from_top([0.5] * 7 + [0.9], [1] * 8), counts([0.5] * 20 + [0.9] * 20))
+    assert found.chi_square == pytest.approx(9 / 4 + 9 / 4)
+    tail = 2 * sum(math.comb(20, k) * math.comb(20, 8 - k) for k in (7, 8)) / math.comb(40, 8)
+    assert found.p_value == pytest.approx(tail, abs=0.01)
+    assert not found.warning
+    assert "fair choice" in found.reading
+
+
+@pytest.mark.parametrize("labels", [(0, 2, 3, 0), (1, 1, 1, 2), (0, 0, 5, 0)])
+def test_chi_square_against_every_choice(labels: tuple[int, ...]) -> None:
+    """Bins with less than one expected label: the p-value is exact up to the draws."""
+    answers, places = (2, 9, 12, 1 + labels[3]), (0.1, 0.4, 0.7, 0.95)
+    confidence = [c for c, n in zip(places, labels, strict=True) for _ in range(n)]
+    all_c = [c for c, n in zip(places, answers, strict=True) for _ in range(n)]
+    found = choice_of_labels(CalibrationSums.from_top(confidence, [1] * len(confidence)), counts(all_c))
+    exact = twin.chi_square_tail(labels, answers)
+    assert found.p_value == pytest.approx(exact, abs=3.5 * math.sqrt(exact * (1 - exact) / 5000) + 3e-4)
+
+
+def test_choice_at_random_and_by_confidence() -> None:
+    """A warning in 1% of random choices (4 of 60 have p = .3%), and in every choice by confidence or correctness."""
+    rng = np.random.default_rng(0)
+    c = pool("A", 20_000).confidence_M
+    a = rng.random(len(c)) < c
+
+    def warned(keep: Array | float) -> bool:
+        k = rng.random(len(c)) < keep
+        return choice_of_labels(CalibrationSums.from_top(c[k], a[k]), counts(c)).warning
+
+    assert sum(warned(0.05) for _ in range(60)) <= 3
+    assert all(warned(0.1 * (1.2 - c)) for _ in range(5))
+    assert all(warned(np.where(a, 0.05, 0.1)) for _ in range(5))
+
+
+def test_everything_labelled_is_a_fair_choice() -> None:
+    c = [0.3, 0.5, 0.99]
+    found = choice_of_labels(CalibrationSums.from_top(c, [1, 1, 1]), counts(c))
+    assert (found.chi_square, found.p_value) == (0, 1)
+
+
+def test_delay_by_hand() -> None:
+    """Two bins. Fast: 4 at .9 (3 right), 2 at .5 (0 right); slow: 12 at .9 (12 right), 2 at .5 (2 right)."""
+    fast = CalibrationSums.from_top([0.9] * 4 + [0.5] * 2, [1, 1, 1, 0, 0, 0])
+    slow = CalibrationSums.from_top([0.9] * 12 + [0.5] * 2, [1] * 14)
+    found = label_delay(fast, slow)
+    weights = (4 * 12 / 16, 2 * 2 / 4)
+    numerator = weights[0] * (-0.25) + weights[1] * (-1.0)
+    variances = (0.09, 0.25)  # a = 15/16: a(1-a) = .0586 is below c(1-c); at .5 both are .25
+    assert found.difference == pytest.approx(numerator / sum(weights))
+    assert found.z == pytest.approx(numerator / math.sqrt(sum(w * v for w, v in zip(weights, variances, strict=True))))
+    assert found.p_value == pytest.approx(math.erfc(abs(found.z) / math.sqrt(2)))
+    mirrored = label_delay(slow, fast)
+    assert (mirrored.z, mirrored.difference) == pytest.approx((-found.z, -found.difference))
+
+
+@pytest.mark.parametrize("truth", ["calibrated", "T = 2.5"])
+def test_delays_that_are_harmless_and_not(truth: str) -> None:
+    """1% of harmless delays warn (5 of 100 have p = .3%), and all when wrong answers come twice as fast.
+
+    At T = 2.5 the variance c(1-c) alone would warn of every fifth harmless case.
+    """
+    rows = pool("B", 20_000)
+    rng = np.random.default_rng(1)
+
+    def warned(factor: float) -> bool:
+        i = rng.integers(0, len(rows.confidence_M), 5_000)
+        c, a = rows.confidence_M[i], rng.random(5_000) < rows.chances[truth][i]
+        delay = rng.exponential(1, 5_000) / np.where(a, 1, factor)
+        fast = delay <= np.median(delay)
+        found = label_delay(CalibrationSums.from_top(c[fast], a[fast]), CalibrationSums.from_top(c[~fast], a[~fast]))
+        assert ("wrong answers come sooner" in found.reading) == (found.warning and found.difference < 0)
+        return found.warning
+
+    assert sum(warned(1) for _ in range(100)) <= 4
+    assert sum(warned(2) for _ in range(10)) == 10
+
+
+def test_delay_without_doubt() -> None:
+    certain = CalibrationSums.from_top([1.0] * 3, [1] * 3)
+    found = label_delay(certain, certain)
+    assert (found.z, found.p_value, found.warning) == (0, 1, False)
+    assert found.reading == "Labels that came fast and labels that came slowly tell the same."
+
+
+def test_sensitivity_by_hand() -> None:
+    """8 right and 4 wrong at .8: if wrong ones are labelled twice as often there are 2 of 10, and nothing is off."""
+    sums = CalibrationSums.from_top([0.8] * 12, [1] * 8 + [0] * 4)
+    plain, doubled = sensitivity(sums, ratio=1), sensitivity(sums, ratio=2)
+    assert (plain.ece, plain.accuracy, plain.signed_gap) == pytest.approx((0.8 - 8 / 12, 8 / 12, 8 / 12 - 0.8))
+    assert (doubled.ece, doubled.accuracy, doubled.signed_gap) == pytest.approx((0, 0.8, 0), abs=1e-12)
+    assert plain.reading == "If labels do not depend on whether the answer was right, the ECE is 0.133."
+    assert doubled.reading.startswith("If wrong answers are 2 times as likely to be labelled, accuracy is 80.0%")
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=40), st.sampled_from([0.5, 1.0, 2.0])
+)
+def test_sensitivity_equals_its_twin(rows: list[twin.Row], ratio: float) -> None:
+    """Rows weighted one by one; cells know no more than their mean confidence, which is exact at ratio 1."""
+    found = sensitivity(CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows]), ratio=ratio)
+    terms = twin.weighted_terms(rows, [1.0 if a else 1 / ratio for _, a in rows], 15)
+    assert found.ece == pytest.approx(sum(abs(t[0]) for t in terms), abs=1e-12 if ratio == 1 else 1 / CELLS)
+    assert found.signed_gap == pytest.approx(sum(t[0] for t in terms), abs=1e-12 if ratio == 1 else 1 / CELLS)
+
+
+def test_sensitivity_undoes_a_selective_choice() -> None:
+    """Calibrated, wrong answers labelled twice as often: looks like .048 for shape A, is noise at ratio 2."""
+    rng = np.random.default_rng(2)
+    rows = pool("A", 20_000)
+    i = rng.integers(0, 20_000, 200_000)
+    c, a = rows.confidence_M[i], rng.random(200_000) < rows.confidence_M[i]
+    k = rng.random(200_000) < np.where(a, 0.25, 0.5)
+    sums = CalibrationSums.from_top(c[k], a[k])
+    assert ece(sums) == sensitivity(sums, ratio=1).ece == pytest.approx(0.048, abs=0.006)
+    assert sensitivity(sums).ece < 1.5 * noise_floor(sums).p95
+
+
+def test_input_is_checked() -> None:
+    one, none = CalibrationSums.from_top([0.5], [1]), CalibrationSums.zero()
+    for ratio in (0, -1, math.inf, math.nan):
+        with pytest.raises(ValueError, match="allowed is any number above 0"):
+            sensitivity(one, ratio=ratio)
+    with pytest.raises(ValueError, match="no labelled rows"):
+        sensitivity(none)
+    with pytest.raises(ValueError, match="no labelled rows"):
+        label_delay(one, none)
+    with pytest.raises(ValueError, match="share no bin"):
+        label_delay(one, CalibrationSums.from_top([0.9], [1]))
+    with pytest.raises(ValueError, match="bin 7 has 1 labels but 0 answers"):
+        choice_of_labels(one, np.zeros(CELLS))
+    with pytest.raises(ValueError, match="answers has shape"):
+        choice_of_labels(one, np.ones(15))

@@ -1,0 +1,142 @@
+"""Slow, obvious twins of the calibration errors: plain loops, Fraction where there is no root or exponential."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tests.reference import bin_of
+
+Rows = Sequence[tuple[float, float]]
+"""(confidence, 0 or 1) of every row."""
+Member = tuple[Fraction, Fraction]
+"""(confidence, share that is right): tied rows are right in equal shares."""
+
+
+def width_bins(rows: Rows, bins: int) -> list[list[Member]]:
+    found: list[list[Member]] = [[] for _ in range(bins)]
+    for c, a in rows:
+        found[bin_of(c, bins)].append((Fraction(c), Fraction(a)))
+    return found
+
+
+def mass_bins(rows: Rows, bins: int) -> list[list[Member]]:
+    """Row r (counted from 0, in order of confidence) lies in the bin b with floor(b n / bins) <= r < the next."""
+    ranked: list[Member] = []
+    for c in sorted({c for c, _ in rows}):
+        tied = [a for other, a in rows if other == c]
+        ranked += [(Fraction(c), mean([Fraction(a) for a in tied]))] * len(tied)
+    n = len(rows)
+    return [ranked[b * n // bins : (b + 1) * n // bins] for b in range(bins)]
+
+
+def binned(rows: Rows, bins: int, binning: str) -> list[list[Member]]:
+    return [b for b in (mass_bins if binning == "mass" else width_bins)(rows, bins) if b]
+
+
+def mean(values: Sequence[Fraction]) -> Fraction:
+    return sum(values, Fraction(0)) / len(values)
+
+
+def power_mean(values: Sequence[Fraction], norm: str) -> float:
+    if norm == "max":
+        return float(max(values))
+    return float(mean(values)) if norm == "l1" else math.sqrt(mean([v * v for v in values]))
+
+
+def gap(members: Sequence[Member]) -> Fraction:
+    return abs(mean([a for _, a in members]) - mean([c for c, _ in members]))
+
+
+def ece(rows: Rows, bins: int, norm: str, binning: str) -> float:
+    return power_mean([gap(b) for b in binned(rows, bins, binning) for _ in b], norm)
+
+
+def label_binned_ece(rows: Rows, bins: int, norm: str, binning: str) -> float:
+    terms = [abs(mean([a for _, a in b]) - c) for b in binned(rows, bins, binning) for c, _ in b]
+    return power_mean(terms, norm)
+
+
+def debiased_ece(rows: Rows, bins: int, binning: str) -> float:
+    total = Fraction(0)
+    for b in binned(rows, bins, binning):
+        if len(b) > 1:
+            accuracy = mean([a for _, a in b])
+            total += Fraction(len(b), len(rows)) * (gap(b) ** 2 - accuracy * (1 - accuracy) / (len(b) - 1))
+    return math.sqrt(max(total, Fraction(0)))
+
+
+def sweep_ece(rows: Rows, norm: str, binning: str) -> tuple[float, int]:
+    best = 1
+    for bins in range(2, len(rows) + 1):
+        accuracies = [mean([a for _, a in b]) for b in binned(rows, bins, binning)]
+        if accuracies != sorted(accuracies):
+            break
+        best = bins
+    return ece(rows, best, norm, binning), best
+
+
+def ks_error(rows: Rows) -> float:
+    sums = [sum((Fraction(a) - Fraction(c) for c, a in rows if c <= s), Fraction(0)) for s, _ in rows]
+    return float(max(abs(s) for s in sums) / len(rows))
+
+
+def brier_terms(rows: Rows, bins: int, binning: str) -> list[float]:
+    """Brier of the top label, reliability, resolution, uncertainty, within-bin variance and covariance."""
+    n, accuracy = len(rows), mean([Fraction(a) for _, a in rows])
+    brier = mean([(Fraction(a) - Fraction(c)) ** 2 for c, a in rows])
+    reliability = resolution = variance = covariance = Fraction(0)
+    for b in binned(rows, bins, binning):
+        conf, acc = mean([c for c, _ in b]), mean([a for _, a in b])
+        reliability += len(b) * (conf - acc) ** 2 / n
+        resolution += len(b) * (acc - accuracy) ** 2 / n
+        variance += len(b) * mean([(c - conf) ** 2 for c, _ in b]) / n
+        covariance += 2 * len(b) * mean([(a - acc) * (c - conf) for c, a in b]) / n
+    assert brier == reliability - resolution + accuracy * (1 - accuracy) + variance - covariance
+    return [float(v) for v in (brier, reliability, resolution, accuracy * (1 - accuracy), variance, covariance)]
+
+
+def ece_per_class(
+    table: Sequence[Sequence[float]], labels: Sequence[int], bins: int, binning: str, threshold: float
+) -> list[float]:
+    found = []
+    for k in range(len(table[0])):
+        rows = [(row[k], int(y == k)) for row, y in zip(table, labels, strict=True) if row[k] >= threshold]
+        found.append(ece(rows, bins, "l1", binning) if rows else 0.0)
+    return found
+
+
+def smooth_ece_at(rows: Rows, sigma: float, points: int = 3000) -> float:
+    """The integral of |smoothed residual| by midpoints; the kernel's images lie at 2j + c and 2j - c."""
+    total = 0.0
+    for i in range(points):
+        t = (i + 0.5) / points
+        terms = []
+        for c, a in rows:
+            images = [2 * j + side * c for j in (-2, -1, 0, 1, 2) for side in (1, -1)]
+            terms += [(a - c) * math.exp(-0.5 * ((t - image) / sigma) ** 2) for image in images]
+        total += abs(math.fsum(terms)) / (sigma * math.sqrt(2 * math.pi))
+    return total / points / len(rows)
+
+
+def kde_ece(rows: Rows, bandwidth: float, points: int = 3000) -> float:
+    """Triweight kernel of standard deviation `bandwidth`, reflected at 0 and 1, midpoints."""
+    half, total = 3 * bandwidth, 0.0
+    for i in range(points):
+        z = (i + 0.5) / points
+        residual = 0.0
+        for c, a in rows:
+            for image in (c - 2, -c, c, 2 - c, 2 + c):
+                u = (z - image) / half
+                residual += (a - z) * 35 / 32 * (1 - u * u) ** 3 / half if abs(u) < 1 else 0.0
+        total += abs(residual)
+    return total / points / len(rows)
+
+
+def sece(rows: Rows, bandwidth: float) -> float:
+    total = 0.0
+    for c, _ in rows:
+        weights = [math.exp(-((c - other) ** 2) / (2 * bandwidth**2)) for other, _ in rows]
+        total += abs(math.fsum(w * a for w, (_, a) in zip(weights, rows, strict=True)) / math.fsum(weights) - c)
+    return total / len(rows)
