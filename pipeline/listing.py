@@ -11,12 +11,13 @@ from pipeline.stages import SELECT
 
 
 def methods_table() -> list[tuple[str, str, str]]:
-    """(name, parts and options, source) of every part and preset."""
+    """(name, parts and options, source) of every part and preset; `+name` is what can follow a primary loss."""
     rows = []
     for name, part in methods.PARTS.items():
-        rows.append((name, _options(part.options()), part.source))
+        rows.append((name if part.role == "primary" else f"+{name}", _options(part.settings()), part.source))
     for name, preset in methods.PRESETS.items():
-        rows.append((name, f"{preset.parts}: {_options(preset.options)}", preset.source))
+        parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
+        rows.append((name, parts, preset.source))
     return rows
 
 

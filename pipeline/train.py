@@ -105,10 +105,10 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
                 progress = (epoch * steps + step) / total
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(recipe, progress)
-                images, targets = method.batch(images, labels, generator)
+                images, targets = method.batch(images, labels, classes, generator)
                 features = net.features(images)
                 logits = net.head(features)
-                loss = method.objective(logits, targets, labels, features, progress=progress)
+                loss = method.objective(logits, targets, labels, features, head=net.head, progress=progress)
                 optimizer.zero_grad(set_to_none=True)
                 (loss * len(labels) if recipe.reduction == "sum" else loss).backward()  # type: ignore[no-untyped-call]
                 if recipe.clip is not None:

@@ -161,15 +161,3 @@ def binomial_tail(successes: int, n: int, chance: float) -> float:
     """P(X >= successes) for X binomial."""
     terms = (math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(successes, n + 1))
     return math.fsum(terms)
-
-
-def cross_entropy(rows: Rows, labels: Sequence[int]) -> float:
-    """Mean of -log softmax(z)_y."""
-    losses = [-math.log(softmax(row, 1.0)[label]) for row, label in zip(rows, labels, strict=True)]
-    return math.fsum(losses) / len(losses)
-
-
-def focal_loss(rows: Rows, labels: Sequence[int], gamma: float, gra: bool) -> float:
-    """Mean of -(1 - p_y)^gamma log p_y; `gra` changes gradients only."""
-    true = [softmax(row, 1.0)[label] for row, label in zip(rows, labels, strict=True)]
-    return math.fsum(-((1 - p) ** gamma) * math.log(p) for p in true) / len(true)

@@ -118,7 +118,7 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fetch", "method=focl"], "unknown method 'focl'; allowed: ce, focal"),
+        (["fetch", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
         (["fetch", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18."),
         (["fetch", "calibrator=temperatur"], "Did you mean 'temperature'?"),
         (["fetch", "calibrator=selct"], "Did you mean 'select'?"),

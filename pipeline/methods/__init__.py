@@ -1,120 +1,191 @@
 """How to train for calibration, by name: `build("focal", gamma=2).loss(logits_NC, labels_N)`.
 
-A method is a primary loss, penalties added to it, and options of both. PARTS and PRESETS below are the only place
-where names live; `build`, the check of params.yaml, `python -m pipeline methods` and the tests read them.
-To add a loss, write a function that returns one value per sample and enter it into PARTS.
+A method is a primary loss, penalties added to it, changes to labels and batches, and options of all of them. PARTS and
+PRESETS below are the only place where names live; `build`, the check of params.yaml, `python -m pipeline methods` and
+the tests read them. To add a loss, write a function that returns one value per sample and enter it into PARTS.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from pipeline.config import OptionValue
+from pipeline.methods import labels as _labels
+from pipeline.methods import losses, penalties
+from pipeline.methods.adafocal import AdaFocal
+from pipeline.methods.compose import Part, Preset, compose
+from pipeline.methods.gamma import RULES, gamma_star
+from pipeline.methods.method import Method, Moment
 
-from torch import Tensor
-
-from pipeline.config import ConfigError, OptionValue, unknown
-from pipeline.methods import losses
-from pipeline.methods.method import Method
-
-
-@dataclass(frozen=True)
-class Part:
-    """A primary loss or a penalty: its function, whose keyword arguments are its options, and where it comes from.
-
-    limits: option -> (least, greatest) allowed value.
-    """
-
-    function: Callable[..., Tensor]
-    source: str
-    penalty: bool = False
-    limits: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def options(self) -> dict[str, OptionValue]:
-        """Option name -> default."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A published name for parts with settings."""
-
-    parts: str
-    source: str
-    options: dict[str, OptionValue] = field(default_factory=dict)
-
+GAMMA = {"gamma": tuple(RULES)}
+VARIANT = {"variant": ("paper", "official")}
+POSITIVE = (1e-6, 1e6)
+BINS = (1, 10_000)
+COMBINED: tuple[tuple[str, str, dict[str, OptionValue]], ...] = (
+    ("", "ce", {}),
+    ("focal_", "focal", {"gamma": 2.0}),
+    ("mse_", "mse", {}),
+)
 
 PARTS = {
     "ce": Part(losses.cross_entropy, "cross entropy"),
-    "focal": Part(losses.focal, "Mukhoti et al. 2020, section 4; gra: BSCE-GRA paper", limits={"gamma": (0, 50)}),
+    "mse": Part(losses.mse, "Brier 1950, sum over classes", choices={"variant": ("paper", "official")}),
+    "focal": Part(
+        losses.focal,
+        "Lin et al. 2017; Mukhoti et al. 2020, section 4",
+        limits={"gamma": (0, 50), "alpha": (0, 100)},
+        choices=GAMMA,
+    ),
+    "inverse_focal": Part(losses.inverse_focal, "Wang et al. 2021", limits={"gamma": (0, 50)}, choices=GAMMA),
+    "dual_focal": Part(
+        losses.dual_focal,
+        "Tao et al. 2023; BSCE-GRA paper, eq. 5",
+        limits={"gamma": (0, 50), "alpha": (0, 100)},
+        choices={**GAMMA, "variant": ("paper", "official", "survey")},
+    ),
+    "bsce": Part(losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}),
+    "consistency": Part(
+        losses.consistency,
+        "BSCE-GRA paper, section 16.1; Tao et al. 2024",
+        limits={"count": (1, 1000), "noise": (0, 1000)},
+        choices={"variant": ("mean", "vote")},
+    ),
+    "adafocal": Part(
+        AdaFocal,
+        "Ghosh et al. 2022; learns from the validation rows",
+        limits={"gamma": (0.2, 20), "bins": (1, 1000), "rate": (0, 100)},
+    ),
+    "smoothing": Part(_labels.Smoothing, "Szegedy et al. 2016", role="labels", limits={"epsilon": (0, 1)}),
+    "class_smoothing": Part(
+        _labels.ClassSmoothing,
+        "survey, Label smoothing; learns from the validation rows",
+        role="labels",
+        limits={"epsilon": (0, 1)},
+    ),
+    "confidence_smoothing": Part(
+        _labels.ConfidenceSmoothing, "survey, Label smoothing", role="labels", limits={"epsilon": (0, 1)}
+    ),
+    "mixup": Part(_labels.Mixup, "Zhang et al. 2018", role="labels", limits={"alpha": (0.01, 100)}),
+    "mmce": Part(penalties.mmce, "Kumar et al. 2018", role="penalty", limits={"bandwidth": POSITIVE}, choices=VARIANT),
+    "mmce_weighted": Part(
+        penalties.mmce_weighted,
+        "Kumar et al. 2018, weighted",
+        role="penalty",
+        limits={"bandwidth": POSITIVE},
+        choices=VARIANT,
+    ),
+    "mdca": Part(penalties.mdca, "Hebbalaguppe et al. 2022", role="penalty"),
+    "dca": Part(penalties.dca, "Liang et al. 2020", role="penalty"),
+    "avuc": Part(penalties.avuc, "Krishnan and Tickoo 2020", role="penalty", limits={"kappa": POSITIVE}),
+    "avuc_gs": Part(penalties.avuc_gs, "Karandikar et al. 2021, D", role="penalty", limits={"kappa": POSITIVE}),
+    "s_avuc": Part(
+        penalties.s_avuc,
+        "Karandikar et al. 2021, eq. 15",
+        role="penalty",
+        limits={"kappa": (1e-6, 1 - 1e-6), "temperature": POSITIVE},
+    ),
+    "sb_ece": Part(
+        penalties.sb_ece,
+        "Karandikar et al. 2021, eqs. 11 and 12",
+        role="penalty",
+        limits={"bins": BINS, "temperature": POSITIVE, "order": (1, 10)},
+        choices={**VARIANT, "kind": ("label", "bin")},
+    ),
+    "dece": Part(penalties.dece, "Bohdal et al. 2021", role="penalty", limits={"bins": BINS, "temperature": POSITIVE}),
+    "sece": Part(
+        penalties.sece,
+        "gamma-net paper, eqs. 7, 8 and 13",
+        role="penalty",
+        limits={"bandwidth": POSITIVE},
+        choices={"variant": ("hard", "soft")},
+    ),
+    "ks": Part(
+        penalties.ks,
+        "Gupta et al. 2021",
+        role="penalty",
+        limits={"bins": BINS},
+        choices={"variant": ("plain", "spline")},
+    ),
+    "entropy": Part(penalties.entropy, "Pereyra et al. 2017, confidence penalty", role="penalty"),
+    "margin": Part(
+        penalties.margin, "Liu et al. 2022, MbLS", role="penalty", limits={"margin": (0, 1e6)}, choices=VARIANT
+    ),
+    "cpc": Part(
+        penalties.cpc,
+        "Cheng and Vasconcelos 2022, BDC and BEC",
+        role="penalty",
+        limits={"bdc": (0, 1e6), "bec": (0, 1e6)},
+    ),
+    "brier_reliability": Part(
+        penalties.brier_reliability, "Murphy 1973; survey", role="penalty", limits={"bins": BINS}
+    ),
+    "soft_histogram": Part(penalties.soft_histogram, "Wang et al. 2016; survey", role="penalty", limits={"bins": BINS}),
+    "beta_joint": Part(penalties.beta_joint, "Kull et al. 2017; survey", role="penalty"),
 }
 PRESETS = {
+    "brier": Preset("mse", "Mukhoti et al. 2020, baseline Brier loss"),
     "fl1": Preset("focal", "Mukhoti et al. 2020, FL-1", {"gamma": 1.0}),
     "fl2": Preset("focal", "Mukhoti et al. 2020, FL-2", {"gamma": 2.0}),
     "fl3": Preset("focal", "Mukhoti et al. 2020, FL-3", {"gamma": 3.0}),
-    "fl_gra": Preset("focal", "BSCE-GRA paper, FL-GRA", {"gamma": 3.0, "gra": True}),
+    "fls531": Preset("focal", "Mukhoti et al. 2020, FLS-531: changes at 2/7 and 5/7", {"gamma": "fls531"}),
+    "fls532": Preset("focal", "Mukhoti et al. 2020, FLS-532: changes at 2/7 and 5/7", {"gamma": "fls532"}),
+    "fla53": Preset("focal", "Mukhoti et al. 2020, FLA-53: 5 for p <= .19, else 3", {"gamma": "fla53"}),
+    "flsd53": Preset("focal", "Mukhoti et al. 2020, FLSD-53 of the code: 5 for p < .2, else 3", {"gamma": "flsd53"}),
+    "fla532": Preset("focal", "Mukhoti et al. 2020, FLA-532: 5 to .19, 3 to .5, else 2", {"gamma": "fla532"}),
+    "focal_lambert": Preset("focal", "Mukhoti et al. 2020, proposition 2, at most 20", {"gamma": "lambert"}),
+    "dfl": Preset("dual_focal", "Tao et al. 2023; BSCE-GRA paper, eq. 5", {"gamma": 5.0}),
+    "fl_gra": Preset("focal", "BSCE-GRA paper, eqs. 7 and 9", {"gamma": 3.0, "gra": True}),
+    "flsd_gra": Preset("focal", "BSCE-GRA paper, table 2", {"gamma": "flsd53", "gra": True}),
+    "dfl_gra": Preset("dual_focal", "BSCE-GRA paper, eq. 8 and table 2", {"gamma": 5.0, "gra": True}),
+    "bsce_gra": Preset("bsce", "BSCE-GRA paper, eq. 14", {"gamma": 2.0, "norm": 2.0, "gra": True}),
+    "ls05": Preset("ce+smoothing", "Mueller et al. 2019; gamma-net paper's LS-0.05", {"epsilon": 0.05}),
+    "ls10": Preset("ce+smoothing", "Mueller et al. 2019", {"epsilon": 0.1}),
+    "mixup": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 1.0}),
+    "mixup01": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 0.1}),
+    "mmce": Preset("ce+mmce", "Mukhoti et al. 2020, images", {"beta": 2.0}),
+    "mmce_text": Preset("ce+mmce", "Mukhoti et al. 2020, documents", {"beta": 8.0}),
+    "mmce_weighted": Preset(
+        "ce+mmce_weighted", "Mukhoti et al. 2020, as their code has it", {"beta": 2.0, "variant": "official"}
+    ),
+    "mdca": Preset("ce+mdca", "Hebbalaguppe et al. 2022", {"beta": 1.0}),
+    "fl_mdca": Preset("focal+mdca", "Hebbalaguppe et al. 2022, as their code runs it", {"gamma": 1.0, "beta": 1.0}),
+    **{
+        prefix + penalty: Preset(
+            f"{primary}+{penalty}", "Karandikar et al. 2021, table 2; beta, kappa and temperature are tuned", options
+        )
+        for prefix, primary, options in COMBINED
+        for penalty in ("avuc", "avuc_gs", "s_avuc", "sb_ece", *(["mmce"] if prefix else []))
+    },
+    "mbls": Preset("ce+margin", "Liu et al. 2022, Tiny-ImageNet", {"beta": 0.1, "margin": 10.0, "variant": "official"}),
+    "cpc": Preset("ce+cpc", "Cheng and Vasconcelos 2022; weights of Liu et al. 2023", {"bdc": 0.1, "bec": 1.0}),
 }
 
 
 def names() -> list[str]:
     """Every name that can stand alone."""
-    return [*(name for name, part in PARTS.items() if not part.penalty), *PRESETS]
+    return list(dict.fromkeys([*(name for name, part in PARTS.items() if part.role == "primary"), *PRESETS]))
 
 
 def build(spec: str, **options: OptionValue) -> Method:
-    """Compose a method. `spec`: a preset (`fl3`), a part (`focal`), or parts joined by `+` (primary first).
+    """Compose a method. `spec`: a primary loss (`focal`) or a preset (`fl3`), and what `+` adds (`fl3+mixup`).
 
-    `options` are the parts' keyword arguments and win over the preset's. Option `beta` weighs a penalty.
+    `options` are the parts' keyword arguments and win over the preset's. A penalty also has `beta`, its weight, and
+    `start`, the fraction of the run where it sets in. An option that several parts have is written `part.option`.
 
     Raises:
         ConfigError: an unknown name or option, a value of another type or out of range, or parts that do not compose.
     """
-    preset = PRESETS.get(spec)
-    settings = {**(preset.options if preset else {}), **options}
-    first, *rest = (preset.parts if preset else spec).split("+")
-    primary = _part(first, penalty=False)
-    penalties = [_part(name, penalty=True) for name in rest]
-    known = {name: value for part in (primary, *penalties) for name, value in part.options().items()}
-    if penalties:
-        known["beta"] = 1.0
-    for name, value in settings.items():
-        _check_option(spec, name, value, known, [primary, *penalties])
-    beta = float(settings.get("beta", 1.0))
-    return Method(
-        spec,
-        _bind(primary, settings),
-        tuple((beta, _bind(penalty, settings)) for penalty in penalties),
-    )
+    return compose(spec, options, PARTS, PRESETS)
 
 
-def _part(name: str, *, penalty: bool) -> Part:
-    part = PARTS.get(name)
-    if part is None or part.penalty != penalty:
-        allowed = [n for n, p in PARTS.items() if p.penalty] if penalty else names()
-        raise unknown("penalty" if penalty else "method", name, allowed)
-    return part
-
-
-def _check_option(spec: str, name: str, value: object, known: dict[str, OptionValue], parts: list[Part]) -> None:
-    if name not in known:
-        raise unknown(f"option of method {spec!r}:", name, known)
-    default = known[name]
-    kind = (bool,) if isinstance(default, bool) else (int, float) if isinstance(default, int | float) else (str,)
-    if not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind):
-        raise ConfigError(
-            f"option {name} = {value!r} of method {spec!r}: allowed is a {kind[-1].__name__}, such as {default!r}"
-        )
-    for part in parts:
-        low, high = part.limits.get(name, (float("-inf"), float("inf")))
-        if isinstance(value, int | float) and not low <= value <= high:
-            raise ConfigError(f"option {name} = {value!r} of method {spec!r}: allowed is {low} to {high}")
-
-
-def _bind(part: Part, settings: dict[str, OptionValue]) -> Callable[[Tensor, Tensor], Tensor]:
-    own = {name: value for name, value in settings.items() if name in part.options()}
-    return functools.partial(part.function, **own)
-
-
-__all__ = ["PARTS", "PRESETS", "Method", "Part", "Preset", "build", "names"]
+__all__ = [
+    "PARTS",
+    "PRESETS",
+    "Method",
+    "Moment",
+    "Part",
+    "Preset",
+    "build",
+    "gamma_star",
+    "losses",
+    "names",
+    "penalties",
+]

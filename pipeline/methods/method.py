@@ -4,43 +4,106 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-PrimaryLoss = Callable[[Tensor, Tensor], Tensor]
-"""(logits_NC, targets) -> one value per sample (N,); `targets` as in `pipeline.methods.losses`."""
+
+def identity(logits: Tensor) -> Tensor:
+    """The head where the logits themselves are the features."""
+    return logits
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a loss may need besides logits and targets.
+
+    progress: the fraction of the run that is done, in [0, 1].
+    features: (N, D), what `head` turned into the logits; None where only logits are known.
+    """
+
+    progress: float = 0.0
+    features: Tensor | None = None
+    head: Callable[[Tensor], Tensor] = identity
+
+
+START = Moment()
+
+PrimaryLoss = Callable[[Tensor, Tensor, Moment], Tensor]
+"""(logits_NC, targets, moment) -> one value per sample (N,); `targets` as in `pipeline.methods.losses`."""
 
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """(logits_NC, labels_N) -> a scalar, added to the mean of the primary loss with its weight."""
 
 
+class Labels(Protocol):
+    """A change to labels and batches."""
+
+    def batch(
+        self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A part that adapts to the validation logits, once an epoch, and whose state a checkpoint keeps."""
+
+    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A penalty with its weight, in force from `start`, a fraction of the run, on."""
+
+    penalty: Penalty
+    weight: float = 1.0
+    start: float = 0.0
+
+
 @dataclass(frozen=True)
 class Method:
-    """A primary loss and weighted penalties.
+    """A primary loss, weighted penalties, and changes to labels and batches.
 
-    The loop calls `batch`, then `objective`, and `after_validation` once an epoch. Mixing and smoothing override
-    `batch` and `targets`, schedules read `progress`, methods that learn keep state: no `if` in the loop.
+    The loop calls `batch`, then `objective`, and `after_validation` once an epoch: no `if` in the loop.
     """
 
     name: str
     primary: PrimaryLoss
-    penalties: tuple[tuple[float, Penalty], ...] = ()
+    penalties: tuple[Weighted, ...] = ()
+    labels: tuple[Labels, ...] = ()
 
-    def batch(self, images: Tensor, labels_N: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The batch to learn from, and its targets."""
-        return images, self.targets(labels_N)
+    def batch(
+        self, images: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """The batch to learn from, and its targets: class indices (N,), or distributions (N, C) where rows are mixed.
 
-    def targets(self, labels_N: Tensor) -> Tensor:
-        """Class indices as they are; smoothing returns distributions (N, C)."""
-        return labels_N
+        labels_N stay the classes of the rows' larger shares.
+        """
+        targets = labels_N
+        for part in self.labels:
+            images, targets = part.batch(images, targets, classes, generator)
+        return images, targets
 
     def per_sample(
-        self, logits_NC: Tensor, targets: Tensor, features: Tensor | None = None, *, progress: float = 0.0
+        self,
+        logits_NC: Tensor,
+        targets: Tensor,
+        features: Tensor | None = None,
+        *,
+        head: Callable[[Tensor], Tensor] = identity,
+        progress: float = 0.0,
     ) -> Tensor:
-        """Primary loss of each sample (N,)."""
-        return self.primary(logits_NC, targets)
+        """Primary loss of each sample (N,), its targets smoothed."""
+        for part in self.labels:
+            targets = part.targets(logits_NC, targets)
+        return self.primary(logits_NC, targets, Moment(progress, features, head))
 
     def objective(
         self,
@@ -49,12 +112,14 @@ class Method:
         labels_N: Tensor,
         features: Tensor | None = None,
         *,
+        head: Callable[[Tensor], Tensor] = identity,
         progress: float = 0.0,
     ) -> Tensor:
-        """mean_n per_sample_n + sum_j weight_j penalty_j: the scalar that is minimised."""
-        total = self.per_sample(logits_NC, targets, features, progress=progress).mean()
-        for weight, penalty in self.penalties:
-            total = total + weight * penalty(logits_NC, labels_N)
+        """mean_n per_sample_n + sum_j weight_j penalty_j: the scalar that is minimised. logits = head(features)."""
+        total = self.per_sample(logits_NC, targets, features, head=head, progress=progress).mean()
+        for term in self.penalties:
+            if progress >= term.start:
+                total = total + term.weight * term.penalty(logits_NC, labels_N)
         return total
 
     def loss(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> Tensor:
@@ -68,14 +133,26 @@ class Method:
             raise ValueError(f"{shapes} do not fit; expected (N, C) and (N,) with N at least 1")
         if not 0 <= progress <= 1:
             raise ValueError(f"progress is {progress}; allowed is [0, 1], the fraction of the run that is done")
-        return self.objective(logits_NC, self.targets(labels_N), labels_N, progress=progress)
+        return self.objective(logits_NC, labels_N, labels_N, progress=progress)
+
+    @property
+    def learns_from_validation(self) -> bool:
+        """Whether the validation rows are no longer clean: a calibrator fitted on them reuses what trained the net."""
+        return bool(self._learners())
 
     def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
-        """Called once an epoch with the validation logits; methods that adapt to them learn here."""
+        """Called once an epoch with the validation logits; parts that adapt to them learn here."""
+        for learner in self._learners().values():
+            learner.after_validation(logits_NC, labels_N)
 
     def state(self) -> dict[str, Any]:
         """What `after_validation` learned, for checkpoints."""
-        return {}
+        return {name: learner.state() for name, learner in self._learners().items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a `state` again."""
+        for name, learner in self._learners().items():
+            learner.restore(state[name])
+
+    def _learners(self) -> dict[str, Learner]:
+        return {type(part).__name__: part for part in (self.primary, *self.labels) if isinstance(part, Learner)}

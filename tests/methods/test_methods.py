@@ -1,9 +1,7 @@
-"""Every registered loss against a slow twin, special cases, and numeric gradients in float64."""
+"""Names, options and their checks: what `build` makes of them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,93 +9,7 @@ import torch
 
 from pipeline import methods
 from pipeline.config import ConfigError
-from tests import reference
-
-TWINS: dict[str, Callable[..., float]] = {
-    "ce": reference.cross_entropy,
-    "focal": reference.focal_loss,
-}
-CASES: list[tuple[str, dict[str, Any]]] = [
-    ("ce", {}),
-    ("focal", {}),
-    ("focal", {"gamma": 0.5}),
-    ("focal", {"gamma": 5}),
-    ("focal", {"gra": True}),
-]
-
-
-def batch(classes: int, rows: int = 6, scale: float = 2.0, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    logits = scale * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-    return logits, torch.randint(0, classes, (rows,), generator=generator)
-
-
-def test_every_part_has_a_twin() -> None:
-    assert {name for name, part in methods.PARTS.items() if not part.penalty} == set(TWINS)
-
-
-@pytest.mark.parametrize(("name", "options"), CASES)
-@pytest.mark.parametrize("classes", [2, 10, 100])
-@pytest.mark.parametrize("rows", [1, 6])
-def test_value_equals_the_slow_twin(name: str, options: dict[str, Any], classes: int, rows: int) -> None:
-    logits, labels = batch(classes, rows)
-    defaults = methods.PARTS[name].options()
-    expected = TWINS[name](logits.tolist(), labels.tolist(), **{**defaults, **options})
-    found = methods.build(name, **options).loss(logits, labels)
-    assert found.dtype == torch.float64 and found.shape == ()
-    assert float(found) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(("name", "options"), [case for case in CASES if not case[1].get("gra")])
-def test_gradient_is_the_numeric_one(name: str, options: dict[str, Any]) -> None:
-    logits, labels = batch(5)
-    method = methods.build(name, **options)
-    assert torch.autograd.gradcheck(lambda z: method.loss(z, labels), logits.requires_grad_())
-
-
-def test_gra_has_the_value_of_focal_and_the_gradient_of_weighted_cross_entropy() -> None:
-    logits, labels = batch(5)
-    logits.requires_grad_()
-    plain, gra = (methods.build("focal", gamma=2.0, gra=flag).loss(logits, labels) for flag in (False, True))
-    assert plain.item() == gra.item()
-    (found,) = torch.autograd.grad(gra, logits)
-    p = torch.softmax(logits.detach(), 1)
-    true = torch.nn.functional.one_hot(labels, 5)
-    weight = (1 - (p * true).sum(1, keepdim=True)) ** 2
-    assert torch.allclose(found, weight * (p - true) / len(labels), rtol=1e-12)
-
-
-@pytest.mark.parametrize(("name", "options"), CASES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_finite_at_the_edges(name: str, options: dict[str, Any], dtype: torch.dtype) -> None:
-    method = methods.build(name, **options)
-    rows = [[60.0, -60, 0], [-60, 60, 0], [0, 0, 0], [1e4, 0, -1e4], [0, 1e4, -1e4]]
-    logits = torch.tensor(rows, dtype=dtype, requires_grad=True)
-    loss = method.loss(logits, torch.zeros(5, dtype=torch.int64))
-    (gradient,) = torch.autograd.grad(loss, logits)
-    assert bool(torch.isfinite(loss)) and bool(torch.isfinite(gradient).all())
-
-
-def test_special_cases_by_hand() -> None:
-    logits, labels = batch(10)
-    assert float(methods.build("focal", gamma=0).loss(logits, labels)) == pytest.approx(
-        float(methods.build("ce").loss(logits, labels)), rel=1e-14
-    )
-    even = torch.zeros(3, 4, dtype=torch.float64)  # p_y = 1/4 everywhere
-    target = torch.tensor([0, 1, 2])
-    assert float(methods.build("ce").loss(even, target)) == pytest.approx(math.log(4))
-    assert float(methods.build("fl2").loss(even, target)) == pytest.approx(0.75**2 * math.log(4))
-
-
-def test_distributions_as_targets_weigh_the_classes() -> None:
-    logits, labels = batch(4)
-    one_hot = torch.nn.functional.one_hot(labels, 4).double()
-    for name in ("ce", "focal"):
-        method = methods.build(name)
-        assert torch.allclose(method.per_sample(logits, one_hot), method.per_sample(logits, labels))
-        mixed = 0.3 * one_hot + 0.7 * one_hot.roll(1, 1)
-        expected = 0.3 * method.per_sample(logits, labels) + 0.7 * method.per_sample(logits, (labels + 1) % 4)
-        assert torch.allclose(method.per_sample(logits, mixed), expected)
+from tests.methods.batches import batch
 
 
 @pytest.mark.parametrize("name", methods.names())
@@ -111,11 +23,19 @@ def test_every_name_builds_and_trains_a_step(name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("focl", {}, r"unknown method 'focl'; allowed: ce, focal, .*Did you mean 'focal'\?"),
-        ("focal+nothing", {}, r"unknown penalty 'nothing'; allowed: none"),
-        ("focal", {"gama": 2}, r"unknown option of method 'focal': 'gama'; allowed: gamma, gra.*Did you mean 'gamma'"),
+        ("focl", {}, r"unknown method 'focl'; allowed: ce, mse, focal, .*Did you mean 'focal'\?"),
+        ("smoothing", {}, r"unknown method 'smoothing'; allowed: ce, "),
+        ("focal+mixap", {}, r"unknown penalty or change of labels in method 'focal\+mixap': 'mixap'; .*'mixup'\?"),
+        ("focal+ce", {}, r"unknown penalty or change of labels in method 'focal\+ce': 'ce'; allowed: "),
+        ("ce+mixup+mixup", {}, r"method 'ce\+mixup\+mixup' names 'mixup' twice"),
+        ("focal", {"gama": 2}, r"unknown option of method 'focal': 'gama'; allowed: gamma, .*Did you mean 'gamma'"),
         ("ce", {"gamma": 2}, r"unknown option of method 'ce': 'gamma'; allowed: none"),
-        ("focal", {"gamma": "2"}, r"gamma = '2' .*allowed is a float"),
+        ("focal", {"gamma": "flsd35"}, r"unknown value of option gamma of method 'focal': 'flsd35'; .*'flsd53'\?"),
+        ("bsce", {"gamma": "2"}, r"gamma = '2' .*allowed is a float"),
+        ("adafocal", {"bins": 2.0}, r"bins = 2\.0 .*allowed is a int"),
+        ("mse", {"variant": 1}, r"variant = 1 .*allowed is a str, such as 'paper', or one of paper, official"),
+        ("focal+mixup", {"alpha": 1}, r"'alpha' of method 'focal\+mixup' .*write focal\.alpha or mixup\.alpha"),
+        ("focal+mixup", {"ce.alpha": 1}, r"unknown option of method 'focal\+mixup': 'ce\.alpha'"),
         ("focal", {"gamma": True}, r"gamma = True .*allowed is a float"),
         ("focal", {"gra": 1}, r"gra = 1 .*allowed is a bool"),
         ("focal", {"gamma": -1}, r"gamma = -1 .*allowed is 0 to 50"),
@@ -138,3 +58,58 @@ def test_what_cannot_be_built_is_explained(spec: str, options: dict[str, Any], m
 def test_bad_calls(logits: torch.Tensor, labels: torch.Tensor, progress: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         methods.build("ce").loss(logits, labels, progress=progress)
+
+
+def test_an_option_of_several_parts_goes_to_the_one_that_is_named() -> None:
+    logits, labels = batch(4)
+    method = methods.build("focal+mixup", **{"focal.alpha": 0.5, "mixup.alpha": 0.1})
+    assert torch.allclose(method.loss(logits, labels), 0.5 * methods.build("focal").loss(logits, labels))
+    assert method.labels[0].alpha == 0.1  # type: ignore[attr-defined]
+
+
+def test_a_preset_can_be_added_to() -> None:
+    logits, labels = batch(4)
+    one = methods.build("fl2+smoothing+mdca", epsilon=0.2, beta=3)
+    two = methods.build("focal+mdca+smoothing", gamma=2, epsilon=0.2, beta=3)
+    assert torch.equal(one.loss(logits, labels), two.loss(logits, labels))
+    weights = [term.weight for term in methods.build("mmce+mdca", **{"mdca.beta": 0.5}).penalties]
+    assert weights == [2.0, 0.5]  # the preset's beta stays its own penalty's
+    with pytest.raises(ConfigError, match=r"'beta' of method 'mmce\+mdca' .*write mmce\.beta or mdca\.beta"):
+        methods.build("mmce+mdca", beta=1.0)
+
+
+def test_penalties_have_a_weight_and_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(logits_NC: torch.Tensor, labels_N: torch.Tensor, *, scale: float = 1.0) -> torch.Tensor:
+        return logits_NC.new_tensor(0.5) * scale
+
+    monkeypatch.setitem(methods.PARTS, "half", methods.Part(half, "this test", role="penalty"))
+    monkeypatch.setitem(methods.PARTS, "twin", methods.Part(half, "this test", role="penalty"))
+    logits, labels = batch(4)
+    plain = float(methods.build("ce").loss(logits, labels))
+
+    def added(spec: str, progress: float = 0.0, **options: Any) -> float:
+        return float(methods.build(spec, **options).loss(logits, labels, progress=progress)) - plain
+
+    assert added("ce+half") == pytest.approx(0.5)
+    assert added("ce+half", beta=4, scale=3.0) == pytest.approx(6)
+    assert [added("ce+half", at, start=0.5) for at in (0.49, 0.5, 1.0)] == pytest.approx([0, 0.5, 0.5])
+    assert added("ce+half+twin", **{"half.beta": 2, "twin.beta": 3}) == pytest.approx(2.5)
+    with pytest.raises(ConfigError, match=r"beta = -1 .*allowed is 0\.0 to"):
+        methods.build("ce+half", beta=-1)
+    with pytest.raises(ConfigError, match=r"start = 1\.5 .*allowed is 0\.0 to 1\.0"):
+        methods.build("ce+half", start=1.5)
+
+
+def test_only_what_adapts_to_the_validation_rows_says_so() -> None:
+    adapting = {name for name in methods.names() if methods.build(name).learns_from_validation}
+    assert adapting == {"adafocal"}
+    assert methods.build("ce+class_smoothing").learns_from_validation
+    assert not methods.build("ce+smoothing+mixup").learns_from_validation
+
+
+@pytest.mark.parametrize("name", methods.PARTS)
+def test_every_text_option_lists_its_choices(name: str) -> None:
+    part = methods.PARTS[name]
+    texts = {option for option, default in part.options().items() if isinstance(default, str)}
+    assert texts <= set(part.choices)
+    assert all(default in part.choices[option] for option, default in part.options().items() if option in texts)

@@ -1,0 +1,60 @@
+"""AdaFocal (Ghosh et al. 2022): a gamma for each confidence bin, moved once an epoch by the bin's validation gap."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.methods.losses import expected, of_target, one_minus, power
+from pipeline.methods.method import START, Moment
+
+SWITCH = 0.2  # |gamma| below it jumps to the other sign: focal becomes inverse focal, and back
+LEAST, GREATEST = -2.0, 20.0
+
+
+class AdaFocal:
+    """-(1 - p_y)^gamma_b log p_y where gamma_b > 0, inverse focal -(1 + p_y)^|gamma_b| log p_y where gamma_b < 0.
+
+    b is the bin of p_y among `bins` equal-mass bins of the validation rows' top-1 confidence. `gamma` is that of every
+    bin until the first validation. After each, with gap_b = mean confidence - accuracy of bin b's rows:
+    gamma_b <- gamma_b exp(sign(gamma_b) rate gap_b), across the switch at |gamma| < .2, clipped to [-2, 20]
+    (Ghosh et al. 2022, algorithm 1). A bin without rows keeps its gamma.
+    """
+
+    def __init__(self, *, gamma: float = 1.0, bins: int = 15, rate: float = 1.0, gra: bool = False) -> None:
+        self.rate, self.gra = rate, gra
+        self.gamma_B = torch.full((bins,), float(gamma), dtype=torch.float64)
+        self.edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1]
+
+    def __call__(self, logits_NC: Tensor, targets: Tensor, moment: Moment = START) -> Tensor:
+        """One value per sample (N,)."""
+        log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
+        p = log_p.exp()
+        gamma = self._gamma(p.detach())
+        weight = power(torch.where(gamma < 0, 1 + p, one_minus(log_p)), gamma.abs())
+        return expected(-(weight.detach() if self.gra else weight) * log_p, targets)
+
+    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
+        bins = len(self.gamma_B)
+        top_N, answer_N = torch.softmax(logits_NC.double(), 1).max(1)
+        rising_N = top_N.sort().values
+        self.edges = rising_N[torch.arange(1, bins, device=top_N.device) * len(top_N) // bins].clone()
+        bin_N = torch.bucketize(top_N, self.edges, right=True)
+        gap_N = top_N - (answer_N == labels_N).to(top_N.dtype)
+        count_B, sum_B = top_N.new_zeros(2, bins)
+        count_B = count_B.index_add(0, bin_N, torch.ones_like(gap_N))
+        gap_B = sum_B.index_add(0, bin_N, gap_N) / count_B.clamp_min(1)
+        gamma_B = self.gamma_B.to(top_N.device)
+        moved_B = gamma_B * torch.exp(gamma_B.sign() * self.rate * gap_B)
+        moved_B = torch.where(moved_B.abs() < SWITCH, -SWITCH * moved_B.sign(), moved_B)
+        self.gamma_B = moved_B.clamp(LEAST, GREATEST)
+
+    def state(self) -> dict[str, Tensor]:
+        return {"gamma": self.gamma_B, "edges": self.edges}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        self.gamma_B, self.edges = state["gamma"], state["edges"]
+
+    def _gamma(self, p: Tensor) -> Tensor:
+        self.edges, self.gamma_B = self.edges.to(p.device), self.gamma_B.to(p.device)
+        return self.gamma_B.to(p.dtype)[torch.bucketize(p, self.edges.to(p.dtype), right=True)]

@@ -1,0 +1,135 @@
+"""From a name and options to a Method: parts, presets, and the checks on what can be combined."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pipeline.config import ConfigError, OptionValue, unknown
+from pipeline.methods.method import Method, PrimaryLoss, Weighted
+
+EVERY_PENALTY = {"beta": (0.0, 1e6), "start": (0.0, 1.0)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A primary loss, a penalty, or a change to labels and batches, and where it comes from.
+
+    function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
+    class is made once per method, with the options, and may keep state (`pipeline.methods.method.Learner`).
+    limits: option -> (least, greatest) allowed value.
+    choices: option -> the texts that are allowed, besides numbers where the default is a number.
+    """
+
+    function: Callable[..., Any]
+    source: str
+    role: Literal["primary", "penalty", "labels"] = "primary"
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def options(self) -> dict[str, OptionValue]:
+        """Option name -> default."""
+        parameters = inspect.signature(self.function).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    def settings(self) -> dict[str, OptionValue]:
+        """`options`; for a penalty also its weight `beta`, and `start`, the fraction of the run where it sets in."""
+        return {**self.options(), **({"beta": 1.0, "start": 0.0} if self.role == "penalty" else {})}
+
+    def bind(self, given: Mapping[str, OptionValue]) -> Callable[..., Any]:
+        """The function with its options."""
+        own = {name: given[name] for name in self.options() if name in given}
+        return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A published name for parts with settings."""
+
+    parts: str
+    source: str
+    options: dict[str, OptionValue] = field(default_factory=dict)
+
+
+def compose(
+    spec: str, options: Mapping[str, OptionValue], parts: Mapping[str, Part], presets: Mapping[str, Preset]
+) -> Method:
+    """`pipeline.methods.build`, over any tables."""
+    first, *added = spec.split("+")
+    preset = presets.get(first, Preset(first, ""))
+    named = preset.parts.split("+")
+    chosen = _chosen(spec, [*named, *added], parts, presets)
+    published = {name: chosen[name] for name in named}  # a preset's `beta` is that of its own penalty
+    given: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
+    for owners, settings in ((published, preset.options), (chosen, options)):
+        for name, value in settings.items():
+            owner, option = _owner(spec, name, owners)
+            _check_value(spec, option, value, chosen[owner])
+            given[owner][option] = value
+    bound = {name: part.bind(given[name]) for name, part in chosen.items()}
+    weighted = []
+    for name, part in chosen.items():
+        if part.role == "penalty":
+            weight, start = (float(given[name].get(key, part.settings()[key])) for key in ("beta", "start"))
+            weighted.append(Weighted(bound[name], weight, start))
+    return Method(
+        spec,
+        _with_moment(next(iter(bound.values()))),
+        tuple(weighted),
+        tuple(bound[name] for name, part in chosen.items() if part.role == "labels"),  # type: ignore[misc]
+    )
+
+
+def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
+    first, *rest = names
+    if first not in parts or parts[first].role != "primary":
+        primaries = [name for name, part in parts.items() if part.role == "primary"]
+        raise unknown("method", first, list(dict.fromkeys([*primaries, *presets])))
+    for name in rest:
+        if name not in parts or parts[name].role == "primary":
+            added = [other for other, part in parts.items() if part.role != "primary"]
+            raise unknown(f"penalty or change of labels in method {spec!r}:", name, added)
+        if rest.count(name) > 1:
+            raise ConfigError(
+                f"method {spec!r} names {name!r} twice; name each part once, and set its weight with beta"
+            )
+    return {name: parts[name] for name in (first, *rest)}
+
+
+def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
+    """The part that an option belongs to, and the option's name there."""
+    owners = {f"{part}.{option}": (part, option) for part in chosen for option in chosen[part].settings()}
+    if name in owners:
+        return owners[name]
+    found = [full for full, (_, option) in owners.items() if option == name]
+    if not found:
+        raise unknown(f"option of method {spec!r}:", name, dict.fromkeys(option for _, option in owners.values()))
+    if len(found) > 1:
+        raise ConfigError(f"option {name!r} of method {spec!r} belongs to several parts: write {' or '.join(found)}")
+    return owners[found[0]]
+
+
+def _check_value(spec: str, name: str, value: object, part: Part) -> None:
+    default, choices = part.settings()[name], part.choices.get(name, ())
+    where = f"option {name} = {value!r} of method {spec!r}: allowed is"
+    if isinstance(value, str) and choices:
+        if value not in choices:
+            raise unknown(f"value of option {name} of method {spec!r}:", value, choices)
+        return
+    # bool is an int in Python: gamma = true is a mistake all the same; and 2 bins are not 2.0
+    kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[type(default)]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        texts = f", or one of {', '.join(choices)}" if choices else ""
+        raise ConfigError(f"{where} a {kinds[-1].__name__}, such as {default!r}{texts}")
+    low, high = {**EVERY_PENALTY, **part.limits}.get(name, (float("-inf"), float("inf")))
+    if isinstance(value, int | float) and not low <= value <= high:
+        raise ConfigError(f"{where} {low} to {high}")
+
+
+def _with_moment(function: Callable[..., Any]) -> PrimaryLoss:
+    """A loss of logits and targets alone, called as one that takes the moment too."""
+    positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return function if len(positional) > 2 else lambda logits_NC, targets, moment: function(logits_NC, targets)

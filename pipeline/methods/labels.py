@@ -1,0 +1,110 @@
+"""Changes to labels and batches: label smoothing and mixup. They compose with any primary loss (`focal+smoothing`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pipeline.methods.losses import of_target, one_minus
+
+MOST = 0.5  # of a class's smoothing: beyond it the label is no longer the likeliest class
+
+
+def smooth(targets: Tensor, classes: int, epsilon: float | Tensor, dtype: torch.dtype) -> Tensor:
+    """Label smoothing t' = (1 - epsilon) t + epsilon / K (Szegedy et al. 2016, section 7); shape (N, C).
+
+    epsilon in [0, 1]: one for all, or one per sample (N,).
+    """
+    if isinstance(epsilon, Tensor):
+        epsilon = epsilon.unsqueeze(1)
+    return (1 - epsilon) * distribution(targets, classes, dtype) + epsilon / classes
+
+
+def distribution(targets: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
+    """One-hot rows (N, C) for class indices; distributions as they are."""
+    return (F.one_hot(targets, classes) if targets.ndim == 1 else targets).to(dtype)
+
+
+class Smoothing:
+    """Label smoothing, the same for every row: t' = (1 - epsilon) t + epsilon / K."""
+
+    def __init__(self, *, epsilon: float = 0.1) -> None:
+        self.epsilon = epsilon
+
+    def batch(self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return images, targets
+
+    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
+        return smooth(targets, logits_NC.shape[1], self.strength(logits_NC.detach(), targets), logits_NC.dtype)
+
+    def strength(self, logits_NC: Tensor, targets: Tensor) -> float | Tensor:
+        """epsilon, for all or per row (N,)."""
+        return self.epsilon
+
+
+class ConfidenceSmoothing(Smoothing):
+    """Smoothing with epsilon_n = epsilon max_k p_nk, a constant for the gradient: sure answers are smoothed more.
+
+    The survey (section Label smoothing) names the idea without a formula; this one is the project's.
+    """
+
+    def strength(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
+        return self.epsilon * torch.softmax(logits_NC, 1).amax(1)
+
+
+class ClassSmoothing(Smoothing):
+    """Smoothing with epsilon_k = min(epsilon d_k / mean d, 1/2): classes that are harder are smoothed more.
+
+    d_k is the mean of 1 - p_y over the validation rows of class k and one row more at the overall mean, so that a rare
+    class is not judged by a row or two. Until the first validation epsilon_k = epsilon.
+    The survey (section Label smoothing) names the idea without a formula; this one is the project's.
+    """
+
+    def __init__(self, *, epsilon: float = 0.1) -> None:
+        super().__init__(epsilon=epsilon)
+        self.epsilon_C: Tensor | None = None
+
+    def strength(self, logits_NC: Tensor, targets: Tensor) -> float | Tensor:
+        if self.epsilon_C is None:
+            return self.epsilon
+        epsilon_C = self.epsilon_C.to(logits_NC)
+        return epsilon_C[targets] if targets.ndim == 1 else targets.to(logits_NC.dtype) @ epsilon_C
+
+    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
+        missed_N = one_minus(of_target(torch.log_softmax(logits_NC.double(), 1), labels_N))
+        zero_C = missed_N.new_zeros(logits_NC.shape[1])
+        count_C = zero_C.index_add(0, labels_N, torch.ones_like(missed_N))
+        difficulty_C = (zero_C.index_add(0, labels_N, missed_N) + missed_N.mean()) / (count_C + 1)
+        mean = difficulty_C.mean().clamp_min(torch.finfo(difficulty_C.dtype).tiny)
+        self.epsilon_C = (self.epsilon * difficulty_C / mean).clamp_max(MOST)
+
+    def state(self) -> dict[str, Tensor | None]:
+        return {"epsilon": self.epsilon_C}
+
+    def restore(self, state: dict[str, Tensor | None]) -> None:
+        self.epsilon_C = state["epsilon"]
+
+
+class Mixup:
+    """Mixup x' = l x + (1 - l) x_o, t' = l t + (1 - l) t_o, l ~ Beta(alpha, alpha) per batch (Zhang et al. 2018).
+
+    o is the row's partner. l is the larger of the two shares, so that a row keeps its own label where one is needed. As
+    the partners are a random permutation, the set of mixed rows has the same law as with l as drawn.
+    """
+
+    def __init__(self, *, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def batch(self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        seed = torch.randint(2**62, (2,), generator=generator).tolist()
+        rng = np.random.default_rng(seed)
+        drawn = rng.beta(self.alpha, self.alpha)
+        share = max(drawn, 1 - drawn)
+        other_N = torch.from_numpy(rng.permutation(len(images))).to(images.device)
+        t_NC = distribution(targets, classes, images.dtype)
+        return torch.lerp(images[other_N], images, share), torch.lerp(t_NC[other_N], t_NC, share)
+
+    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
+        return targets

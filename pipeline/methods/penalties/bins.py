@@ -1,0 +1,101 @@
+"""Penalties on bins of confidence, with memberships that have a gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.methods.penalties.inputs import checked, one_of, positive, root, soft_correct, top
+
+MOST_ORDER = 10  # beyond, the powers of small gaps underflow in float32
+
+
+def sb_ece(
+    logits_NC: Tensor,
+    labels_N: Tensor,
+    *,
+    bins: int = 15,
+    temperature: float = 0.01,
+    order: float = 2.0,
+    kind: str = "label",
+    variant: str = "paper",
+) -> Tensor:
+    """Soft-binned ECE: memberships u_i = softmax_j(-(c_i - xi_j)^2 / temperature) of bins with centres xi.
+
+    kind `label`, the paper's training loss: (1/N sum_ij u_ij |A_j - c_i|^order)^(1/order);
+    kind `bin`: (sum_j S_j / N |A_j - C_j|^order)^(1/order); S size, A accuracy and C confidence of a soft bin.
+    Karandikar et al. 2021, equations 12 and 11. `official` (kind label): no root, and the bins share [1/K, 1].
+
+    Raises:
+        ValueError: inputs or options out of range.
+    """
+    one_of("kind", kind, ("label", "bin"))
+    one_of("variant", variant, ("paper", "official") if kind == "label" else ("paper",))
+    positive(bins=bins, temperature=temperature)
+    if not 1 <= order <= MOST_ORDER:
+        raise ValueError(f"order is {order}; allowed are numbers from 1 to {MOST_ORDER}")
+    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    low = 1 / logits_NC.shape[1] if variant == "official" else 0.0
+    centre_B = low + (1 - low) * (torch.arange(bins, device=c_N.device, dtype=c_N.dtype) + 0.5) / bins
+    member_NB = torch.softmax(-((c_N.unsqueeze(1) - centre_B) ** 2) / temperature, 1)
+    size_B = member_NB.sum(0).clamp_min(torch.finfo(c_N.dtype).tiny)
+    accuracy_B = a_N @ member_NB / size_B
+    if kind == "label":
+        moment = (member_NB * (accuracy_B - c_N.unsqueeze(1)).abs() ** order).sum() / len(c_N)
+    else:
+        moment = (size_B * (accuracy_B - c_N @ member_NB / size_B).abs() ** order).sum() / len(c_N)
+    return moment if variant == "official" else root(moment, order)
+
+
+def dece(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15, temperature: float = 0.01) -> Tensor:
+    """DECE = sum_j |sum_i u_ij (s_i - c_i)| / N with memberships u_i = softmax_j((j c_i - cuts_1 - .. - cuts_j) / T).
+
+    cuts_j = (j - 1) / bins; s is the soft accuracy relu(2 - rank), its sigmoids of the same temperature.
+    Bohdal et al. 2021 (Meta-Calibration); N x C values, for only p_j - p_y is needed.
+
+    Raises:
+        ValueError: inputs or options out of range.
+    """
+    positive(bins=bins, temperature=temperature)
+    p_NC = torch.softmax(logits := checked(logits_NC, labels_N), 1)
+    c_N, _ = top(logits, labels_N, p_NC)
+    bin_B = torch.arange(1, bins + 1, device=c_N.device, dtype=c_N.dtype)
+    member_NB = torch.softmax((c_N.unsqueeze(1) * bin_B - bin_B * (bin_B - 1) / (2 * bins)) / temperature, 1)
+    return ((soft_correct(p_NC, labels_N, temperature) - c_N) @ member_NB).abs().sum() / len(c_N)
+
+
+def soft_histogram(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15) -> Tensor:
+    """sum_j |sum_i u_ij (a_i - c_i)| / N with triangles u_ij = max(0, 1 - bins |c_i - xi_j|) around bin centres xi.
+
+    ECE of a linear histogram layer (Wang et al. 2016; the survey's differentiable histogram). Confidences
+    beyond the outermost centres belong to those bins entirely, so memberships always sum to 1.
+
+    Raises:
+        ValueError: inputs or options out of range.
+    """
+    positive(bins=bins)
+    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    place_N = (c_N * bins - 0.5).clamp(0, bins - 1)
+    member_NB = torch.relu(1 - (place_N.unsqueeze(1) - torch.arange(bins, device=c_N.device)).abs())
+    return ((a_N - c_N) @ member_NB).abs().sum() / len(c_N)
+
+
+def brier_reliability(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15) -> Tensor:
+    """sum_k sum_b n_kb / N (mean p_k - frequency of k in the bin)^2: reliability in the Brier score's decomposition.
+
+    Murphy 1973, one decomposition per class as the Brier score sums over classes; bins (lo, hi] of equal width. The
+    bins are constants for the gradient, which flows through the mean probabilities.
+
+    Raises:
+        ValueError: inputs or options out of range.
+    """
+    positive(bins=bins)
+    p_NC = torch.softmax(checked(logits_NC, labels_N), 1)
+    classes = p_NC.shape[1]
+    inner = torch.arange(1, bins, device=p_NC.device, dtype=p_NC.dtype) / bins
+    cell_NC = torch.bucketize(p_NC.detach(), inner) + bins * torch.arange(classes, device=p_NC.device)
+    gap_NC = p_NC - torch.zeros_like(p_NC).scatter_(1, labels_N.unsqueeze(1), 1.0)
+    empty = p_NC.new_zeros(classes * bins)
+    gap = empty.index_add(0, cell_NC.flatten(), gap_NC.flatten())
+    count = empty.index_add(0, cell_NC.flatten(), torch.ones_like(gap_NC).flatten())
+    return (gap**2 / count.clamp_min(1)).sum() / len(p_NC)

@@ -1,0 +1,99 @@
+"""The exponents of the focal family: Lambert W against bisection, steps and schedules at their edges."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import methods
+from pipeline.methods import gamma_star
+from pipeline.methods.gamma import CAP, RULES, resolve
+from tests import reference_losses as reference
+
+
+@settings(max_examples=100, deadline=None)
+@given(p=st.floats(1e-6, 0.4999))
+def test_gamma_star_equals_bisection(p: float) -> None:
+    assert float(gamma_star(p)) == pytest.approx(reference.gamma_star(p), rel=1e-6, abs=1e-6)
+
+
+def test_gamma_star_at_the_values_of_the_note() -> None:
+    known = {0.05: 37.8, 0.1: 14.92, 0.15: 8.03, 0.19: 5.34, 0.2: 4.851, 0.25: 3.070, 0.3: 1.957, 0.4: 0.681}
+    for p, value in known.items():
+        assert float(gamma_star(p)) == pytest.approx(value, abs=0.06 if p == 0.05 else 6e-3)
+        assert reference.g(p, float(gamma_star(p))) == pytest.approx(0, abs=1e-9)
+
+
+def test_gamma_star_at_the_edges() -> None:
+    p = np.array([0.0, 5e-324, 1e-300, np.nextafter(0.5, 0), 0.5, np.nextafter(0.5, 1), 0.7, 1.0])
+    found = gamma_star(p)
+    assert found[0] == np.inf and found[1] == np.inf and 1e300 < found[2] < np.inf
+    assert (found[3:] >= 0).all() and found[3] < 1e-7 and (found[4:] == 0).all()
+    near = gamma_star(np.linspace(0.499, 0.5, 10_001))
+    assert np.isfinite(near).all() and (near >= 0).all() and (np.diff(near) <= 1e-7).all()
+    assert gamma_star(np.zeros((0,))).shape == (0,) and gamma_star(np.full((2, 3), 0.3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gamma_star_of_a_tensor_is_a_tensor(dtype: torch.dtype) -> None:
+    found = gamma_star(torch.tensor([0.2, 0.5], dtype=dtype, requires_grad=True))
+    assert found.dtype == dtype and not found.requires_grad
+    assert found.tolist() == pytest.approx([4.851, 0], abs=1e-3)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])
+def test_gamma_star_refuses_what_is_no_probability(p: float) -> None:
+    with pytest.raises(ValueError, match=r"gamma_star: p has values from .*allowed are probabilities in \[0, 1\]"):
+        gamma_star(p)
+
+
+def test_the_table_is_gamma_star_clipped() -> None:
+    p = torch.linspace(0, 1, 100_003, dtype=torch.float64)
+    found = torch.as_tensor(RULES["lambert"](p, 0.0))
+    exact = gamma_star(p.clamp_min(1e-9)).clamp_max(CAP)
+    assert (found - exact).abs().max() < 0.05  # at the corner where it meets 20
+    smooth = (p > 0.08) | (p < 0.07)
+    assert (found - exact)[smooth].abs().max() < 4e-4
+    assert (found[p >= 0.5] == 0).all() and (found[p < 0.07] == CAP).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_steps_at_their_edges(dtype: torch.dtype) -> None:
+    def at(rule: str, edge: float) -> list[float]:
+        here = torch.tensor(edge, dtype=dtype)
+        beside = [torch.nextafter(here, torch.tensor(float(end), dtype=dtype)) for end in (0, 1)]
+        return torch.as_tensor(RULES[rule](torch.stack([beside[0], here, beside[1]]), 0.0)).tolist()
+
+    assert at("fla53", 0.19) == [5, 5, 3]
+    assert at("flsd53", 0.2) == [5, 3, 3]
+    assert at("fla532", 0.19) == [5, 5, 3] and at("fla532", 0.5) == [3, 3, 2]
+
+
+def test_schedules_change_at_epochs_100_and_250_of_350() -> None:
+    p = torch.tensor([0.1, 0.9])
+    for rule, values in (("fls531", (5, 3, 1)), ("fls532", (5, 3, 2))):
+        found = [RULES[rule](p, epoch / 350) for epoch in (0, 99, 100, 249, 250, 350)]
+        assert found == [values[0], values[0], values[1], values[1], values[2], values[2]]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=30, deadline=None)
+@given(p=st.floats(0, 1), progress=st.floats(0, 1))
+def test_rules_equal_the_slow_twin(rule: str, p: float, progress: float) -> None:
+    found = resolve(rule, torch.tensor([p], dtype=torch.float64), progress)
+    found = float(found[0] if isinstance(found, torch.Tensor) else found)
+    expected = 20.0 if p < 1e-6 and rule == "lambert" else reference.gamma_of(rule, p, progress)
+    assert found == pytest.approx(expected, abs=0.05 if 0.07 < p < 0.08 else 4e-4)
+
+
+def test_no_loss_asks_a_sample_for_its_value() -> None:
+    """A `.item()`, or a loop over rows, waits for the device at every step."""
+    folder = Path(methods.__file__).parent
+    for path in folder.rglob("*.py"):
+        assert ".item()" not in path.read_text(encoding="utf-8"), path

@@ -1,0 +1,208 @@
+"""Slow, obvious twins of the primary losses: one sample, one class, plain Python.
+
+A twin takes `at`: the logits at which what is constant for the gradient (gamma by sample, the weight under `gra`) is
+evaluated. At the sample's own logits it is the loss; with `at` held while the logits move, its slope is the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.reference import Rows, top
+
+Row = Sequence[float]
+Gamma = float | str
+
+
+def softmax(z: Row) -> list[float]:
+    powers = [math.exp(value - max(z)) for value in z]
+    return [power / math.fsum(powers) for power in powers]
+
+
+def rest(p: Row, k: int) -> float:
+    """1 - p_k as the sum of the others."""
+    return math.fsum(value for i, value in enumerate(p) if i != k)
+
+
+def g(p: float, gamma: float) -> float:
+    """log of the focal gradient's factor: (1 - p)^gamma - gamma p (1 - p)^(gamma - 1) log p."""
+    return gamma * math.log1p(-p) + math.log1p(-gamma * p / (1 - p) * math.log(p))
+
+
+def gamma_star(p: float) -> float:
+    """The largest gamma with g = 1: from there on g falls below 1."""
+    if p >= 0.5:
+        return 0.0
+    low, high = 0.0, 1.0
+    while g(p, high) > 0:
+        low, high = high, 2 * high
+    if low == 0.0:
+        low = 1e-9
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if g(p, middle) > 0 else (low, middle)
+    return (low + high) / 2
+
+
+def gamma_of(gamma: Gamma, p: float, progress: float) -> float:
+    if gamma in ("fls531", "fls532"):
+        last = 1.0 if gamma == "fls531" else 2.0
+        return 5.0 if progress < 2 / 7 else 3.0 if progress < 5 / 7 else last
+    if gamma == "fla53":
+        return 5.0 if p <= 0.19 else 3.0
+    if gamma == "flsd53":
+        return 5.0 if p < 0.2 else 3.0
+    if gamma == "fla532":
+        return 5.0 if p <= 0.19 else 3.0 if p <= 0.5 else 2.0
+    if gamma == "lambert":
+        return min(gamma_star(p), 20.0)
+    return float(gamma)
+
+
+def ce(z: Row, k: int, at: Row, progress: float) -> float:
+    # log1p where p_k is near 1: log(p_k) would be as coarse as p_k itself
+    p = softmax(z)
+    return -math.log1p(-rest(p, k)) if p[k] > 0.5 else -math.log(p[k])
+
+
+def mse(z: Row, k: int, at: Row, progress: float, variant: str) -> float:
+    """variant official is taken care of by `mean`, which knows the number of rows."""
+    return math.fsum((value - (i == k)) ** 2 for i, value in enumerate(softmax(z)))
+
+
+def focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, alpha: float, gra: bool) -> float:
+    weighed = rest(softmax(at if gra else z), k)
+    exponent = gamma_of(gamma, softmax(at)[k], progress)
+    return alpha * math.pow(weighed, exponent) * ce(z, k, at, progress)
+
+
+def inverse_focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, gra: bool) -> float:
+    weighed = 1 + softmax(at if gra else z)[k]
+    return math.pow(weighed, gamma_of(gamma, softmax(at)[k], progress)) * ce(z, k, at, progress)
+
+
+def dual_focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, alpha: float, variant: str, gra: bool) -> float:
+    exponent = gamma_of(gamma, softmax(at)[k], progress)
+    p = softmax(at if gra else z)
+    if variant == "survey":
+        s = max((i for i in range(len(z)) if i != k), key=lambda i: z[i])
+        first = math.pow(rest(p, k), exponent) * ce(z, k, at, progress)
+        return first - alpha * math.pow(rest(p, s), exponent) * math.log(rest(softmax(z), s))
+    below = max((value for value in p if value < p[k]), default=0.0)
+    own = rest(softmax(z), k) if variant == "official" else rest(p, k)
+    return math.pow(own + below, exponent) * ce(z, k, at, progress)
+
+
+def bsce(z: Row, k: int, at: Row, progress: float, gamma: float, norm: float, gra: bool) -> float:
+    p = softmax(at if gra else z)
+    gaps = [rest(p, k) if i == k else value for i, value in enumerate(p)]
+    return math.pow(math.fsum(math.pow(gap, norm) for gap in gaps), gamma / norm) * ce(z, k, at, progress)
+
+
+def consistency(
+    z: Row,
+    k: int,
+    at: Row,
+    progress: float,
+    count: int,
+    noise: float,
+    variant: str,
+    gra: bool,
+    draws: Sequence[Row] | None = None,
+) -> float:
+    answer, agreed = top(at), 0.0
+    draws = [[0.0] * len(z)] * count if draws is None else draws
+    for draw in draws:
+        moved = [value + noise * e for value, e in zip(at if gra else z, draw, strict=True)]
+        agreed += softmax(moved)[answer] if variant == "mean" else float(top(moved) == answer)
+    return (1 - agreed / count) * ce(z, k, at, progress)
+
+
+def adafocal(
+    z: Row,
+    k: int,
+    at: Row,
+    progress: float,
+    gamma: float,
+    bins: int,
+    rate: float,
+    gra: bool,
+    learned: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> float:
+    """learned: edges between the bins, and the gamma of each."""
+    if learned is not None:
+        edges, gammas = learned
+        gamma = gammas[sum(edge <= softmax(at)[k] for edge in edges)]
+    p = softmax(at if gra else z)
+    base = rest(p, k) if gamma > 0 else 1 + p[k]
+    return math.pow(base, abs(gamma)) * ce(z, k, at, progress)
+
+
+def adafocal_update(
+    rows: Rows, labels: Sequence[int], gammas: Sequence[float], rate: float
+) -> tuple[list[float], list[float]]:
+    """Edges and gammas after a validation pass (Ghosh et al. 2022, algorithm 1)."""
+    bins = len(gammas)
+    confidence = [max(softmax(row)) for row in rows]
+    edges = [sorted(confidence)[b * len(rows) // bins] for b in range(1, bins)]
+    moved = []
+    for b in range(bins):
+        gaps = [
+            c - (top(row) == label)
+            for c, row, label in zip(confidence, rows, labels, strict=True)
+            if sum(edge <= c for edge in edges) == b
+        ]
+        gap = math.fsum(gaps) / len(gaps) if gaps else 0.0
+        gamma = gammas[b] * math.exp(rate * gap if gammas[b] > 0 else -rate * gap)
+        if abs(gamma) < 0.2:
+            gamma = -0.2 if gamma > 0 else 0.2
+        moved.append(min(max(gamma, -2.0), 20.0))
+    return edges, moved
+
+
+TWINS: dict[str, Callable[..., float]] = {
+    "ce": ce,
+    "mse": mse,
+    "focal": focal,
+    "inverse_focal": inverse_focal,
+    "dual_focal": dual_focal,
+    "bsce": bsce,
+    "consistency": consistency,
+    "adafocal": adafocal,
+}
+
+
+def mean(
+    name: str,
+    rows: Rows,
+    targets: Sequence[int] | Sequence[Sequence[float]],
+    at: Rows | None = None,
+    progress: float = 0.0,
+    **options: Any,
+) -> float:
+    """Mean over the rows; a target that is a distribution weighs the classes' losses."""
+    total = 0.0
+    for n, (row, target) in enumerate(zip(rows, targets, strict=True)):
+        shares = list(enumerate(target)) if isinstance(target, Sequence) else [(target, 1.0)]
+        for k, share in shares:
+            total += share * TWINS[name](row, k, (at or rows)[n], progress, **options)
+    if options.get("variant") == "official" and name == "mse":
+        total /= len(rows)
+    return total / len(rows)
+
+
+def slope(value: Callable[[list[list[float]]], float], rows: Rows, step: float = 1e-6) -> list[list[float]]:
+    """Central differences of a function of all logits."""
+    found = []
+    for n, row in enumerate(rows):
+        found.append([0.0] * len(row))
+        for i in range(len(row)):
+            ends = []
+            for sign in (1, -1):
+                moved = [list(other) for other in rows]
+                moved[n][i] += sign * step
+                ends.append(value(moved))
+            found[n][i] = (ends[0] - ends[1]) / (2 * step)
+    return found
