@@ -160,6 +160,19 @@ def markdown(table: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def overhead(table: dict[str, Any]) -> str:
+    """A record made with `--plain`: what a scheduled run costs beside `dvc repro`."""
+    where = table["machine"]
+    lines = [
+        f"| `train/{table['data']['name']}`, {where['cores']} cores | by the deployment | `dvc repro` |",
+        "|---|---:|---:|",
+    ]
+    for words, suffix in (("everything runs", ""), ("nothing has changed", "_when_nothing_changed")):
+        pair = (table[f"seconds_by_{way}{suffix}"] for way in ("deployment", "dvc_repro"))
+        lines.append(f"| {words} | {' | '.join(f'{seconds:.0f} s' for seconds in pair)} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="of the record")

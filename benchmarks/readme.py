@@ -19,6 +19,7 @@ README = Path(__file__).resolve().parent.parent / "README.md"
 RESULTS = Path(__file__).resolve().parent / "results"
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "cifar100-resnet8-cpu": pipeline_run.markdown,
+    "flow-overhead-digits": pipeline_run.overhead,
     "metrics": metrics.markdown,
     "calibrators": calibrators.markdown,
     "interval_coverage": interval_coverage.markdown,
