@@ -1,7 +1,7 @@
 """A whole run through its Prefect deployment, recorded: what was run, where, how long, what came out.
 
-    python benchmarks/pipeline_run.py cifar100-resnet8-cpu cifar100
-    python benchmarks/pipeline_run.py flow-overhead-digits digits --plain
+    python -m benchmarks.pipeline_run cifar100-resnet8-cpu cifar100
+    python -m benchmarks.pipeline_run flow-overhead-digits digits --plain
 
 runs in a temporary clone of HEAD with a DVC cache, a server and a worker of its own, so nothing is skipped and the
 checkout is left alone, and writes benchmarks/results/<name>.json and <name>.png (the reliability diagram). `--plain`
@@ -29,6 +29,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.interval_coverage import processor
 from pipeline.config import load, parse_overrides
 from pipeline.flows import server, workspace
 from pipeline.flows.train import experiment_name
@@ -39,10 +40,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 def machine() -> dict[str, Any]:
     """The processor by its own name, the cores this process may use, and what was installed."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "processor": names[0] if names else platform.processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),
         **{package: version(package) for package in ("torch", "numpy", "dvc", "prefect")},
@@ -126,7 +125,7 @@ def record(
     images = card["splits"]["train"] * training["recipe"]["epochs"]
     return {
         "command": shlex.join(
-            ["python", "benchmarks/pipeline_run.py", name, deployment, *words, *(["--plain"] if plain else [])]
+            ["python", "-m", "benchmarks.pipeline_run", name, deployment, *words, *(["--plain"] if plain else [])]
         ),
         "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip(),
         "machine": machine(),
