@@ -73,15 +73,24 @@ def test_worker_killed(prefect: Prefect, tmp_path: Path) -> None:
 
 
 def test_server_killed_and_started_again(prefect: Prefect, tmp_path: Path) -> None:
+    """The training stands still while the server starts, so that it cannot end before, however fast the machine is."""
     run = prefect.submit(epochs=EPOCHS, seed=4)
     training = prefect.training(run)
+    training.suspend()
+    checkpoint = next((prefect.workspace(run) / ".checkpoints").glob("*/state.pt"))
+    before = checkpoint.stat().st_mtime_ns
     process = psutil.Process(read_json(prefect.home / server.STATE / "server.json")["pid"])
     for child in process.children(recursive=True):
         child.kill()
     process.kill()
-    time.sleep(5)
-    assert training.is_running()
-    prefect.command("pipeline.flows", "up")
+    try:
+        time.sleep(5)
+        training.resume()
+        wait_for(lambda: checkpoint.stat().st_mtime_ns > before, 30, lambda: "no epoch without the server")
+        training.suspend()
+    finally:
+        prefect.command("pipeline.flows", "up")
+        training.resume()
     prefect.completed(run, 240)
     assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=4)
 
