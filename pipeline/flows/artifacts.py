@@ -22,7 +22,7 @@ _ROWS = {
     "nll": "NLL (nats)",
     "brier": "Brier score",
     "ece": "ECE",
-    "ece_estimate": "ECE, median-unbiased",
+    "ece_estimate": "ECE, estimate",
     "mean_confidence": "mean confidence",
     "mce": "MCE",
 }

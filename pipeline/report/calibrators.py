@@ -24,8 +24,9 @@ def comparison(
 ) -> None:
     """Left: a forest plot of the ECE. Right: ECE against average uncertainty. Written to `out`.svg.
 
-    Forest: the plug-in ECE (hollow), the median-unbiased estimate (full) with its interval, and the range that chance
-    alone reaches 19 times in 20 (grey); error and NLL in words, because a low ECE can be bought with either.
+    Forest: the plug-in ECE (hollow), the estimate (full; median-unbiased where the gaps are shaped as observed) with
+    its interval, and the range that chance alone reaches 19 times in 20 (grey); error and NLL in words, because a low
+    ECE can be bought with either.
 
     Right, after Karandikar et al. 2021, figure 10: the mean entropy of the answers. A calibrator that lowers the ECE by
     moving to the right says less; numbers are those of the rows on the left.

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def reliability_diagram(before: Judged, after: Judged, settings: Evaluation, out: Path, title: str) -> None:
     """Before and after, the confidence histogram beneath; written to `out`.svg and `out`.png.
 
-    Bars of bins with few rows are pale: the eye should weigh a bin as the ECE does. ECE, its median-unbiased estimate
-    with the interval, and the noise floor (fractions) stand above each panel.
+    Bars of bins with few rows are pale: the eye should weigh a bin as the ECE does. ECE, its estimate
+    (median-unbiased where the gaps are shaped as observed) with the interval, and the noise floor stand above each
+    panel, as fractions.
     """
     with drawn(out, title, (8.8, 6.0), png=True) as figure:
         axes = figure.subplots(2, 2, height_ratios=[3.2, 1], sharex=True, sharey="row")

@@ -367,3 +367,23 @@ def test_what_no_temperature_can_be_is_not_restored() -> None:
     for temperature in (LOWEST / 2, HIGHEST * 2, float("nan")):
         with pytest.raises(ValueError, match=r"temperature is .*; allowed is \[0.05, 20.0\]"):
             calibrators.from_json({**tree, "temperature": temperature})
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix", "bias_corrected_temperature"])
+def test_a_fit_that_separates_its_rows_says_so(name: str) -> None:
+    labels = np.arange(60) % 3
+    logits = np.eye(3)[labels] + [1.2, 0, 0] + np.random.default_rng(0).normal(0, 0.02, (60, 3))
+    (note,) = calibrators.fit(name, logits, labels).notes()
+    assert "separates the 60 rows of its fit" in note and "Use 'temperature' or 'structured_vector'" in note
+    assert not calibrators.fit("structured_vector", logits, labels).notes()
+    labels[0] = 1  # one wrong row, and the optimum is finite again
+    assert not any("separates" in note for note in calibrators.fit(name, logits, labels).notes())
+
+
+@pytest.mark.parametrize("name", ["structured_vector", "structured_matrix"])
+def test_a_class_without_rows_is_named(name: str) -> None:
+    logits, labels = drawn(200, 4)
+    seen = labels != 2
+    note = calibrators.fit(name, logits[seen], labels[seen]).notes()[-1]
+    assert note == "The rows of the fit never hold class 2: nothing was learned about it."
+    assert not any("never hold" in note for note in calibrators.fit(name, logits, labels).notes())
