@@ -1,6 +1,6 @@
 """The papers' losses on a real subset of CIFAR-100 with a small net, several seeds: one table.
 
-    python -m benchmarks.losses --data FOLDER/cifar100.npz      # an hour on one core
+    python -m benchmarks.losses --data FOLDER/cifar100.npz      # half an hour on one core
     python -m benchmarks.losses --data FOLDER/cifar100.npz --methods ce focal+sb_ece --seeds 0 1
 
 The subset: every fifth class; 5,000 training images, 1,000 for calibration and 2,000 for the test show 20 classes well
@@ -54,10 +54,10 @@ def subset(source: Path, out: Path) -> Path:
     return out
 
 
-def one(dataset: data.DataSet, method: str, seed: int, epochs: int) -> dict[str, Any]:
+def one(dataset: data.DataSet, method: str, seed: int, epochs: int, width: int) -> dict[str, Any]:
     """Train, scale the temperature on the validation rows, measure on the test rows."""
     begin = time.perf_counter()
-    training = Training(method=method, seed=seed, epochs=epochs, recipe="cpu", device="cpu")
+    training = Training(method=method, seed=seed, epochs=epochs, width=width, recipe="cpu", device="cpu")
     with tempfile.TemporaryDirectory() as folder:
         trained = train(dataset, training, Path(folder))
     seconds = time.perf_counter() - begin
@@ -92,7 +92,8 @@ def markdown(record: dict[str, Any]) -> str:
     splits, seeds = record["data"]["splits"], sorted({run["seed"] for run in runs})
     lines += [
         "",
-        f"{record['net']}, {record['epochs']} epochs on {splits['train']:,} images of {record['classes']} classes,"
+        f"{record['net']} of width {record['width']}, {record['epochs']} epochs on {splits['train']:,} images of"
+        f" {record['classes']} classes,"
         f" {splits['test']:,} test images, {len(seeds)} seeds: mean ± standard deviation over them (intervals: means"
         f" of their ends). The noise floor of the ECE is {mean:.3f} on average, {high:.3f} at its 95th percentile.",
     ]
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"default: {' '.join(METHODS)}")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=25)
+    parser.add_argument("--width", type=int, default=8, help="channels of the first layer; resnet8 has 16")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
@@ -132,17 +134,20 @@ def main() -> None:
         "data": {"sha256": dataset.card["sha256"], "splits": dataset.card["splits"]},
         "classes": len(dataset.card["classes"]),
         "net": "resnet8",
+        "width": options.width,
         "epochs": options.epochs,
         "runs": [],
     }
     if options.out.exists():
         earlier = json.loads(options.out.read_text(encoding="utf-8"))
-        if all(earlier[key] == record[key] for key in ("code_sha256", "data", "epochs", "threads", "versions")):
+        if all(
+            earlier[key] == record[key] for key in ("code_sha256", "data", "epochs", "width", "threads", "versions")
+        ):
             record["runs"] = earlier["runs"]
     for method in options.methods:
         for seed in options.seeds:
             if not any((run["method"], run["seed"]) == (method, seed) for run in record["runs"]):
-                record["runs"].append(one(dataset, method, seed, options.epochs))
+                record["runs"].append(one(dataset, method, seed, options.epochs, options.width))
                 options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
                 print(json.dumps(record["runs"][-1]), flush=True)
     print(markdown(record))
