@@ -53,6 +53,8 @@ class Data(_Section):
     """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
     """Rows held out for calibration; null: digits 300, CIFAR 5,000, your own data one row in ten."""
+    held_out_size: Annotated[int, Field(ge=2)] | None = None
+    """Rows set aside to learn from by penalties with `when: interleaved`; null: none."""
     test_fraction: float = Field(0.2, gt=0, lt=1)
     """Share of the rows held out for test when a data set of your own brings no test split."""
     split_seed: Annotated[int, Field(ge=0)] = 0
@@ -78,14 +80,38 @@ class Training(_Section):
     """Passes over the training rows."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
     """Rows per step."""
+    optimizer: Literal["sgd", "adam", "adagrad"] | None = None
+    """sgd, adam, adagrad."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
-    """The schedule's highest value."""
+    """The schedule's highest value; null and another optimizer than the recipe's: adam .001, adagrad .01, sgd .1."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Of sgd."""
+    nesterov: bool | None = None
+    """Nesterov's form of sgd's momentum."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Of SGD: added to the gradient, times the weight."""
+    """Added to the gradient, times the weight."""
+    schedule: Literal["step", "cosine", "constant"] | None = None
+    """Of the learning rate: step (times `decay` at each milestone), cosine (down to 0), constant."""
+    milestones: list[Annotated[float, Field(gt=0, lt=1)]] | None = None
+    """Of the step schedule, as fractions of the run, such as [0.4, 0.6]."""
+    decay: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Factor of the step schedule at each milestone."""
+    selection: Literal["last", "val_error", "val_nll"] | None = None
+    """Whose weights are taken: the last epoch's, or the first's of least validation error or NLL."""
+    reduction: Literal["mean", "sum"] | None = None
+    """Of the loss over the batch."""
+    clip: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """Greatest norm of a step's gradient; 0: never clipped."""
+    padding: Annotated[int, Field(ge=0, le=64)] | None = None
+    """Augmentation: shifts of up to so many pixels; 0: none."""
+    flip: bool | None = None
+    """Augmentation: random horizontal flips."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: CUDA where torch sees it."""
+    threads: Annotated[int, Field(ge=0, le=1024)] | None = None
+    """Of the CPU, in training; 0: torch's choice."""
 
 
 class Calibration(_Section):
@@ -216,8 +242,9 @@ def _explain(error: Any) -> str:
     field = _section(section).model_json_schema()["properties"][leaf]
     if inside[0]:
         found = f"{section}.{leaf}.{inside[0]} = {error['input']!r}"
-        field = field.get("items") or field["additionalProperties"]
-    choices = [str(choice) for choice in field.get("enum", ())]
+        inner = (part.get("items") or part.get("additionalProperties") for part in [field, *field.get("anyOf", ())])
+        field = next(filter(None, inner))
+    choices = [str(choice) for part in [field, *field.get("anyOf", ())] for choice in part.get("enum", ())]
     hint = nearest(str(error["input"]), choices) if choices else ""
     return f"{found}: allowed is {_allowed(field)}.{hint}"
 
@@ -253,7 +280,9 @@ def _allowed(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(repr(choice) for choice in schema["enum"])
     kinds = {"integer": "a whole number", "number": "a number", "string": "text", "null": "null"}
-    kinds |= {"boolean": "true or false", "object": "a mapping of names to values", "array": "a list of names"}
+    kinds |= {"boolean": "true or false", "object": "a mapping of names to values"}
+    if schema["type"] == "array":
+        return "a list of " + ("names" if schema["items"]["type"] == "string" else "numbers")
     words = kinds[schema["type"]]
     bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
     words += "".join(f" {word} {schema[key]:,}" for key, word in bounds.items() if key in schema)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import get_args
 
 from pipeline import calibrators, methods
+from pipeline.methods.compose import PENALTY
+from pipeline.methods.method import When
 from pipeline.recipes import RECIPES
 from pipeline.stages import SELECT
 
@@ -14,7 +17,8 @@ def methods_table() -> list[tuple[str, str, str]]:
     """(name, parts and options, source) of every part and preset; `+name` is what can follow a primary loss."""
     rows = []
     for name, part in methods.PARTS.items():
-        rows.append((name if part.role == "primary" else f"+{name}", _options(part.settings()), part.source))
+        rows.append((name if part.role == "primary" else f"+{name}", _options(part.options()), part.source))
+    rows.append(("+<penalty>", _options(PENALTY), f"every penalty has these too; when: {', '.join(get_args(When))}"))
     for name, preset in methods.PRESETS.items():
         parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
         rows.append((name, parts, preset.source))
@@ -26,8 +30,12 @@ def methods_text() -> str:
 
 
 def recipes_text() -> str:
-    rows = [(name, f"{r.net}, {r.epochs} epochs, batch {r.batch_size}", r.about) for name, r in RECIPES.items()]
-    return _columns([("recipe", "net and length", "what for"), *rows])
+    rows = []
+    for name, r in RECIPES.items():
+        how = f"{r.net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
+        about = f"{r.about}; beside it {r.beside}" if r.beside else r.about
+        rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
+    return _columns([("recipe", "how", "what for"), *rows])
 
 
 def calibrators_text() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent
 TRAINING_CODE = (
+    "checkpoint.py",
     "config.py",
     "data",
     "errors.py",

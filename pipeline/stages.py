@@ -62,7 +62,7 @@ def train(params: Params) -> None:
         writer.writeheader()
         writer.writerows(result.history)
     splits = {split: logits.Logits(values, dataset.arrays[split][1]) for split, values in result.logits.items()}
-    logits.write(LOGITS, splits)
+    logits.write(LOGITS, splits, result.settings["notes"])
     result.checkpoint.remove()
 
 
@@ -88,7 +88,7 @@ def calibrate(params: Params) -> None:
     for line in table:
         held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
         log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
-    for note in calibrator.notes():
+    for note in (*logits.notes(LOGITS), *calibrator.notes()):
         log.warning(note)
     write_json(CALIBRATOR, calibrator.to_json())
     write_json(SELECTION, [asdict(line) for line in table])
@@ -108,7 +108,9 @@ def evaluate(params: Params) -> None:
     before, after = (judge(c, test.logits_NC, test.labels_N, settings) for c in (Identity(), calibrator))
     others = compared(calibrator, val, test, settings)
     EVALUATION.mkdir(parents=True, exist_ok=True)
-    write_json(EVALUATION / "metrics.json", table_of(before, after, others, calibrator, settings))
+    table = table_of(before, after, others, calibrator, settings)
+    table["notes"] = logits.notes(LOGITS) + table["notes"]
+    write_json(EVALUATION / "metrics.json", table)
     with (EVALUATION / "calibrators.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["calibrator", "role", *before.values, "problem"])
         writer.writeheader()
@@ -168,7 +170,7 @@ STAGES = {stage.__name__: stage for stage in (fetch, train, calibrate, evaluate,
 
 
 def check_names(params: Params) -> None:
-    """Refuse an unknown recipe, net, method, option or calibrator before anything long starts.
+    """Refuse an unknown recipe, net, method, option or calibrator, and settings that do not fit, before anything long.
 
     Raises:
         ConfigError: naming it, what is allowed and the nearest.
@@ -176,9 +178,11 @@ def check_names(params: Params) -> None:
     from pipeline import methods, nets
     from pipeline.evaluate import check_compared
     from pipeline.recipes import resolve
+    from pipeline.train import check_held_out
 
     nets.check(resolve(params.training, params.data.dataset).net)
-    methods.build(params.training.method, **params.training.method_options)
+    method = methods.build(params.training.method, **params.training.method_options)
+    check_held_out(method, params.data.held_out_size)
     _check_calibrator(params.calibration)
     check_compared(params.evaluation.compare)
 

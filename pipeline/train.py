@@ -1,12 +1,9 @@
-"""The training loop, and what it needs to survive a kill: one checkpoint folder per (params, data, code)."""
+"""The training loop. It survives a kill: one checkpoint folder per (params, data, code)."""
 
 from __future__ import annotations
 
 import logging
-import pickle
-import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,19 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import methods, metrics, nets
+from pipeline.checkpoint import Checkpoint, Selection
 from pipeline.config import ConfigError, Training
-from pipeline.data import DataSet
+from pipeline.data import HELD_OUT, DataSet
 from pipeline.data.images import Augmentation, ImageBatches
 from pipeline.errors import UserError
+from pipeline.methods.gradients import backward
 from pipeline.metrics.inputs import Array
 from pipeline.progress import bar
 from pipeline.provenance import code_sha256, fingerprint
-from pipeline.recipes import Recipe, resolve
+from pipeline.recipes import Recipe, learning_rate, resolve
 
 log = logging.getLogger("pipeline.train")
 
 EVALUATION_BATCH = 500
-CHECKPOINT_SHARE = 0.05  # of the time; a run of short epochs then skips some of its checkpoints
 
 
 class TrainingError(UserError, RuntimeError):
@@ -41,6 +39,7 @@ class TrainingError(UserError, RuntimeError):
 class Trained:
     """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
 
+    settings["notes"]: what whoever uses the validation rows must know, such as that the net learned from them.
     `checkpoint` is still there: remove it when the rest is safely written.
     """
 
@@ -57,13 +56,14 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     On one machine the CPU result is repeatable bit for bit (same number of threads); on CUDA it is not promised.
 
     Raises:
-        ConfigError: an unknown recipe, net or method, or a device that is not there.
+        ConfigError: an unknown recipe, net or method, held-out rows that are missing, or a device that is not there.
         TrainingError: the loss is no longer finite.
     """
     recipe = resolve(training, data.card["name"])
     method = methods.build(training.method, **training.method_options)
+    check_held_out(method, data.card["splits"].get(HELD_OUT))
     device = _device(training.device)
-    settings = {
+    settings: dict[str, Any] = {
         "recipe": asdict(recipe),
         "method": {"name": training.method, "options": dict(training.method_options)},
         "net": {"name": recipe.net, "width": training.width, "depth": training.depth},
@@ -76,20 +76,29 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     net = nets.build(recipe.net, channels, classes, width=training.width, depth=training.depth)
     net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
     optimizer = _optimizer(net, recipe)
-    augment = Augmentation(recipe.padding, recipe.flip)
-    train_batches = data.batches("train", device, augment)
+    train_batches = data.batches("train", device, Augmentation(recipe.padding, recipe.flip, method.views))
     val_batches, test_batches = (data.batches(split, device) for split in ("val", "test"))
-    if len(train_batches) // train_batches.steps(recipe.batch_size) < 2:
-        raise ConfigError(
-            "batch normalisation needs two rows in a batch: raise batch_size or the number of training rows"
-        )
+    held_out_batches = data.batches(HELD_OUT, device) if method.needs_held_out else None
+    for batches in filter(None, (train_batches, held_out_batches)):
+        if len(batches) // batches.steps(recipe.batch_size) < 2:
+            raise ConfigError(
+                "batch normalisation needs two rows in a batch: raise batch_size or the number of rows to learn from"
+            )
+
+    def descend(loss: Tensor, rows: int, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        backward(loss * rows if recipe.reduction == "sum" else loss, apart, net)
+        if recipe.clip:
+            nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
+        optimizer.step()
 
     checkpoint = Checkpoint(checkpoints / fingerprint({**settings, "device": device.type})[:16])
-    history: list[dict[str, float]] = []
+    selection, history = Selection(recipe.selection), list[dict[str, float]]()
     if saved := checkpoint.load(device):
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
         method.restore(saved["method"])
+        selection.restore(saved["selection"])
         torch.set_rng_state(saved["rng"].cpu())
         history = saved["history"]
         log.info("going on after epoch %d of %d from %s", len(history), recipe.epochs, checkpoint.folder)
@@ -99,6 +108,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     with _repeatable(device, recipe.threads), bar(total, "train", "step", done=steps * len(history)) as shown:
         for epoch in range(len(history), recipe.epochs):
             generator = torch.Generator().manual_seed((training.seed << 20) + epoch)
+            held_out = _held_out(held_out_batches, recipe.batch_size, (training.seed << 20) + epoch)
             net.train()
             seen: list[tuple[Tensor, Tensor, Tensor]] = []
             for step, (images, labels) in enumerate(train_batches.shuffled(recipe.batch_size, generator)):
@@ -109,12 +119,11 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
                 features = net.features(images)
                 logits = net.head(features)
                 loss = method.objective(logits, targets, labels, features, head=net.head, progress=progress)
-                optimizer.zero_grad(set_to_none=True)
-                (loss * len(labels) if recipe.reduction == "sum" else loss).backward()  # type: ignore[no-untyped-call]
-                if recipe.clip is not None:
-                    nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
-                optimizer.step()
-                seen.append((loss.detach() * len(labels), logits.detach(), labels))
+                descend(loss, len(labels), method.apart(logits, labels, progress=progress))
+                seen.append((loss.detach() * len(labels), logits[: len(labels)].detach(), labels))
+                for term in method.due(epoch * steps + step + 1, progress):
+                    images, labels = next(held_out)
+                    descend(term.weight * term.penalty(net(images), labels), len(labels))
                 shown.update()
             val_logits, val_labels = predict(net, val_batches)
             method.after_validation(val_logits, val_labels)
@@ -125,18 +134,17 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             row |= _scores("train", train_loss, *(torch.cat(parts) for parts in list(zip(*seen, strict=True))[1:]))
             row |= _scores("val", val_loss, val_logits, val_labels)
             history.append(row)
+            selection.offer(net, row)
             shown.set_postfix_str(
                 f"epoch {epoch + 1}/{recipe.epochs} val error {row['val_error']:.3f} NLL {row['val_nll']:.3f}",
                 refresh=False,
             )
-            checkpoint.save(net, optimizer, method, history, last=epoch + 1 == recipe.epochs)
+            checkpoint.save(net, optimizer, method, selection, history, last=epoch + 1 == recipe.epochs)
+    selection.take(net)
+    settings["selection"] = {"rule": selection.rule, "epoch": selection.epoch}
+    settings["notes"] = [*method.notes(), *selection.notes(recipe.epochs)]
     outcome = {split: predict(net, b)[0].cpu().numpy() for split, b in (("val", val_batches), ("test", test_batches))}
     return Trained(net.eval().cpu(), outcome, history, settings, checkpoint)
-
-
-def learning_rate(recipe: Recipe, progress: float) -> float:
-    """The step schedule: learning_rate x .1 for each milestone passed; `progress` in [0, 1) through the run."""
-    return float(recipe.learning_rate * 0.1 ** sum(progress >= milestone for milestone in recipe.milestones))
 
 
 def predict(net: nets.ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
@@ -147,60 +155,32 @@ def predict(net: nets.ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
     return torch.cat([logits for logits, _ in pairs]), torch.cat([labels for _, labels in pairs])
 
 
-class Checkpoint:
-    """The last finished epoch, in a folder of its own; removed when the run has succeeded."""
+def check_held_out(method: methods.Method, rows: int | None) -> None:
+    """Raises ConfigError if `method` learns from held-out rows and there are none; warns if there are some unused."""
+    if rows is not None and not method.needs_held_out:
+        log.warning("method %s does not learn from the %s held-out rows (data.held_out_size)", method.name, f"{rows:,}")
+    if method.needs_held_out and rows is None:
+        raise ConfigError(
+            f"method {method.name!r} has a penalty with `when: interleaved`, which learns from held-out rows, and"
+            " data.held_out_size is null; set it, such as held_out_size=5000 for CIFAR or 100 for digits"
+        )
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._cost = 0.0
-        self._written = time.monotonic()
 
-    def load(self, device: torch.device) -> dict[str, Any] | None:
-        path = self.folder / "state.pt"
-        if not path.exists():
-            return None
-        try:
-            state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
-            log.warning("%s is damaged (%s): starting afresh", path, error)
-            return None
-        return state
-
-    def save(
-        self,
-        net: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        method: methods.Method,
-        history: list[Any],
-        *,
-        last: bool,
-    ) -> None:
-        """Written aside and renamed. Skipped while writing so soon again would cost over 5% of the time."""
-        begin = time.monotonic()
-        if len(history) > 1 and not last and self._cost > CHECKPOINT_SHARE * (begin - self._written):
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        state = {
-            "net": net.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "method": method.state(),
-            "rng": torch.get_rng_state(),
-            "history": history,
-        }
-        aside = self.folder / "state.pt.part"
-        torch.save(state, aside)
-        aside.replace(self.folder / "state.pt")
-        self._written = time.monotonic()
-        self._cost = self._written - begin
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+def _held_out(batches: ImageBatches | None, batch_size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """As they are, in an order of the epoch's own: what the training rows draw is the same with and without them."""
+    if batches is None:
+        return iter(())
+    return batches.endless(batch_size, torch.Generator().manual_seed(seed + (1 << 52)))
 
 
 def _optimizer(net: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    return torch.optim.SGD(
-        net.parameters(), recipe.learning_rate, momentum=recipe.momentum, weight_decay=recipe.weight_decay
-    )
+    parameters, rate, weight_decay = net.parameters(), recipe.learning_rate, recipe.weight_decay
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(parameters, rate, weight_decay=weight_decay)
+    if recipe.optimizer == "adagrad":
+        return torch.optim.Adagrad(parameters, rate, weight_decay=weight_decay)
+    momentum = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+    return torch.optim.SGD(parameters, rate, weight_decay=weight_decay, **momentum)  # type: ignore[arg-type]
 
 
 def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> dict[str, float]:
@@ -227,7 +207,7 @@ def _device(name: str) -> torch.device:
 
 
 @contextmanager
-def _repeatable(device: torch.device, threads: int | None) -> Iterator[None]:
+def _repeatable(device: torch.device, threads: int) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     torch.use_deterministic_algorithms(device.type == "cpu")
     # On by default in this mode, to show reads of memory never written: 10 to 20% of a step for nothing here.

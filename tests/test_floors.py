@@ -24,7 +24,7 @@ FLOORS: dict[int, set[str]] = {
         "provenance",
     },
     1: {"data", "methods", "nets", "progress", "recipes"},
-    2: {"evaluate", "export", "report", "train"},
+    2: {"checkpoint", "evaluate", "export", "report", "train"},
     3: {"stages"},
     4: {"__main__", "demo", "flows", "listing"},
 }

@@ -119,6 +119,8 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
     ("arguments", "message"),
     [
         (["fetch", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
+        (["fetch", "method=mmce_interleaved"], "learns from held-out rows, and data.held_out_size is null; set it"),
+        (["fetch", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 is for optimizer sgd, and optimizer is adam"),
         (["fetch", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18."),
         (["fetch", "calibrator=temperatur"], "Did you mean 'temperature'?"),
         (["fetch", "calibrator=selct"], "Did you mean 'select'?"),
@@ -156,11 +158,17 @@ def test_lists(workspace: Path) -> None:
 
 
 def test_all_without_dvc(workspace: Path) -> None:
-    done = command(["all", "epochs=1", "width=4"], workspace)
+    done = command(["all", "epochs=1", "width=4", "method=adafocal"], workspace)
     assert done.returncode == 0, done.stderr
     published = command(["publish"], workspace).stdout.strip()
     assert (workspace / published / "model.onnx").is_file()
     assert (workspace / "models" / "default").read_text().strip() == published.removeprefix("models/")
+    # AdaFocal learns from the validation rows: said where the calibrator is fitted, and wherever its results are read.
+    said = "Training learned from the validation rows (method adafocal), so the calibrator was fitted on rows that are"
+    assert said in done.stderr
+    for file in ("model/training.json", "evaluation/metrics.json", "bundle/card.json"):
+        notes = json.loads((workspace / "artifacts" / file).read_text())["notes"]
+        assert any(note.startswith(said) for note in notes), file
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ import torch
 from pipeline import data
 from pipeline.config import ConfigError, Data, Training
 from pipeline.data import DataSet
-from pipeline.recipes import RECIPES, Recipe, resolve
-from pipeline.train import Trained, TrainingError, learning_rate, train
+from pipeline.recipes import RECIPES, Recipe, learning_rate, resolve
+from pipeline.train import Trained, TrainingError, train
 from tests.conftest import environment
 
 SHORT = Training(epochs=3, width=4)
@@ -67,21 +68,25 @@ class StoppedError(Exception):
     pass
 
 
-def test_an_interrupted_run_ends_with_the_same_weights(
-    digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = train(digits, SHORT, tmp_path / "whole")
-    schedule: Callable[[Recipe, float], float] = learning_rate
+def stopped(digits: DataSet, training: Training, folder: Path, at: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends after the share `at` of its steps."""
 
     def stops(recipe: Recipe, progress: float) -> float:
-        if progress > 0.5:
+        if progress > at:
             raise StoppedError
-        return schedule(recipe, progress)
+        return learning_rate(recipe, progress)
 
     with monkeypatch.context() as patch:
         patch.setattr("pipeline.train.learning_rate", stops)
         with pytest.raises(StoppedError):
-            train(digits, SHORT, tmp_path / "c")
+            train(digits, training, folder)
+
+
+def test_an_interrupted_run_ends_with_the_same_weights(
+    digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train(digits, SHORT, tmp_path / "whole")
+    stopped(digits, SHORT, tmp_path / "c", 0.5, monkeypatch)
     (left,) = (tmp_path / "c").iterdir()
     assert (left / "state.pt").exists()
     changed = train(digits, SHORT.model_copy(update={"method": "focal"}), tmp_path / "c")  # another hash starts afresh
@@ -90,11 +95,21 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     assert equal(resumed, whole) and resumed.history == whole.history
 
 
-def test_a_killed_process_goes_on_to_the_same_files(workspace: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        pytest.param(
+            ["method=mmce_interleaved", "optimizer=adam", "selection=val_nll", "held_out_size=100"],
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace: Path) -> None:
     """SIGKILL, at a moment nobody chose, between the first checkpoint and the end."""
     env = {**environment(), "PYTHONPATH": str(Path(__file__).parent.parent)}
-    subprocess.run([sys.executable, "-m", "pipeline", "fetch"], env=env, capture_output=True, check=True)
-    command = [sys.executable, "-m", "pipeline", "train", "width=8"]
+    subprocess.run([sys.executable, "-m", "pipeline", "fetch", *words], env=env, capture_output=True, check=True)
+    command = [sys.executable, "-m", "pipeline", "train", "width=8", *words]
     process = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not list(Path(".checkpoints").glob("*/state.pt")) and time.monotonic() < deadline:
@@ -117,11 +132,99 @@ def test_the_schedule_of_the_papers() -> None:
     assert [learning_rate(tiny, e / 100) for e in (39, 40, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
 
 
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("papers-350", "350 128 sgd 0.1 0.9 False 0.0005 sum 2.0 last"),
+        ("papers-100", "100 64 sgd 0.1 0.9 False 0.0005 sum 2.0 last"),
+        ("bsce-100", "100 128 sgd 0.1 0.9 False 0.0005 sum 2.0 last"),
+        ("gamma-net", "350 128 sgd 0.1 0.9 False 0.0005 sum 2.0 val_error"),
+        ("soft-calibration", "200 128 sgd 0.1 0.9 True 0.0005 mean 0.0 last"),
+        ("augmix", "100 128 sgd 0.1 0.9 True 0.0005 mean 0.0 last"),
+        ("newsgroups", "50 128 adam 0.001 0.9 False 0.0 mean 0.0 val_error"),
+        ("sst", "25 25 adagrad 0.05 0.9 False 0.0001 mean 0.0 val_error"),
+    ],
+)
+def test_what_the_papers_say(name: str, facts: str) -> None:
+    r = RECIPES[name]
+    found = (r.epochs, r.batch_size, r.optimizer, r.learning_rate, r.momentum, r.nesterov, r.weight_decay)
+    assert " ".join(map(str, (*found, r.reduction, r.clip, r.selection))) == facts
+
+
+def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
+    assert {field.name for field in fields(Recipe)} - set(Training.model_fields) == {"about", "beside"}
+    for name, recipe in RECIPES.items():
+        assert resolve(Training(recipe=name), "digits") == recipe
+
+
+def test_the_schedules() -> None:
+    def rates(**leaves: Any) -> list[float]:
+        recipe = resolve(Training(recipe="cpu", learning_rate=0.2, **leaves), "cifar10")
+        return [learning_rate(recipe, progress) for progress in (0, 0.25, 0.5, 0.75)]
+
+    root = 0.5**0.5
+    assert rates(schedule="cosine") == pytest.approx([0.2, 0.1 * (1 + root), 0.1, 0.1 * (1 - root)])
+    assert rates(schedule="constant") == [0.2] * 4
+    assert rates(milestones=[0.25, 0.6], decay=0.5) == pytest.approx([0.2, 0.1, 0.1, 0.05])
+
+
+@pytest.mark.parametrize(
+    ("leaves", "message"),
+    [
+        ({"optimizer": "adam", "momentum": 0.5}, r"momentum = 0\.5 is for optimizer sgd, and optimizer is adam; leave"),
+        ({"recipe": "newsgroups", "nesterov": True}, "nesterov = True is for optimizer sgd, and optimizer is adam"),
+        ({"schedule": "cosine", "milestones": [0.5]}, r"milestones = \(0\.5,\) is for schedule step"),
+        ({"nesterov": True, "momentum": 0.0}, "nesterov is true, but momentum is 0"),
+    ],
+)
+def test_what_a_recipe_would_ignore_is_refused(leaves: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(Training(**leaves), "digits")
+
+
+def test_another_optimizer_has_its_usual_rate() -> None:
+    assert resolve(Training(optimizer="adam"), "digits").learning_rate == 0.001
+    assert resolve(Training(optimizer="adagrad", learning_rate=0.3), "digits").learning_rate == 0.3
+    assert resolve(Training(recipe="sst"), "digits").learning_rate == 0.05  # the recipe's own
+
+
 def test_leaves_win_over_the_recipe() -> None:
     recipe = resolve(Training(recipe="papers-350", epochs=7, net="resnet8", learning_rate=0.2), "cifar100")
     assert (recipe.epochs, recipe.net, recipe.learning_rate, recipe.clip) == (7, "resnet8", 0.2, 2.0)
     assert resolve(Training(), "digits") == RECIPES["digits"]
     assert resolve(Training(), "cifar100") == RECIPES["cpu"] == resolve(Training(), "flowers")
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        {"optimizer": "adagrad", "learning_rate": 0.05},
+        {"optimizer": "adam", "learning_rate": 0.01},
+        {"nesterov": True},
+    ],
+)
+def test_every_optimizer_learns(leaves: dict[str, Any], digits: DataSet, tmp_path: Path) -> None:
+    result = train(digits, Training(epochs=6, width=8, batch_size=20, **leaves), tmp_path / "c")
+    assert result.history[-1]["train_loss"] < 0.7 * result.history[0]["train_loss"]
+
+
+@pytest.mark.parametrize("rule", ["val_error", "val_nll"])
+def test_the_best_epoch_is_taken_and_said_and_survives_a_stop(
+    rule: str, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(epochs=4, width=8, learning_rate=0.3, schedule="constant")
+    last = train(digits, training, tmp_path / "a")
+    choosing = training.model_copy(update={"selection": rule})
+    stopped(digits, choosing, tmp_path / "b", 0.8, monkeypatch)
+    best = train(digits, choosing, tmp_path / "b")
+    assert best.history == last.history, "the choice does not change the training"
+    least = min(last.history, key=lambda row: row[rule])
+    assert least[rule] < last.history[-1][rule], "the last epoch must not be the best, or nothing is tested"
+    assert best.settings["selection"] == {"rule": rule, "epoch": least["epoch"]}
+    errors = (best.logits["val"].argmax(1) != digits.arrays["val"][1]).mean()
+    assert errors == pytest.approx(least["val_error"])
+    assert best.settings["notes"][0].startswith(f"The validation rows chose the weights: epoch {least['epoch']} of 4")
+    assert last.settings["selection"] == {"rule": "last", "epoch": 4} and last.settings["notes"] == []
 
 
 def test_sum_and_clip_change_the_run(digits: DataSet, tmp_path: Path) -> None:

@@ -38,11 +38,16 @@ DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
 _VALIDATION_ROWS = {"digits": 300, "cifar10": 5000, "cifar100": 5000}
 SPLITS = ("train", "val", "test")
+HELD_OUT = "held_out"
+"""A fourth split where `data.held_out_size` asks for one: rows to learn from, so that validation stays clean."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Three disjoint splits. `arrays` maps split -> (uint8 N x H x W x C, int64 N); `card` describes them."""
+    """Disjoint splits: SPLITS, and HELD_OUT if it was asked for.
+
+    `arrays` maps split -> (uint8 N x H x W x C, int64 N); `card` describes them.
+    """
 
     arrays: dict[str, tuple[Images, Labels]]
     card: dict[str, Any]
@@ -82,6 +87,11 @@ def load(params: Data) -> DataSet:
     rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(y_rest) // 10))
     val, train = _draw(y_rest, rows, params, "validation_size")
     x_val, y_val, x_train, y_train = x_rest[val], y_rest[val], x_rest[train], y_rest[train]
+    held_out: dict[str, tuple[Images, Labels]] = {}
+    if params.held_out_size is not None:
+        rows_held_out, train = _draw(y_train, params.held_out_size, params, "held_out_size")
+        held_out = {HELD_OUT: (x_train[rows_held_out], y_train[rows_held_out])}
+        x_train, y_train = x_train[train], y_train[train]
     if params.train_size is not None and params.train_size > len(y_train):
         raise DataError(
             f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(y_train):,}, or null"
@@ -91,7 +101,7 @@ def load(params: Data) -> DataSet:
         x_train, y_train = x_train[kept], y_train[kept]
     if empty := [raw.classes[k] for k in range(len(raw.classes)) if not (y_train == k).any()]:
         log.warning("%s: no training row is left of class %s", params.dataset, ", ".join(empty[:10]))
-    arrays = {"train": (x_train, y_train), "val": (x_val, y_val), "test": (x_test, y_test)}
+    arrays = {"train": (x_train, y_train), "val": (x_val, y_val), "test": (x_test, y_test), **held_out}
     return DataSet(arrays, _card(params.dataset, raw, arrays))
 
 
@@ -115,7 +125,7 @@ def read(out: Path) -> DataSet:
     try:
         card = read_json(out / "card.json")
         flat = read_npz(out / "arrays.npz")
-        arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in SPLITS}
+        arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in card["splits"]}
         stated = card["sha256"]
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} is missing; run the fetch stage first: dvc repro fetch") from None
@@ -200,13 +210,13 @@ def _moments(pixels: Images) -> tuple[float, float]:
 
 
 def _sha256(arrays: dict[str, tuple[Images, Labels]]) -> str:
-    """Of dtype, shape and bytes of every array, in the order of SPLITS."""
+    """Of dtype, shape and bytes of every array, in the order of SPLITS, the held-out rows last."""
     digest = hashlib.sha256()
-    for split in SPLITS:
+    for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:
             digest.update(f"{split} {array.dtype.str} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
-__all__ = ["DataError", "DataSet", "load", "names", "read", "save"]
+__all__ = ["HELD_OUT", "DataError", "DataSet", "load", "names", "read", "save"]

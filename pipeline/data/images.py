@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -29,13 +29,21 @@ class Normaliser:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random crop after zero padding by `padding` pixels, and random horizontal flip. Zero and False: none."""
+    """Random crop after zero padding by `padding` pixels, and random horizontal flip. Zero and False: none.
+
+    views: what a method makes of the uint8 images after that; it may give several views of each.
+    """
 
     padding: int = 0
     flip: bool = False
+    views: Callable[[Tensor, torch.Generator], Tensor] | None = None
 
     def __call__(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
         """Each image its own shift and flip; drawn on the CPU, so that every device sees the same."""
+        images_NHWC = self._moved(images_NHWC, generator)
+        return images_NHWC if self.views is None else self.views(images_NHWC, generator)
+
+    def _moved(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
         if not self.padding and not self.flip:
             return images_NHWC
         n, height, width, _ = images_NHWC.shape
@@ -85,6 +93,11 @@ class ImageBatches:
         order = torch.randperm(len(self), generator=generator).to(self.labels_N.device)
         for rows in order.tensor_split(self.steps(batch_size)):
             yield self.normalise(self.augment(self.images_NHWC[rows], generator)), self.labels_N[rows]
+
+    def endless(self, batch_size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        """`shuffled`, again and again."""
+        while True:
+            yield from self.shuffled(batch_size, generator)
 
     def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every row once, in order, as it is."""

@@ -11,6 +11,7 @@ from pipeline.config import OptionValue
 from pipeline.methods import labels as _labels
 from pipeline.methods import losses, penalties
 from pipeline.methods.adafocal import AdaFocal
+from pipeline.methods.augmix import AugMix
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.gamma import RULES, gamma_star
 from pipeline.methods.method import Method, Moment
@@ -64,6 +65,12 @@ PARTS = {
         _labels.ConfidenceSmoothing, "survey, Label smoothing", role="labels", limits={"epsilon": (0, 1)}
     ),
     "mixup": Part(_labels.Mixup, "Zhang et al. 2018", role="labels", limits={"alpha": (0.01, 100)}),
+    "augmix": Part(
+        AugMix,
+        "Hendrycks et al. 2020",
+        role="views",
+        limits={"jsd": (0, 1e6), "severity": (1, 10), "width": (1, 100), "group": (1, 65_536)},
+    ),
     "mmce": Part(penalties.mmce, "Kumar et al. 2018", role="penalty", limits={"bandwidth": POSITIVE}, choices=VARIANT),
     "mmce_weighted": Part(
         penalties.mmce_weighted,
@@ -140,8 +147,12 @@ PRESETS = {
     "ls10": Preset("ce+smoothing", "Mueller et al. 2019", {"epsilon": 0.1}),
     "mixup": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 1.0}),
     "mixup01": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 0.1}),
+    "augmix": Preset("ce+augmix", "Hendrycks et al. 2020", {"jsd": 12.0}),
     "mmce": Preset("ce+mmce", "Mukhoti et al. 2020, images", {"beta": 2.0}),
     "mmce_text": Preset("ce+mmce", "Mukhoti et al. 2020, documents", {"beta": 8.0}),
+    "mmce_late": Preset("ce+mmce", "survey, epoch-based switching, at half time", {"beta": 8.0, "start": 0.5}),
+    "mmce_interleaved": Preset("ce+mmce", "survey, interleaved training", {"beta": 8.0, "when": "interleaved"}),
+    "mmce_separate": Preset("ce+mmce", "survey, separate gradients of equal norm", {"beta": 1.0, "when": "separate"}),
     "mmce_weighted": Preset(
         "ce+mmce_weighted", "Mukhoti et al. 2020, as their code has it", {"beta": 2.0, "variant": "official"}
     ),
@@ -167,8 +178,10 @@ def names() -> list[str]:
 def build(spec: str, **options: OptionValue) -> Method:
     """Compose a method. `spec`: a primary loss (`focal`) or a preset (`fl3`), and what `+` adds (`fl3+mixup`).
 
-    `options` are the parts' keyword arguments and win over the preset's. A penalty also has `beta`, its weight, and
-    `start`, the fraction of the run where it sets in. An option that several parts have is written `part.option`.
+    `options` are the parts' keyword arguments and win over the preset's; one that several parts have is written
+    `part.option`. A penalty also has `beta`, its weight; `start`, the fraction of the run where it sets in; `when`:
+    joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows); and
+    `every`, after how many steps such a step comes.
 
     Raises:
         ConfigError: an unknown name or option, a value of another type or out of range, or parts that do not compose.

@@ -6,17 +6,20 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pipeline.config import ConfigError, OptionValue, unknown
-from pipeline.methods.method import Method, PrimaryLoss, Weighted
+from pipeline.methods.method import Method, PrimaryLoss, Weighted, When
 
-EVERY_PENALTY = {"beta": (0.0, 1e6), "start": (0.0, 1.0)}
+PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
+"""What every penalty has besides its own options; the fields of `Weighted`."""
+PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
+PENALTY_CHOICES = {"when": get_args(When)}
 
 
 @dataclass(frozen=True)
 class Part:
-    """A primary loss, a penalty, or a change to labels and batches, and where it comes from.
+    """A primary loss, a penalty, a change to labels and batches, or views of the images, and where it comes from.
 
     function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
     class is made once per method, with the options, and may keep state (`pipeline.methods.method.Learner`).
@@ -26,7 +29,7 @@ class Part:
 
     function: Callable[..., Any]
     source: str
-    role: Literal["primary", "penalty", "labels"] = "primary"
+    role: Literal["primary", "penalty", "labels", "views"] = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -36,8 +39,8 @@ class Part:
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def settings(self) -> dict[str, OptionValue]:
-        """`options`; for a penalty also its weight `beta`, and `start`, the fraction of the run where it sets in."""
-        return {**self.options(), **({"beta": 1.0, "start": 0.0} if self.role == "penalty" else {})}
+        """`options`; for a penalty also its weight and when it acts."""
+        return {**self.options(), **(PENALTY if self.role == "penalty" else {})}
 
     def bind(self, given: Mapping[str, OptionValue]) -> Callable[..., Any]:
         """The function with its options."""
@@ -70,17 +73,26 @@ def compose(
             _check_value(spec, option, value, chosen[owner])
             given[owner][option] = value
     bound = {name: part.bind(given[name]) for name, part in chosen.items()}
-    weighted = []
-    for name, part in chosen.items():
-        if part.role == "penalty":
-            weight, start = (float(given[name].get(key, part.settings()[key])) for key in ("beta", "start"))
-            weighted.append(Weighted(bound[name], weight, start))
+    roles = {role: [name for name, part in chosen.items() if part.role == role] for role in ("labels", "views")}
+    if roles["views"] and "mixup" in roles["labels"]:
+        raise ConfigError(f"method {spec!r}: mixup mixes images that {roles['views'][0]} has views of; leave one out")
     return Method(
         spec,
         _with_moment(next(iter(bound.values()))),
-        tuple(weighted),
-        tuple(bound[name] for name, part in chosen.items() if part.role == "labels"),  # type: ignore[misc]
+        tuple(_weighted(spec, name, bound[name], given[name]) for name, p in chosen.items() if p.role == "penalty"),
+        tuple(bound[name] for name in roles["labels"]),  # type: ignore[misc]
+        *(bound[name] for name in roles["views"]),  # type: ignore[arg-type]
     )
+
+
+def _weighted(spec: str, name: str, penalty: Callable[..., Any], given: Mapping[str, OptionValue]) -> Weighted:
+    beta, start, when, every = (given.get(key, default) for key, default in PENALTY.items())
+    if "every" in given and when != "interleaved":
+        raise ConfigError(
+            f"option every of method {spec!r} is for penalties with steps of their own, and {name} is {when};"
+            " set when: interleaved, or leave every out"
+        )
+    return Weighted(penalty, float(beta), float(start), when, int(every))  # type: ignore[arg-type]
 
 
 def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
@@ -113,7 +125,7 @@ def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
 
 
 def _check_value(spec: str, name: str, value: object, part: Part) -> None:
-    default, choices = part.settings()[name], part.choices.get(name, ())
+    default, choices = part.settings()[name], {**PENALTY_CHOICES, **part.choices}.get(name, ())
     where = f"option {name} = {value!r} of method {spec!r}: allowed is"
     if isinstance(value, str) and choices:
         if value not in choices:
@@ -124,7 +136,7 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         texts = f", or one of {', '.join(choices)}" if choices else ""
         raise ConfigError(f"{where} a {kinds[-1].__name__}, such as {default!r}{texts}")
-    low, high = {**EVERY_PENALTY, **part.limits}.get(name, (float("-inf"), float("inf")))
+    low, high = {**PENALTY_LIMITS, **part.limits}.get(name, (float("-inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(f"{where} {low} to {high}")
 

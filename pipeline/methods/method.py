@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -47,6 +47,16 @@ class Labels(Protocol):
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor: ...
 
 
+class Views(Protocol):
+    """Several views of each image, and a loss of what the net makes of them."""
+
+    def __call__(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
+        """uint8 images -> V views of each, view by view (V N, H, W, C)."""
+        ...
+
+    def consistency(self, logits_VNC: Tensor) -> Tensor: ...
+
+
 @runtime_checkable
 class Learner(Protocol):
     """A part that adapts to the validation logits, once an epoch, and whose state a checkpoint keeps."""
@@ -58,26 +68,40 @@ class Learner(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
+When = Literal["joint", "separate", "interleaved"]
+
+
 @dataclass(frozen=True)
 class Weighted:
-    """A penalty with its weight, in force from `start`, a fraction of the run, on."""
+    """A penalty with its weight, in force from `start`, a fraction of the run, on (survey, Training strategies).
+
+    when joint: weight x penalty is part of the objective.
+    when separate: its gradient is taken alone and added at `weight` times the norm of the objective's gradient, so that
+    neither dominates (`pipeline.methods.gradients`).
+    when interleaved: after each `every`-th step it has a step of its own, weight x penalty on a held-out batch, with
+    the same optimizer, clipping and weight decay, the net in training mode and the rows not augmented.
+    """
 
     penalty: Penalty
     weight: float = 1.0
     start: float = 0.0
+    when: When = "joint"
+    every: int = 1
 
 
 @dataclass(frozen=True)
 class Method:
     """A primary loss, weighted penalties, and changes to labels and batches.
 
-    The loop calls `batch`, then `objective`, and `after_validation` once an epoch: no `if` in the loop.
+    At each step the loop calls `batch`, `objective`, `apart` and `due`, and once an epoch `after_validation`: no `if`
+    in the loop. `views` is part of its augmentation.
     """
 
     name: str
     primary: PrimaryLoss
     penalties: tuple[Weighted, ...] = ()
     labels: tuple[Labels, ...] = ()
+    views: Views | None = None
 
     def batch(
         self, images: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
@@ -115,15 +139,41 @@ class Method:
         head: Callable[[Tensor], Tensor] = identity,
         progress: float = 0.0,
     ) -> Tensor:
-        """mean_n per_sample_n + sum_j weight_j penalty_j: the scalar that is minimised. logits = head(features)."""
+        """mean_n per_sample_n + sum_j weight_j penalty_j, j the joint penalties. logits = head(features).
+
+        Where the method has views and logits (V N, C) are theirs, the first view's rows are the batch, and the views'
+        consistency is added.
+        """
+        rows, extra = len(labels_N), None
+        if self.views is not None and len(logits_NC) > rows:
+            extra = self.views.consistency(logits_NC.view(-1, rows, logits_NC.shape[1]))
+            logits_NC, features = logits_NC[:rows], None if features is None else features[:rows]
         total = self.per_sample(logits_NC, targets, features, head=head, progress=progress).mean()
-        for term in self.penalties:
-            if progress >= term.start:
-                total = total + term.weight * term.penalty(logits_NC, labels_N)
-        return total
+        for term in self._in_force("joint", progress):
+            total = total + term.weight * term.penalty(logits_NC, labels_N)
+        return total if extra is None else total + extra
+
+    def apart(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> list[tuple[float, Tensor]]:
+        """(weight, penalty) of each separate penalty in force, for `pipeline.methods.gradients.backward`."""
+        terms = self._in_force("separate", progress)
+        return [(term.weight, term.penalty(logits_NC[: len(labels_N)], labels_N)) for term in terms]
+
+    def due(self, step: int, progress: float) -> list[Weighted]:
+        """The interleaved penalties that take a step of their own after step number `step` of the run, from 1 on."""
+        return [term for term in self._in_force("interleaved", progress) if step % term.every == 0]
+
+    @property
+    def needs_held_out(self) -> bool:
+        """Whether a penalty is interleaved: it learns from a split of its own."""
+        return any(term.when == "interleaved" for term in self.penalties)
+
+    def _in_force(self, when: When, progress: float) -> list[Weighted]:
+        return [term for term in self.penalties if term.when == when and progress >= term.start]
 
     def loss(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> Tensor:
         """The plain call: mean over the batch, for labels (N,) and `progress` in [0, 1] through the run.
+
+        It is the objective: penalties that are separate or interleaved have gradients of their own and are not in it.
 
         Raises:
             ValueError: shapes that disagree, an empty batch, or a progress outside [0, 1].
@@ -139,6 +189,15 @@ class Method:
     def learns_from_validation(self) -> bool:
         """Whether the validation rows are no longer clean: a calibrator fitted on them reuses what trained the net."""
         return bool(self._learners())
+
+    def notes(self) -> list[str]:
+        """What a reader of the model's card must know."""
+        if not self.learns_from_validation:
+            return []
+        return [
+            f"Training learned from the validation rows (method {self.name}), so the calibrator was fitted on rows that"
+            " are not clean; judge it on the test rows alone."
+        ]
 
     def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         """Called once an epoch with the validation logits; parts that adapt to them learn here."""

@@ -61,6 +61,22 @@ def test_train_size_takes_a_balanced_part(workspace: Path) -> None:
     assert set(np.bincount(small.arrays["train"][1])) <= {9, 10, 11}
 
 
+def test_held_out_rows_come_from_the_training_rows_alone(workspace: Path) -> None:
+    plain, fourth = data.load(Data()), data.load(Data(held_out_size=100))
+    assert fourth.card["splits"] == {"train": 797, "val": 300, "test": 600, "held_out": 100}
+    for split in ("val", "test"):
+        assert np.array_equal(fourth.arrays[split][0], plain.arrays[split][0])
+    rows = {split: {image.tobytes() for image in arrays[0]} for split, arrays in fourth.arrays.items()}
+    assert not rows["held_out"] & (rows["train"] | rows["val"] | rows["test"])
+    assert rows["held_out"] | rows["train"] == {image.tobytes() for image in plain.arrays["train"][0]}
+    assert set(np.bincount(fourth.arrays["held_out"][1])) <= {9, 10, 11}
+    data.save(fourth, workspace / "a")
+    back = data.read(workspace / "a")
+    assert back.card == fourth.card and np.array_equal(back.arrays["held_out"][0], fourth.arrays["held_out"][0])
+    with pytest.raises(DataError, match=r"cannot draw 897 of 897 rows.*data\.held_out_size"):
+        data.load(Data(held_out_size=897))
+
+
 @pytest.mark.parametrize("place", ["file", "folder", "datasets", "environment"])
 def test_own_npz_is_found_everywhere_it_may_lie(workspace: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"dataset": "pets"}

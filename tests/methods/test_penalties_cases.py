@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -210,11 +211,26 @@ def test_cpc_is_exact_beyond_the_linear_shortcut_and_in_single_precision() -> No
     assert float(rough) == pytest.approx(float(penalties.cpc(logits.double(), labels, bdc=0.0)), rel=5e-7)
 
 
-def test_cpc_refuses_second_derivatives() -> None:
-    logits, labels = batch(4)
-    value = penalties.cpc(logits.requires_grad_(), labels)
-    with pytest.raises(NotImplementedError, match="cpc has first derivatives only"):
-        torch.autograd.grad(value, logits, create_graph=True)
+@pytest.mark.parametrize("classes", [2, 5, 17])
+def test_cpc_has_second_derivatives(classes: int) -> None:
+    """Its pairs are an autograd function of their own; here every pair is formed and left to autograd."""
+    logits, labels = batch(classes, rows=3)
+
+    def slow(z_NC: torch.Tensor) -> torch.Tensor:
+        true_N1 = z_NC.gather(1, labels.unsqueeze(1))
+        others_NC = torch.ones_like(z_NC, dtype=torch.bool).scatter(1, labels.unsqueeze(1), False)
+        duels_NK = torch.nn.functional.softplus(z_NC - true_N1, threshold=1e9)[others_NC].view(3, -1)
+        rest_NK = z_NC[others_NC].view(3, -1)
+        pairs = torch.nn.functional.softplus(rest_NK.unsqueeze(2) - rest_NK.unsqueeze(1), threshold=1e9)
+        off = ~torch.eye(classes - 1, dtype=torch.bool)
+        bec = pairs[:, off].mean() / 2 if classes > 2 else torch.zeros(())
+        return 0.1 * duels_NK.mean() + bec
+
+    def hessian(value: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        found: torch.Tensor = torch.autograd.functional.hessian(value, logits)  # type: ignore[no-untyped-call]
+        return found
+
+    assert torch.allclose(hessian(lambda z: penalties.cpc(z, labels)), hessian(slow), rtol=1e-7, atol=1e-10)
 
 
 @pytest.mark.parametrize(

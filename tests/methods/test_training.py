@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from pipeline import data, methods
-from pipeline.config import Data, OptionValue, Training
+from pipeline.config import ConfigError, Data, OptionValue, Training
 from pipeline.data import DataSet
-from pipeline.train import learning_rate, train
+from pipeline.recipes import learning_rate
+from pipeline.train import train
 
-SPECIAL: list[tuple[str, dict[str, OptionValue]]] = [
-    ("adafocal", {"rate": 5.0}),
-    ("ce+class_smoothing+mixup", {"alpha": 0.4}),
-    ("consistency", {"count": 3}),
-    ("fls531", {}),
+SPECIAL: list[tuple[str, dict[str, OptionValue], dict[str, Any]]] = [
+    ("adafocal", {"rate": 5.0}, {"selection": "val_error"}),
+    ("ce+class_smoothing+mixup", {"alpha": 0.4}, {"optimizer": "adam"}),
+    ("consistency", {"count": 3}, {}),
+    ("fls531", {}, {"optimizer": "adagrad", "schedule": "cosine"}),
+    ("augmix", {"group": 8}, {}),
+    ("mmce_interleaved+sece", {"mmce.every": 2, "sece.when": "separate"}, {"selection": "val_nll"}),
 ]
 
 
 @pytest.fixture
 def digits(workspace: Path) -> DataSet:
-    return data.load(Data(train_size=200))
+    return data.load(Data(train_size=200, held_out_size=100))
 
 
 class StoppedError(Exception):
     pass
 
 
-@pytest.mark.parametrize(("name", "options"), SPECIAL)
+@pytest.mark.parametrize(("name", "options", "leaves"), SPECIAL)
 def test_an_interrupted_run_ends_with_the_same_weights(
-    name: str, options: dict[str, OptionValue], digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    options: dict[str, OptionValue],
+    leaves: dict[str, Any],
+    digits: DataSet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    training = Training(method=name, method_options=options, epochs=3, width=4)
+    training = Training(method=name, method_options=options, epochs=3, width=4, **leaves)
     whole = train(digits, training, tmp_path / "whole")
 
     def stops(recipe: object, progress: float) -> float:
@@ -47,10 +56,30 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         with pytest.raises(StoppedError):
             train(digits, training, tmp_path / "c")
     resumed = train(digits, training, tmp_path / "c")
-    assert resumed.history == whole.history
+    assert resumed.history == whole.history and resumed.settings == whole.settings
     assert all(np.array_equal(resumed.logits[split], whole.logits[split]) for split in ("val", "test"))
     states = resumed.net.state_dict(), whole.net.state_dict()
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_held_out_steps_do_not_change_the_order_of_the_training_rows(digits: DataSet, tmp_path: Path) -> None:
+    """Before the penalty sets in, a run is the same with and without it."""
+    training = Training(epochs=2, width=4)
+    late = training.model_copy(update={"method": "mmce_interleaved", "method_options": {"start": 0.5}})
+    plain, found = (train(digits, one, tmp_path / one.method) for one in (training, late))
+    assert found.history[0] == plain.history[0] and found.history[1] != plain.history[1]
+
+
+def test_interleaved_without_held_out_rows_is_refused(workspace: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"learns from held-out rows, and data\.held_out_size is null; set it"):
+        train(data.load(Data(train_size=200)), Training(method="mmce_interleaved"), tmp_path / "c")
+
+
+def test_held_out_rows_that_nothing_learns_from_are_said(
+    digits: DataSet, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(digits, Training(epochs=1, width=4), tmp_path / "c")
+    assert "method ce does not learn from the 100 held-out rows" in caplog.text
 
 
 FAST = ("bsce_gra", "dfl", "flsd53", "ls05", "brier")
@@ -60,6 +89,6 @@ FAST = ("bsce_gra", "dfl", "flsd53", "ls05", "brier")
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.full) for name in methods.names()]
 )
 def test_every_name_trains_two_epochs(name: str, workspace: Path, tmp_path: Path) -> None:
-    result = train(data.load(Data()), Training(method=name, epochs=2, width=8), tmp_path / "c")
+    result = train(data.load(Data(held_out_size=100)), Training(method=name, epochs=2, width=8), tmp_path / "c")
     assert all(np.isfinite(list(row.values())).all() for row in result.history)
     assert result.history[-1]["val_error"] < 0.88  # of ten classes; .83 is the slowest, most are under .5

@@ -66,37 +66,47 @@ class _LogCoshPairs(torch.autograd.Function):
     With z falling and u = e^-(z_j - z_k) in (0, 1] a pair adds (z_j - z_k) / 2 + log(1 + u), and log(1 + u) is a
     polynomial in u to the dtype's precision. Each power's sums over j < k and over j > k take log2 C doublings of a
     window: all factors are at most 1, so nothing overflows however far the logits are apart. The gradient needs both
-    sums and is taken along; left to autograd, its zero-filled slices made the step 4 times as long.
+    sums and is taken along; left to autograd, its zero-filled slices made the step 4 times as long. A second derivative
+    (create_graph) is left to autograd all the same: `_slope` once more, in steps that it can follow.
     """
 
     @staticmethod
     def forward(ctx: Any, logits_NC: Tensor) -> Tensor:
-        falling_NC, order_NC = torch.sort(logits_NC, 1, descending=True)
-        falling_NC = falling_NC - falling_NC[:, :1]  # a large common constant would cost digits below
-        classes = logits_NC.shape[1]
-        coefficient_D = logits_NC.new_tensor(_log1p_powers(logits_NC.dtype))
-        power_D = torch.arange(1, len(coefficient_D) + 1, device=logits_NC.device, dtype=logits_NC.dtype)
-        decay = torch.exp(falling_NC.T.diff(dim=0).unsqueeze(2) * power_D)  # from class k to class k + width
-        before_CND = decay.new_ones(classes, *decay.shape[1:])
-        after_CND = before_CND.clone()
-        width = 1
-        while width < classes:
-            before_CND[width:] += decay * before_CND[:-width]
-            after_CND[:-width] += decay * after_CND[width:]
-            decay = decay[width:] * decay[:-width]
-            width *= 2
-        weight_C = (classes - 1) / 2 - torch.arange(classes, device=logits_NC.device, dtype=logits_NC.dtype)
-        slope_CN = (before_CND - after_CND) @ (coefficient_D * power_D)
-        ctx.save_for_backward(torch.empty_like(logits_NC).scatter_(1, order_NC, slope_CN.T + weight_C))
-        return falling_NC @ weight_C + (before_CND.sum(0) - classes) @ coefficient_D
+        value_N, slope_NC = _pairs_and_slope(logits_NC)
+        ctx.save_for_backward(logits_NC, slope_NC)
+        return value_N
 
     @staticmethod
     def backward(ctx: Any, gradient_N: Tensor) -> Tensor:
-        if torch.is_grad_enabled():  # create_graph: the slope is a constant here, so its own gradient would be 0
-            raise NotImplementedError("penalty cpc has first derivatives only; choose another for a look-ahead step")
-        (slope_NC,) = ctx.saved_tensors
+        logits_NC, slope_NC = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph: the saved slope is a constant, so its own gradient would be 0
+            slope_NC = _pairs_and_slope(logits_NC)[1]
         gradient_NC: Tensor = gradient_N.unsqueeze(1) * slope_NC
         return gradient_NC
+
+
+def _pairs_and_slope(logits_NC: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum over pairs (N,) and its derivative by each logit (N, C)."""
+    falling_NC, order_NC = torch.sort(logits_NC, 1, descending=True)
+    falling_NC = falling_NC - falling_NC[:, :1]  # a large common constant would cost digits below
+    classes = logits_NC.shape[1]
+    coefficient_D = logits_NC.new_tensor(_log1p_powers(logits_NC.dtype))
+    power_D = torch.arange(1, len(coefficient_D) + 1, device=logits_NC.device, dtype=logits_NC.dtype)
+    decay = torch.exp(falling_NC.T.diff(dim=0).unsqueeze(2) * power_D)  # from class k to class k + width
+    before_CND = decay.new_ones(classes, *decay.shape[1:])
+    after_CND = before_CND.clone()
+    width = 1
+    while width < classes:
+        # Where autograd watches, the factors must outlive the sums.
+        earlier_CND, later_CND = (t.clone() if torch.is_grad_enabled() else t for t in (before_CND, after_CND))
+        before_CND[width:] += decay * earlier_CND[:-width]
+        after_CND[:-width] += decay * later_CND[width:]
+        decay = decay[width:] * decay[:-width]
+        width *= 2
+    weight_C = (classes - 1) / 2 - torch.arange(classes, device=logits_NC.device, dtype=logits_NC.dtype)
+    slope_CN = (before_CND - after_CND) @ (coefficient_D * power_D)
+    slope_NC = torch.empty_like(logits_NC).scatter_(1, order_NC, slope_CN.T + weight_C)
+    return falling_NC @ weight_C + (before_CND.sum(0) - classes) @ coefficient_D, slope_NC
 
 
 @functools.cache

@@ -1,0 +1,143 @@
+"""When a penalty acts: in the objective, by a gradient of its own, or in steps of its own. Against slow twins."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline import data, methods, nets
+from pipeline.config import ConfigError, Data, OptionValue, Training
+from pipeline.methods import penalties
+from pipeline.methods.gradients import backward
+from pipeline.recipes import learning_rate, resolve
+from pipeline.train import train
+from tests.methods.batches import batch
+
+
+def net_and_rows() -> tuple[nn.Module, Tensor, Tensor]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4)).double()
+    return net, *batch(6, rows=20)[:1], torch.arange(20) % 4
+
+
+def gradients(net: nn.Module, value: Tensor) -> list[Tensor]:
+    net.zero_grad()
+    value.backward(retain_graph=True)  # type: ignore[no-untyped-call]  # torch's
+    return [parameter.grad.clone() for parameter in net.parameters()]  # type: ignore[union-attr]
+
+
+def norm(parts: list[Tensor]) -> float:
+    return float(np.sqrt(sum(float(value) ** 2 for part in parts for value in part.flatten())))
+
+
+def test_separate_gradients_have_the_stated_norms() -> None:
+    """g + .7 |g| h / |h| + 2 |g| e / |e|, every gradient by its own backward pass."""
+    net, images, labels = net_and_rows()
+    options: dict[str, OptionValue] = {"mdca.beta": 3, "mmce.beta": 0.7, "entropy.beta": 2}
+    options |= {"mmce.when": "separate", "entropy.when": "separate"}
+    method = methods.build("focal+mdca+mmce+entropy", **options)
+    logits = net(images)
+    primary = gradients(net, methods.build("focal+mdca", beta=3).loss(logits, labels))
+    own = [gradients(net, one(logits, labels)) for one in (penalties.mmce, penalties.entropy)]
+    expected = [
+        g + sum(w * norm(primary) / norm(h) * h[i] for w, h in zip((0.7, 2.0), own, strict=True))
+        for i, g in enumerate(primary)
+    ]
+    net.zero_grad()
+    backward(method.loss(logits, labels), method.apart(logits, labels), net)
+    for parameter, gradient in zip(net.parameters(), expected, strict=True):
+        assert parameter.grad is not None and torch.allclose(parameter.grad, gradient, rtol=1e-10, atol=1e-14)
+
+
+def test_a_penalty_without_gradient_leaves_the_objectives() -> None:
+    net, images, labels = net_and_rows()
+    logits = net(images)
+    plain = gradients(net, methods.build("ce").loss(logits, labels))
+    backward(methods.build("ce").loss(logits, labels), [(1.0, logits.sum() * 0.0)], net)
+    assert all(torch.equal(p.grad, g) for p, g in zip(net.parameters(), plain, strict=True))  # type: ignore[arg-type]
+
+
+def test_joint_and_separate_and_interleaved_set_in_at_their_start() -> None:
+    logits, labels = batch(4)
+    late: dict[str, Any] = {"start": 0.5, "beta": 2.0}
+    plain = methods.build("ce").loss(logits, labels)
+    joint = methods.build("ce+mmce", **late)
+    assert joint.loss(logits, labels, progress=0.49) == plain < joint.loss(logits, labels, progress=0.5)
+    separate = methods.build("ce+mmce", when="separate", **late)
+    assert separate.loss(logits, labels, progress=0.5) == plain
+    assert separate.apart(logits, labels, progress=0.49) == [] == joint.apart(logits, labels, progress=0.5)
+    (found,) = separate.apart(logits, labels, progress=0.5)
+    assert found == (2.0, penalties.mmce(logits, labels))
+    interleaved = methods.build("ce+mmce", when="interleaved", every=3, **late)
+    assert interleaved.loss(logits, labels, progress=0.5) == plain
+    assert [bool(interleaved.due(step, 0.5)) for step in range(1, 8)] == [False, False, True] * 2 + [False]
+    assert not interleaved.due(3, 0.49) and not joint.due(3, 1.0)
+    assert interleaved.needs_held_out and not separate.needs_held_out and not joint.needs_held_out
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_interleaved_steps_are_those_of_a_plain_loop(
+    reduction: Literal["mean", "sum"], workspace: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two epochs with every second step followed by one on held-out rows, written out."""
+    digits = data.load(Data(train_size=200, held_out_size=100))
+    training = Training(epochs=2, width=4, threads=1, reduction=reduction, clip=2.0, method="mmce_interleaved",
+                        method_options={"every": 2, "beta": 3.0}, milestones=[0.5], device="cpu")  # fmt: skip
+    orders: list[list[Tensor]] = []
+    permutation = torch.randperm
+
+    def recorded(n: int, **options: Any) -> Tensor:
+        orders.append([permutation(n, **options)])
+        return orders[-1][0]
+
+    monkeypatch.setattr(torch, "randperm", recorded)
+    monkeypatch.setattr("pipeline.data.images.Augmentation._moved", lambda _self, images, _generator: images)
+    found = train(digits, training, tmp_path / "c")
+    held_out_orders = [order for (order,) in orders if len(order) == 100]
+    train_orders = [order for (order,) in orders if len(order) == 200]
+    assert len(train_orders) == 2 and len(held_out_orders) == 2
+
+    recipe = resolve(training, "digits")
+    torch.manual_seed(0)
+    net = nets.build("resnet8", 1, 10, width=4).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
+    batches = {split: digits.batches(split, torch.device("cpu")) for split in ("train", "held_out")}
+
+    def step(loss: Tensor, rows: int) -> None:
+        optimizer.zero_grad()
+        (loss * (rows if reduction == "sum" else 1)).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(net.parameters(), 2.0)
+        optimizer.step()
+
+    net.train()
+    done = 0
+    for order, held_out_order in zip(train_orders, held_out_orders, strict=True):
+        waiting = list(held_out_order.tensor_split(2))
+        for rows in order.tensor_split(4):
+            optimizer.param_groups[0]["lr"] = learning_rate(recipe, done / 8)
+            part = batches["train"]
+            step(nn.functional.cross_entropy(net(part.normalise(part.images_NHWC[rows])), part.labels_N[rows]), 50)
+            done += 1
+            if done % 2 == 0:
+                part, rows = batches["held_out"], waiting.pop(0)
+                step(3.0 * penalties.mmce(net(part.normalise(part.images_NHWC[rows])), part.labels_N[rows]), 50)
+    for name, value in net.state_dict().items():
+        assert torch.allclose(value, found.net.state_dict()[name], rtol=1e-4, atol=1e-5), name
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("ce+mmce", {"when": "seperate"}, "unknown value of option when .*: 'seperate'; allowed: joint, separate,"),
+        ("ce+mmce", {"every": 2}, "option every .* steps of their own, and mmce is joint; set when: interleaved"),
+        ("ce+mmce", {"when": "interleaved", "every": 0}, r"every = 0 .* allowed is 1 to"),
+        ("ce+augmix+mixup", {}, "mixup mixes images that augmix has views of; leave one out"),
+    ],
+)
+def test_what_does_not_fit_is_explained(spec: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        methods.build(spec, **options)
