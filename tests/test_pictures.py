@@ -43,7 +43,6 @@ def png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3]))
 def test_png_is_exact(height: int, width: int, channels: int) -> None:
     pixels = noise(height, width, channels)
@@ -185,7 +184,7 @@ def test_every_truncation_is_refused_or_harmless(kind: str) -> None:
     assert refused >= len(data) - 20  # checksums and end marks
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.sampled_from(["PNG", "JPEG"]), st.integers(0, 10_000), st.integers(1, 255))
 def test_one_damaged_byte_raises_nothing_else(kind: str, place: int, flip: int) -> None:
     data = bytearray(encoded(Image.fromarray(noise(9, 9)), kind))

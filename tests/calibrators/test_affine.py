@@ -75,7 +75,7 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
     assert other.fun >= loss(theta) - 1e-10
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 10_000), st.sampled_from(AFFINE))
 def test_w_and_b_are_the_call_and_a_shift_changes_nothing(seed: int, name: str) -> None:
     z, labels = biased(40, 4, seed)

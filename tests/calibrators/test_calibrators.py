@@ -62,7 +62,7 @@ def test_temperature_equals_other_solvers(n: int, classes: int, temperature: flo
     assert found.notes() == []
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.2, 5), st.floats(0.1, 20))
 def test_temperature_equals_its_twin(seed: int, classes: int, temperature: float, spread: float) -> None:
     logits, labels = drawn(25, classes, temperature, spread, seed)
@@ -194,7 +194,6 @@ def test_every_calibrator_gives_probabilities(name: str) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=6),
     st.floats(LOWEST, HIGHEST),

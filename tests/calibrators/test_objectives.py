@@ -25,7 +25,7 @@ def by(objective: str, z: npt.NDArray[np.floating], labels: Labels, **options: f
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.floats(0.06, 15))
 def test_brier_value_and_slope(seed: int, beta: float) -> None:
     z, labels = drawn(20, 4, 1.5, 2.0, seed)
@@ -52,7 +52,7 @@ def test_nll_slope_and_curvature_are_derivatives() -> None:
         assert curvature == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
 
 
-@settings(derandomize=True, deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(st.integers(0, 10_000), st.floats(0.4, 4))
 def test_brier_temperature_is_the_least_of_a_fine_scan(seed: int, temperature: float) -> None:
     z, labels = drawn(60, 4, temperature, 2.0, seed)
@@ -80,7 +80,7 @@ def test_the_grid_takes_the_least_ece_and_the_first_of_equals() -> None:
     assert GRID[0] == 0.1 and GRID[-1] == 10.0 and len(GRID) == 100
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=15),
     st.integers(1, 12),
@@ -152,7 +152,7 @@ def test_options_that_are_not_allowed(options: dict[str, Any], message: str) -> 
         calibrators.fit("temperature", *drawn(10, 2), **options)
 
 
-@settings(derandomize=True, deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.integers(0, 10_000), st.sampled_from(["nll", "brier"]), st.floats(0.5, 3))
 def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str, temperature: float) -> None:
     z, labels = drawn(25, 3, temperature, 2.0, seed)

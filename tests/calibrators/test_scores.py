@@ -46,7 +46,7 @@ def restored(found: Curves, score: float, which: int = 0) -> float:
     return float(found._curve(np.array([score]), which)[0])
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(2, 4))
 def test_isotonic_equals_its_twin(seed: int, classes: int) -> None:
     z, labels = coarse(25, classes, seed)
@@ -58,7 +58,7 @@ def test_isotonic_equals_its_twin(seed: int, classes: int) -> None:
             assert restored(found, score, k) == pytest.approx(float(value), abs=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 10_000))
 def test_pooled_isotonic_equals_its_twin_on_all_pairs(seed: int) -> None:
     z, labels = coarse(12, 3, seed)
@@ -86,7 +86,7 @@ def test_pooled_isotonic_by_hand() -> None:
     np.testing.assert_allclose(found(z), [[2 / 3 + 0.8 / 3, 0.2 / 3], [1 / 3 + 0.2, 1 / 3 + 0.4 / 3]], rtol=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 6))
 def test_pooled_isotonic_keeps_every_order(seed: int, classes: int) -> None:
     z, labels = drawn(30, classes, 2.0, 3.0, seed)
@@ -97,7 +97,7 @@ def test_pooled_isotonic_keeps_every_order(seed: int, classes: int) -> None:
     assert (found(fresh).argsort(axis=1) == fresh.argsort(axis=1)).all()
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000), st.integers(1, 20), st.sampled_from(["width", "mass"]))
 def test_histogram_equals_its_twin(seed: int, bins: int, binning: str) -> None:
     z, labels = coarse(30, 3, seed)
@@ -127,7 +127,7 @@ def test_equal_mass_bins_hold_equal_counts() -> None:
     assert counts.max() - counts.min() <= 1
 
 
-@settings(derandomize=True, deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000), st.integers(3, 40))
 def test_bbq_equals_its_twin(seed: int, n: int) -> None:
     z, labels = drawn(n, 3, 1.5, 2.0, seed)

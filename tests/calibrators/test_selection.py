@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import calibrators
@@ -48,7 +48,6 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
     assert found.calibrator == calibrators.fit(best.name, z, labels, **best.options)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=60), st.integers(2, 5))
 def test_folds_are_balanced_in_every_class(labels: list[int], folds: int) -> None:
     fold = stratified(np.array(labels), folds)

@@ -30,7 +30,7 @@ def beta(z: object, y: object) -> Beta:
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.integers(0, 10_000), st.integers(2, 3))
 def test_both_are_the_minimum_of_the_slow_loss(seed: int, classes: int) -> None:
     z, labels = drawn(40, classes, 1.7, 2.0, seed)
@@ -75,7 +75,7 @@ def test_beta_holds_the_identity() -> None:
     np.testing.assert_allclose(Platt([0.0, 0.0], [1.0, 1.0])(z), softmax(z), rtol=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 10_000))
 def test_two_classes_are_mirror_images_and_affine(seed: int) -> None:
     z, labels = drawn(50, 2, 2.0, 2.0, seed)
@@ -108,7 +108,6 @@ def test_scores_of_any_size(scale: float) -> None:
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=5))
 def test_logarithms_of_both_sides(row: list[float]) -> None:
     log_q, log_rest = log_pair(np.array([row]))

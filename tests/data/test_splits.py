@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pipeline.data.splits import balanced
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 5), min_size=3, max_size=200), st.integers(0, 3), st.data())
 def test_disjoint_complete_and_balanced(labels: list[int], seed: int, data: st.DataObject) -> None:
     y = np.asarray(labels, dtype=np.int64)

@@ -169,7 +169,7 @@ def test_a_batch_of_one(name: str, label: int) -> None:
     assert bool(torch.isfinite(gradient).all())
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([2, 3, 8]), st.integers(2, 9), st.floats(-50, 50))
 def test_invariances(seed: int, classes: int, rows: int, shift: float) -> None:
     """Neither the batch's order, nor the classes' names, nor a constant added to a row's logits matter."""
@@ -184,7 +184,7 @@ def test_invariances(seed: int, classes: int, rows: int, shift: float) -> None:
         assert float(one) >= -1e-12 or name == "entropy", name
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 200))
 def test_a_row_gains_nothing_from_its_own_constant(seed: int, classes: int) -> None:
     """No penalty's gradient moves all logits of a row together."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
@@ -84,7 +84,6 @@ def drawn(n: int, seed: int = 0) -> tuple[Array, npt.NDArray[np.intp]]:
     return np.stack([confidence, 1 - confidence], axis=1), (rng.random(n) > confidence**1.5).astype(np.intp)
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of, st.sampled_from([1, 2, 5, 15, 40]), st.sampled_from(NORMS), st.sampled_from(BINNINGS))
 def test_binned_errors_equal_their_twins(rows: Rows, bins: int, norm: Norm, binning: Binning) -> None:
     rows = halves(rows)
@@ -98,7 +97,6 @@ def test_binned_errors_equal_their_twins(rows: Rows, bins: int, norm: Norm, binn
     assert adaptive_ece(*given_rows, bins=bins, norm=norm) == ece(*given_rows, bins=bins, norm=norm, binning="mass")
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of, st.sampled_from([1, 2, 3, 7, 40]))
 def test_both_ways_to_bins_of_equal_mass_agree(rows: Rows, bins: int) -> None:
     groups = rank([c for c, _ in rows], [a for _, a in rows])
@@ -108,7 +106,6 @@ def test_both_ways_to_bins_of_equal_mass_agree(rows: Rows, bins: int) -> None:
     assert np.array_equal(fast.count_B, [len(b) for b in twin.mass_bins(rows, bins)])
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of, st.sampled_from(NORMS), st.sampled_from(BINNINGS))
 def test_sweep_equals_its_twin(rows: Rows, norm: Norm, binning: Binning) -> None:
     rows = halves(rows)
@@ -118,7 +115,6 @@ def test_sweep_equals_its_twin(rows: Rows, norm: Norm, binning: Binning) -> None
     assert found.ece == pytest.approx(expected, abs=1e-12)
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of)
 def test_ks_equals_its_twin(rows: Rows) -> None:
     rows = halves(rows)
@@ -126,7 +122,6 @@ def test_ks_equals_its_twin(rows: Rows) -> None:
     assert ks_error(*two_classes(rows)) >= abs(signed_gap(*two_classes(rows))) - 1e-12
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of, st.sampled_from([1, 5, 15, 20]), st.sampled_from(BINNINGS))
 def test_brier_decomposition_equals_its_twin(rows: Rows, bins: int, binning: Binning) -> None:
     rows = halves(rows)
@@ -152,7 +147,6 @@ def test_brier_identity_and_sums(n: int, binning: Binning) -> None:
     assert exact.brier == pytest.approx(np.mean((correct - confidence) ** 2))
 
 
-@settings(derandomize=True, deadline=None)
 @given(tied, st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(rows: Rows, random: Any) -> None:
     rows = halves(rows)
@@ -162,7 +156,6 @@ def test_order_of_rows_does_not_matter(rows: Rows, random: Any) -> None:
         assert metric(*two_classes(rows)) == metric(*two_classes(shuffled)), metric
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of, rows_of)
 def test_merged_sums_are_the_whole(one: Rows, other: Rows) -> None:
     merged, whole = sums_of(one) + sums_of(other), sums_of(one + other)

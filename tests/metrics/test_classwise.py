@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.metrics import classwise_ece, ece_per_class, noise_floor_per_class, rows, samplewise_error, softmax
@@ -35,7 +35,6 @@ def drawn(n: int, classes: int, seed: int = 0) -> tuple[Array, npt.NDArray[np.in
     return rng.dirichlet(np.full(classes, 0.2), n), rng.integers(0, classes, n)
 
 
-@settings(derandomize=True, deadline=None)
 @given(classified(), st.sampled_from([1, 2, 15]), st.sampled_from(BINNINGS), st.sampled_from([0.0, 0.01, 0.25, 0.5]))
 def test_equals_its_twin(data: Table, bins: int, binning: Binning, threshold: float) -> None:
     options: dict[str, Any] = {"bins": bins, "binning": binning, "threshold": threshold}

@@ -90,7 +90,7 @@ def test_floor_of_a_single_row_cannot_vary() -> None:
     assert noise_floor(CalibrationSums.from_top([0.9], [1])).mean == pytest.approx(0.18)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(some_rows, st.sampled_from([1, 15, 1000]))
 def test_floor_is_in_order_whatever_the_rows(data: list[tuple[float, bool]], bins: int) -> None:
     floor = noise_floor(CalibrationSums.from_top([c for c, _ in data], [a for _, a in data]), bins=bins)
@@ -102,7 +102,7 @@ def test_floor_without_doubt_is_zero() -> None:
     assert (floor.mean, floor.p95) == (0.0, 0.0)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(some_rows, st.sampled_from([1, 10, 15, 100]))
 def test_interval_is_ordered_and_grows_with_the_level(data: list[tuple[float, bool]], bins: int) -> None:
     sums = CalibrationSums.from_top([c for c, _ in data], [a for _, a in data])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
 
@@ -74,7 +74,6 @@ def classified(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
     return rows, draw(st.lists(st.integers(0, classes - 1), min_size=len(rows), max_size=len(rows)))
 
 
-@settings(derandomize=True, deadline=None)
 @given(classified())
 def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> None:
     rows, labels = data
@@ -88,7 +87,6 @@ def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> 
     assert [f(sums) for f in FROM_CELLS] == [f(rows, labels) for f in FROM_CELLS]
 
 
-@settings(derandomize=True, deadline=None)
 @given(pairs, st.sampled_from([1, 10, 15, 100, 1000]), st.sampled_from(NORMS))
 def test_ece_equals_its_twin(data: list[tuple[float, bool]], bins: int, norm: Literal["l1", "l2", "max"]) -> None:
     confidence, correct = [c for c, _ in data], [int(a) for _, a in data]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.metrics import CalibrationSums, cell_of, kde_ece, sece, smooth_ece
@@ -114,7 +114,6 @@ def test_smooth_ece_cancels_within_the_bandwidth() -> None:
     assert smooth_ece(far) > 0.35
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of)
 def test_between_the_signed_gap_and_the_mean_residual(rows: Rows) -> None:
     residuals = [a - c for c, a in rows]
@@ -124,7 +123,6 @@ def test_between_the_signed_gap_and_the_mean_residual(rows: Rows) -> None:
     assert 0 <= sece(sums_of(rows)) <= 1
 
 
-@settings(derandomize=True, deadline=None)
 @given(rows_of, rows_of)
 def test_merged_sums_are_the_whole(one: Rows, other: Rows) -> None:
     for metric in METRICS:

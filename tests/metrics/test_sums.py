@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.metrics import CELLS, COLUMNS, CalibrationSums, cell_of, nll, noise_floor
@@ -69,7 +69,6 @@ def test_a_confidence_rounded_above_one_is_one() -> None:
     assert cell_of(np.array([1.0000001, 1.0, -0.0], np.float32)).tolist() == [CELLS - 1, CELLS - 1, 0]
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.floats(0, 1), st.sampled_from([1, 2, 3, 7, 10, 15, 100, 1001]))
 def test_bins_of_any_number_equal_the_search_by_comparison(confidence: float, bins: int) -> None:
     assert bin_of([confidence], bins)[0] == reference.bin_of(confidence, bins)
@@ -78,7 +77,6 @@ def test_bins_of_any_number_equal_the_search_by_comparison(confidence: float, bi
         assert (at, above) == (b - 1, b)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.floats(0, 1))
 def test_cell_equals_the_search_by_comparison(confidence: float) -> None:
     assert cell_of([confidence])[0] == reference.cell(confidence)
@@ -176,7 +174,6 @@ def test_subtraction_leaves_exact_zeros() -> None:
     assert first + second - second - first == CalibrationSums.zero()
 
 
-@settings(derandomize=True, deadline=None)
 @given(confidences, confidences)
 def test_rounding_left_by_subtraction_never_becomes_nan(keep: list[float], drop: list[float]) -> None:
     kept, dropped = (CalibrationSums.from_top(c, [1] * len(c)) for c in (keep, drop))
@@ -344,7 +341,6 @@ def test_rounding_left_by_subtraction_is_restored() -> None:
     assert CalibrationSums.from_bytes(left.to_bytes()) == left
 
 
-@settings(derandomize=True, deadline=None)
 @given(confidences, confidences)
 def test_what_subtraction_leaves_is_restored(keep: list[float], drop: list[float]) -> None:
     kept, dropped = (CalibrationSums.from_top(c, [1] * len(c)) for c in (keep, drop))
