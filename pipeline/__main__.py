@@ -4,6 +4,8 @@ fetch | train | calibrate | evaluate | export    a stage of dvc.yaml (`dvc repro
 export --fold                                    artifacts/model_calibrated.onnx from the bundle, to serve elsewhere
 all          every stage in order, without DVC: on a machine that has only torch
 publish      copy artifacts/bundle to the model directory, where the service finds it
+curves       draw artifacts/model: the epochs, and those that training.curves names, into artifacts/curves
+gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artifacts/curves
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
 methods | recipes | calibrators | params         what can be written into params.yaml
 """
@@ -19,6 +21,7 @@ from pipeline import config, lifeline
 from pipeline.errors import UserError
 
 LISTS = ("methods", "recipes", "calibrators")
+PICTURES = ("curves", "gamma-curve")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=[*_stage_names(), "all", "publish", "demo", *LISTS, "params"])
+    parser.add_argument("command", choices=[*_stage_names(), "all", "publish", *PICTURES, "demo", *LISTS, "params"])
     parser.add_argument("parameters", nargs="*", metavar="name=value", help="leaves of params.yaml to replace")
     parser.add_argument("--params", default="params.yaml", help="the file to read (default: params.yaml)")
     parser.add_argument("--models", default="models", help="publish: the model directory (default: models)")
@@ -53,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from pipeline import stages
 
     command = arguments.command
-    if arguments.parameters and command in ("publish", "demo", *LISTS):
+    if arguments.parameters and command in ("publish", "demo", *PICTURES, *LISTS):
         raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if arguments.fold and command != "export":
         raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
@@ -61,6 +64,9 @@ def _run(arguments: argparse.Namespace) -> None:
         from pipeline import listing
 
         print(getattr(listing, f"{command}_text")())
+        return
+    if command in PICTURES:
+        print(*(stages.draw_curves() if command == "curves" else stages.draw_gamma_curve()), sep="\n")
         return
     if command == "publish":
         from pipeline.bundle import publish

@@ -112,6 +112,8 @@ class Training(_Section):
     """auto: CUDA where torch sees it."""
     threads: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Of the CPU, in training; 0: torch's choice."""
+    curves: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
+    """Epochs to look at closely, for `python -m pipeline curves`; any: the test split is measured after every epoch."""
 
 
 class Calibration(_Section):
@@ -282,7 +284,7 @@ def _allowed(schema: dict[str, Any]) -> str:
     kinds = {"integer": "a whole number", "number": "a number", "string": "text", "null": "null"}
     kinds |= {"boolean": "true or false", "object": "a mapping of names to values"}
     if schema["type"] == "array":
-        return "a list of " + ("names" if schema["items"]["type"] == "string" else "numbers")
+        return "a list of " + {"string": "names", "integer": "whole numbers"}.get(schema["items"]["type"], "numbers")
     words = kinds[schema["type"]]
     bounds = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
     words += "".join(f" {word} {schema[key]:,}" for key, word in bounds.items() if key in schema)

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent
 TRAINING_CODE = (
     "checkpoint.py",
     "config.py",
+    "curves.py",
     "data",
     "errors.py",
     "files.py",

@@ -22,11 +22,13 @@ log = logging.getLogger("pipeline.stages")
 ARTIFACTS = Path("artifacts")
 DATA = ARTIFACTS / "data"
 MODEL = ARTIFACTS / "model"
+EPOCHS, LOOKS = MODEL / "epochs.csv", MODEL / "looks.npz"
 LOGITS = ARTIFACTS / "logits.npz"
 CALIBRATOR = ARTIFACTS / "calibrator.json"
 SELECTION = ARTIFACTS / "selection.json"
 EVALUATION = ARTIFACTS / "evaluation"
 BUNDLE = ARTIFACTS / "bundle"
+CURVES = ARTIFACTS / "curves"
 FOLDED = ARTIFACTS / "model_calibrated.onnx"
 CHECKPOINTS = Path(".checkpoints")
 SELECT = "select"
@@ -41,13 +43,11 @@ def fetch(params: Params) -> None:
 
 
 def train(params: Params) -> None:
-    """Arrays -> weights, settings, one row per epoch, and logits.npz: the waist between torch and numpy."""
-    import csv
-
+    """Arrays -> weights, settings, epochs.csv, looks.npz, and logits.npz: the waist between torch and numpy."""
     from safetensors.torch import save_file
 
-    from pipeline import data, logits
-    from pipeline.files import write_json
+    from pipeline import curves, data, logits
+    from pipeline.files import write_json, write_npz
     from pipeline.train import train as run
 
     dataset = data.read(DATA)
@@ -57,10 +57,8 @@ def train(params: Params) -> None:
         {name: tensor.contiguous() for name, tensor in result.net.state_dict().items()}, MODEL / "weights.safetensors"
     )
     write_json(MODEL / "training.json", result.settings)
-    with (MODEL / "epochs.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(result.history[0]))
-        writer.writeheader()
-        writer.writerows(result.history)
+    curves.write(EPOCHS, result.history)
+    write_npz(LOOKS, result.looks)
     splits = {split: logits.Logits(values, dataset.arrays[split][1]) for split, values in result.logits.items()}
     logits.write(LOGITS, splits, result.settings["notes"])
     result.checkpoint.remove()
@@ -163,6 +161,32 @@ def fold() -> Path:
     bundle = Bundle.load(BUNDLE)
     write(bundle.model_path, bundle.calibrator, FOLDED, data.read(DATA).arrays["val"][0])
     return FOLDED
+
+
+def draw_curves() -> list[Path]:
+    """epochs.csv and looks.npz -> curves/: pictures of the run, as the papers draw theirs.
+
+    Raises:
+        FileError: the train stage has not run.
+    """
+    from pipeline.files import FileError, read_json
+    from pipeline.report.training import draw
+
+    try:
+        settings, dataset = read_json(MODEL / "training.json"), read_json(DATA / "card.json")["name"]
+    except FileNotFoundError as error:
+        raise FileError(f"{error.filename} does not exist; run the train stage first: dvc repro train") from None
+    drawn = draw(EPOCHS, LOOKS, CURVES, f"{dataset}, {settings['method']['name']}")
+    if len(drawn) == 1:
+        log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
+    return drawn
+
+
+def draw_gamma_curve() -> list[Path]:
+    """curves/gamma: g(p, gamma) of focal loss; needs no run."""
+    from pipeline.report.gamma import gamma_curve
+
+    return [gamma_curve(CURVES / "gamma")]
 
 
 STAGES = {stage.__name__: stage for stage in (fetch, train, calibrate, evaluate, export)}

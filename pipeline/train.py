@@ -14,14 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pipeline import methods, metrics, nets
+from pipeline import curves, methods, nets
 from pipeline.checkpoint import Checkpoint, Selection
 from pipeline.config import ConfigError, Training
 from pipeline.data import HELD_OUT, DataSet
 from pipeline.data.images import Augmentation, ImageBatches
 from pipeline.errors import UserError
 from pipeline.methods.gradients import backward
-from pipeline.metrics.inputs import Array
 from pipeline.progress import bar
 from pipeline.provenance import code_sha256, fingerprint
 from pipeline.recipes import Recipe, learning_rate, resolve
@@ -40,12 +39,14 @@ class Trained:
     """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
 
     settings["notes"]: what whoever uses the validation rows must know, such as that the net learned from them.
+    looks: the arrays of the epochs that `training.curves` names (`pipeline.curves.gathered`).
     `checkpoint` is still there: remove it when the rest is safely written.
     """
 
     net: nets.ResNet
     logits: dict[str, npt.NDArray[np.float32]]
-    history: list[dict[str, float]]
+    history: list[dict[str, Any]]
+    looks: curves.Arrays
     settings: dict[str, Any]
     checkpoint: Checkpoint
 
@@ -60,6 +61,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
         TrainingError: the loss is no longer finite.
     """
     recipe = resolve(training, data.card["name"])
+    curves.check(training.curves, recipe.epochs)
     method = methods.build(training.method, **training.method_options)
     check_held_out(method, data.card["splits"].get(HELD_OUT))
     device = _device(training.device)
@@ -92,8 +94,9 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
         optimizer.step()
 
-    checkpoint = Checkpoint(checkpoints / fingerprint({**settings, "device": device.type})[:16])
-    selection, history = Selection(recipe.selection), list[dict[str, float]]()
+    logged = {"device": device.type, "curves": training.curves}  # in the name of the folder, not in the model's card
+    checkpoint = Checkpoint(checkpoints / fingerprint({**settings, **logged})[:16])
+    selection, history = Selection(recipe.selection), list[dict[str, Any]]()
     if saved := checkpoint.load(device):
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
@@ -129,10 +132,15 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             method.after_validation(val_logits, val_labels)
             with torch.no_grad():
                 val_loss = method.loss(val_logits, val_labels, progress=(epoch + 1) / recipe.epochs)
-            row = {"epoch": epoch + 1, "learning_rate": optimizer.param_groups[0]["lr"]}
+            row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": optimizer.param_groups[0]["lr"]}
+            row["weight_norm"] = curves.weight_norm(net.head)
             train_loss = torch.stack([loss for loss, _, _ in seen]).sum() / len(train_batches)
             row |= _scores("train", train_loss, *(torch.cat(parts) for parts in list(zip(*seen, strict=True))[1:]))
             row |= _scores("val", val_loss, val_logits, val_labels)
+            row |= curves.look(
+                training.curves, epoch + 1, net, method, train_batches, test_batches, checkpoint.folder,
+                batch_size=recipe.batch_size, progress=(epoch + 1) / recipe.epochs,
+            )  # fmt: skip
             history.append(row)
             selection.offer(net, row)
             shown.set_postfix_str(
@@ -144,7 +152,8 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     settings["selection"] = {"rule": selection.rule, "epoch": selection.epoch}
     settings["notes"] = [*method.notes(), *selection.notes(recipe.epochs)]
     outcome = {split: predict(net, b)[0].cpu().numpy() for split, b in (("val", val_batches), ("test", test_batches))}
-    return Trained(net.eval().cpu(), outcome, history, settings, checkpoint)
+    looks = curves.gathered(checkpoint.folder, training.curves)
+    return Trained(net.eval().cpu(), outcome, history, looks, settings, checkpoint)
 
 
 def predict(net: nets.ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
@@ -183,15 +192,13 @@ def _optimizer(net: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, rate, weight_decay=weight_decay, **momentum)  # type: ignore[arg-type]
 
 
-def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> dict[str, float]:
-    logits: Array = logits_NC.cpu().numpy().astype(np.float64)
-    if not (np.isfinite(logits).all() and torch.isfinite(loss)):
+def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
+    if not (torch.isfinite(logits_NC).all() and torch.isfinite(loss)):
         raise TrainingError(
             f"training has diverged: the {split} loss is {float(loss):.4g}. Lower learning_rate, or choose a recipe"
             " that clips gradients (python -m pipeline recipes)"
         )
-    sums = metrics.CalibrationSums.from_probabilities(metrics.softmax(logits), labels_N.cpu().numpy())
-    values = {"loss": float(loss), "error": metrics.error(sums), "nll": metrics.nll(sums), "ece": metrics.ece(sums)}
+    values = {"loss": float(loss), **curves.scores(logits_NC, labels_N)}
     return {f"{split}_{name}": value for name, value in values.items()}
 
 

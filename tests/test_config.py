@@ -72,6 +72,8 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({"training": {"milestones": 0.4}}, "training.milestones = 0.4: allowed is a list of numbers, or null."),
     ({"training": {"milestones": [0.4, 60]}}, "training.milestones.1 = 60: allowed is a number above 0 below 1."),
     ({"data": {"held_out_size": 1}}, "data.held_out_size = 1: allowed is a whole number from 2, or null."),
+    ({"training": {"curves": 3}}, "training.curves = 3: allowed is a list of whole numbers."),
+    ({"training": {"curves": [1, 0]}}, "training.curves.1 = 0: allowed is a whole number from 1."),
     ({"training": {"method": None}}, "training.method = None: allowed is text."),
     ({"training": {"method_options": 3}}, "training.method_options = 3: allowed is a mapping of names to values."),
     ({"training": {"method_options": {"interval": [1]}}},

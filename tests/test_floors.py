@@ -23,7 +23,7 @@ FLOORS: dict[int, set[str]] = {
         "pictures",
         "provenance",
     },
-    1: {"data", "methods", "nets", "progress", "recipes"},
+    1: {"curves", "data", "methods", "nets", "progress", "recipes"},
     2: {"checkpoint", "evaluate", "export", "report", "train"},
     3: {"stages"},
     4: {"__main__", "demo", "flows", "listing"},

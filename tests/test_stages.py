@@ -80,7 +80,7 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert json.loads((reproduced / "artifacts/selection.json").read_text()) == []
     assert not list((reproduced / ".checkpoints").glob("*"))
     lines = (reproduced / "artifacts/model/epochs.csv").read_text().splitlines()
-    assert len(lines) == 1 + 24 and lines[0].startswith("epoch,learning_rate,train_loss")
+    assert len(lines) == 1 + 24 and lines[0].startswith("epoch,learning_rate,weight_norm,train_loss")
     assert run(["git", "status", "--porcelain"], reproduced).stdout in ("", " M dvc.lock\n")  # the lock of another CPU
     shown = run(["dvc", "metrics", "show", "--json"], reproduced).stdout
     assert '"nll"' in shown
@@ -136,6 +136,9 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
         (["train", "epochs"], "'epochs' is not of the form name=value"),
         (["train"], "card.json is missing; run the fetch stage first"),
         (["calibrate"], "does not exist; run the train stage first"),
+        (["curves"], "training.json does not exist; run the train stage first: dvc repro train"),
+        (["curves", "epochs=3"], "curves takes no parameters; given: epochs=3"),
+        (["train", "curves=[0]"], "training.curves.0 = 0: allowed is a whole number from 1."),
         (["publish"], "is not a whole bundle"),
         (["publish", "epochs=3"], "publish takes no parameters; given: epochs=3"),
         (["train", "calibrator=temprature"], "Did you mean 'temperature'?"),
@@ -145,6 +148,16 @@ def test_errors_are_one_message_and_a_status(arguments: list[str], message: str,
     done = command(arguments, workspace)
     assert done.returncode == 1
     assert message in done.stderr and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+
+
+@pytest.mark.full
+def test_a_run_is_drawn(workspace: Path) -> None:
+    for arguments in (["fetch", "train_size=100"], ["train", "epochs=2", "width=4", "curves=[2]"]):
+        assert command(arguments, workspace).returncode == 0
+    drawn = command(["curves"], workspace)
+    assert drawn.stdout.split() == [f"artifacts/curves/{name}.png" for name in ("training", "reliability", "gradients")]
+    assert all((workspace / name).stat().st_size > 10_000 for name in drawn.stdout.split())
+    assert command(["gamma-curve"], workspace).stdout == "artifacts/curves/gamma.png\n"
 
 
 def test_lists(workspace: Path) -> None:

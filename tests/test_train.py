@@ -17,6 +17,7 @@ import torch
 
 from pipeline import data
 from pipeline.config import ConfigError, Data, Training
+from pipeline.curves import COLUMNS
 from pipeline.data import DataSet
 from pipeline.recipes import RECIPES, Recipe, learning_rate, resolve
 from pipeline.train import Trained, TrainingError, train
@@ -39,8 +40,8 @@ def equal(a: Trained, b: Trained) -> bool:
 def test_learns_and_records_each_epoch(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, Training(epochs=12, width=8), tmp_path / "c")
     assert [row["epoch"] for row in result.history] == list(range(1, 13))
-    columns = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", "error", "nll", "ece")]
-    assert list(result.history[0]) == ["epoch", "learning_rate", *columns]
+    columns = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", *COLUMNS)]
+    assert list(result.history[0]) == ["epoch", "learning_rate", "weight_norm", *columns]
     assert result.history[-1]["val_error"] < 0.4 < result.history[0]["val_error"]
     assert result.logits["val"].shape == (300, 10) and result.logits["test"].shape == (600, 10)
     assert result.logits["test"].dtype == np.float32

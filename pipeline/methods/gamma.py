@@ -12,7 +12,8 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import lambertw
+from scipy.optimize import brentq
+from scipy.special import lambertw, xlogy
 from torch import Tensor
 
 Array = npt.NDArray[np.float64]
@@ -52,6 +53,43 @@ def gamma_star(p: float | Array | Tensor) -> Array | Tensor:
     found = ratio + lambertw(argument, k=-1).real / log_a
     # Rounding leaves it below 0 in the last 1e-8 before 1/2.
     return np.where(p >= 0.5, 0.0, np.where(p > SMALLEST, np.maximum(found, 0.0), np.inf))
+
+
+def gradient_ratio(p: npt.ArrayLike, gamma: float) -> Array:
+    """g(p, gamma) = (1 - p)^gamma - gamma p (1 - p)^(gamma - 1) log p: the focal gradient over that of cross entropy.
+
+    dFL/dw = g(p_y, gamma) dCE/dw (Mukhoti et al. 2020, proposition 1): rises from 1 at p = 0, is 1 again at `p_zero`,
+    and falls to 0 at p = 1. Of the shape of `p`.
+
+    Raises:
+        ValueError: a p outside [0, 1], NaN included, or a gamma below 0.
+    """
+    values = np.asarray(p, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(f"gradient_ratio: p has values from {values.min()} to {values.max()}; allowed is [0, 1]")
+    if not gamma >= 0:
+        raise ValueError(f"gradient_ratio: gamma is {gamma}; allowed are numbers from 0 on")
+    rest = 1 - values
+    share = np.divide(-xlogy(values, values), rest, out=np.ones_like(rest), where=rest > 0)
+    ratio: Array = rest**gamma * (1 + gamma * share)
+    return ratio
+
+
+def p_zero(gamma: float) -> float:
+    """p0 with g(p0, gamma) = 1, in (0, 1/2): focal loss pushes harder than cross entropy below it, and less above.
+
+    1/e for gamma = 1. The inverse of `gamma_star` (Mukhoti et al. 2020, section 4).
+
+    Raises:
+        ValueError: a gamma outside [1e-3, 1e6]; towards 0, p0 goes to 1/2 and g to 1 everywhere.
+    """
+    if not 1e-3 <= gamma <= 1e6:
+        raise ValueError(f"p_zero: gamma is {gamma}; allowed is 0.001 to 1,000,000")
+
+    def log_ratio(p: float) -> float:
+        return float(gamma * np.log1p(-p) + np.log1p(-gamma * p * np.log(p) / (1 - p)))
+
+    return float(brentq(log_ratio, 1e-12, 0.5, xtol=1e-15))
 
 
 def scheduled(values: Sequence[float]) -> Rule:

@@ -27,7 +27,7 @@ def reliability_diagram(before: Judged, after: Judged, settings: Evaluation, out
         axes = figure.subplots(2, 2, height_ratios=[3.2, 1], sharex=True, sharey="row")
         for column, (when, judged) in enumerate((("before", before), ("after", after))):
             bins = judged.sums.bins(settings.bins)
-            _panel(axes[0, column], bins, settings.level)
+            panel(axes[0, column], bins, settings.level)
             axes[0, column].set_title(_words(when, judged, bins, settings.level), fontsize=8.8)
             _histogram(axes[1, column], bins, judged.values)
         axes[0, 0].set_ylabel("accuracy")
@@ -48,7 +48,7 @@ def _words(when: str, judged: Judged, bins: Bins, level: float) -> str:
     )
 
 
-def _panel(axes: Axes, bins: Bins, level: float) -> None:
+def panel(axes: Axes, bins: Bins, level: float) -> None:
     filled = bins.count_B > 0
     lo, width, count = bins.lo_B[filled], (bins.hi_B - bins.lo_B)[filled], bins.count_B[filled]
     accuracy, confidence = bins.accuracy_B[filled], bins.mean_confidence_B[filled]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline import methods
 from pipeline.methods import gamma_star
-from pipeline.methods.gamma import CAP, RULES, resolve
+from pipeline.methods.gamma import CAP, RULES, gradient_ratio, p_zero, resolve
 from tests import reference_losses as reference
 
 
@@ -51,6 +51,37 @@ def test_gamma_star_of_a_tensor_is_a_tensor(dtype: torch.dtype) -> None:
 def test_gamma_star_refuses_what_is_no_probability(p: float) -> None:
     with pytest.raises(ValueError, match=r"gamma_star: p has values from .*allowed are probabilities in \[0, 1\]"):
         gamma_star(p)
+
+
+@settings(max_examples=100, deadline=None)
+@given(p=st.floats(1e-9, 1 - 1e-9), gamma=st.floats(0, 50))
+def test_gradient_ratio_is_that_of_the_gradients(p: float, gamma: float) -> None:
+    leaf = torch.tensor([math.log(p), math.log1p(-p)], dtype=torch.float64).unsqueeze(0).requires_grad_()
+    losses = (
+        methods.losses.focal(leaf, torch.tensor([0]), gamma=gamma),
+        methods.losses.cross_entropy(leaf, torch.tensor([0])),
+    )
+    focal, ce = (float(torch.autograd.grad(loss.sum(), leaf)[0][0, 0]) for loss in losses)
+    assert float(gradient_ratio(p, gamma)) == pytest.approx(focal / ce, rel=1e-6, abs=1e-12)
+    assert float(gradient_ratio(p, gamma)) == pytest.approx(math.exp(reference.g(p, gamma)), rel=1e-6)
+
+
+def test_gradient_ratio_at_the_edges() -> None:
+    assert gradient_ratio([0.0, 5e-324, 1.0], 3).tolist() == [1, 1, 0]
+    assert gradient_ratio([0.0, 0.5, 1.0], 0.0).tolist() == [1, 1, 1]  # cross entropy
+    for p, gamma, message in ((1.1, 1.0, "p has values"), (math.nan, 1.0, "p has values"), (0.5, -1.0, "gamma is -1")):
+        with pytest.raises(ValueError, match=message):
+            gradient_ratio(p, gamma)
+
+
+def test_p_zero_is_where_focal_loss_and_cross_entropy_meet() -> None:
+    assert p_zero(1) == pytest.approx(1 / math.e, rel=1e-12)
+    for gamma in (1e-3, 0.1, 2, 3, 5, 7, 50, 1e6):
+        assert float(gamma_star(p_zero(gamma))) == pytest.approx(gamma, rel=1e-5)
+        assert float(gradient_ratio(p_zero(gamma), gamma)) == pytest.approx(1, rel=1e-9)
+    for gamma in (0, -1, math.nan, 1e7):
+        with pytest.raises(ValueError, match=r"allowed is 0\.001 to 1,000,000"):
+            p_zero(gamma)
 
 
 def test_the_table_is_gamma_star_clipped() -> None:

@@ -41,3 +41,6 @@ def test_the_record_orders_the_weights_as_trained_like_the_paper() -> None:
     figures = [record["weights"][shape]["as_trained"][0] for shape in ("FL", "DFL", "gBS")]
     assert figures == sorted(figures)
     assert gaussians.markdown(record).count("\n") == 4
+    trained, best = gaussians.reading(record["weights"]).splitlines()
+    assert trained.endswith("FL 0.339 < DFL 0.398 < gBS 0.440, the order of the paper")
+    assert best.endswith("DFL 0.706, not the order of the paper")

@@ -90,5 +90,5 @@ FAST = ("bsce_gra", "dfl", "flsd53", "ls05", "brier")
 )
 def test_every_name_trains_two_epochs(name: str, workspace: Path, tmp_path: Path) -> None:
     result = train(data.load(Data(held_out_size=100)), Training(method=name, epochs=2, width=8), tmp_path / "c")
-    assert all(np.isfinite(list(row.values())).all() for row in result.history)
+    assert all(value is None or np.isfinite(value) for row in result.history for value in row.values())
     assert result.history[-1]["val_error"] < 0.88  # of ten classes; .83 is the slowest, most are under .5

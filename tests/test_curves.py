@@ -1,0 +1,250 @@
+"""What is logged of a run: every quantity against a plain twin, and nothing of it changes the run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline import curves, data, methods, metrics, stages
+from pipeline.config import ConfigError, Data, Training
+from pipeline.data import DataSet
+from pipeline.files import FileError
+from pipeline.report import training as pictures
+from pipeline.train import Trained, train
+from tests import reference_curves as reference
+
+SHORT = Training(epochs=3, width=4, curves=[1, 3])
+
+
+@pytest.fixture
+def digits(workspace: Path) -> DataSet:
+    return data.load(Data(train_size=200))
+
+
+def rows(n: int, classes: int, scale: float, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(n + classes)
+    logits = (scale * torch.randn(n, classes, generator=generator, dtype=torch.float64)).to(dtype)
+    return logits, torch.randint(classes, (n,), generator=generator)
+
+
+def cases() -> dict[str, tuple[Tensor, Tensor]]:
+    logits, labels = rows(40, 5, 2.0)
+    return {
+        "float32": rows(60, 10, 3.0, torch.float32),
+        "two classes": rows(30, 2, 1.0),
+        "many classes": rows(20, 100, 2.0),
+        "ties": (logits.round(), labels),
+        "all right": (logits, logits.argmax(1)),
+        "all wrong": (logits, logits.argmin(1)),
+        "one row": (logits[:1], labels[:1]),
+        "far apart": (torch.tensor([[900.0, 0.0], [0.0, 60.0], [-60.0, 60.0]]), torch.tensor([1, 0, 1])),
+    }
+
+
+@pytest.mark.parametrize("case", cases())
+def test_means_of_right_and_wrong_rows(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, labels = cases()[case]
+    monkeypatch.setattr(curves, "ELEMENTS", 7 * logits.shape[1])  # several blocks, the last one shorter
+    found, expected = curves.by_outcome(logits, labels), reference.by_outcome(logits.tolist(), labels.tolist())
+    assert list(found) == list(curves.BY_OUTCOME) == list(expected)
+    for name, value in expected.items():
+        assert found[name] is None if value is None else found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+
+
+def test_they_are_the_metrics_of_the_rows() -> None:
+    logits, labels = rows(500, 10, 2.0)
+    found, right = curves.scores(logits, labels), curves.is_right(logits, labels)
+    p = metrics.softmax(logits.numpy())
+    assert list(found) == list(curves.COLUMNS)
+    assert found["error"] == metrics.error(p, labels.numpy()) and found["ece"] == metrics.ece(p, labels.numpy())
+    for chosen, outcome in ((right, "right"), (~right, "wrong")):
+        assert found[f"nll_{outcome}"] == pytest.approx(metrics.nll(p[chosen], labels.numpy()[chosen]), rel=1e-12)
+        assert found[f"entropy_{outcome}"] == pytest.approx(metrics.mean_entropy(p[chosen]), rel=1e-12)
+
+
+def test_norm_of_the_last_layer() -> None:
+    head = nn.Linear(6, 4)
+    plain = math.sqrt(math.fsum(float(w) ** 2 for row in head.weight.tolist() for w in row))
+    assert curves.weight_norm(head) == pytest.approx(plain, rel=1e-12)
+
+
+METHODS = {
+    "ce": {},
+    "mse": {"variant": "official"},
+    "flsd53": {},
+    "focal_lambert": {},
+    "dfl": {},
+    "bsce_gra": {},
+    "ls05": {},
+    "adafocal": {},
+    "ce+mmce": {},
+    "consistency": {"gra": False, "count": 3},
+    "consistency+smoothing": {"gra": True},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gradient_norms_equal_autograd_row_by_row(name: str) -> None:
+    method = methods.build(name, **METHODS[name])  # type: ignore[arg-type]
+    torch.manual_seed(3)
+    head, features = nn.Linear(6, 4).double(), torch.randn(9, 6, dtype=torch.float64)
+    labels = torch.arange(9) % 4
+    torch.manual_seed(4)
+    found = curves.gradient_norms(method, head, features, labels, progress=0.5)
+    torch.manual_seed(4)  # `consistency` draws
+    expected = reference.gradient_norms(method, head, features, labels, 0.5)
+    assert found.tolist() == pytest.approx(expected, rel=1e-9)
+    assert all(weight.grad is None for weight in head.parameters())
+
+
+def test_gradients_of_rows_that_are_nearly_certain() -> None:
+    """In float32 p_y would be 1 and the norm 0."""
+    head = nn.Linear(2, 2)
+    nn.init.zeros_(head.bias)
+    nn.init.eye_(head.weight)
+    found = curves.gradient_norms(methods.build("ce"), head, torch.tensor([[30.0, 0.0]]), torch.tensor([0]))
+    assert float(found) == pytest.approx(math.sqrt(2) * math.exp(-30) * math.sqrt(901), rel=1e-6)
+
+
+def same(a: Trained, b: Trained) -> bool:
+    states = a.net.state_dict(), b.net.state_dict()
+    return all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+
+def test_a_close_look_changes_nothing(digits: DataSet, tmp_path: Path) -> None:
+    """Not even the random numbers that this method draws."""
+    settings = SHORT.model_copy(update={"method": "consistency"})
+    plain = train(digits, settings.model_copy(update={"curves": []}), tmp_path / "a")
+    looked = train(digits, settings, tmp_path / "b")
+    assert same(plain, looked)
+    assert [{name: row[name] for name in plain.history[0]} for row in looked.history] == plain.history
+    assert plain.looks.keys() == {"epochs"} and not plain.looks["epochs"].size
+
+
+def test_what_a_look_holds(digits: DataSet, tmp_path: Path) -> None:
+    result = train(digits, SHORT, tmp_path / "c")
+    looks, last = result.looks, result.history[-1]
+    assert looks["epochs"].tolist() == [1, 3] and looks["test_brier"].shape == (2, 600)
+    batches = digits.batches("train", torch.device("cpu"))
+    with torch.no_grad():
+        features = torch.cat([result.net.features(images) for images, _ in batches.ordered(200)])
+        logits, labels = result.net.head(features), batches.labels_N
+    p = metrics.softmax(logits.double().numpy())
+    assert looks["train_confidence"][1] == pytest.approx(p.max(1), rel=1e-4)
+    assert looks["train_correct"][1].tolist() == (p.argmax(1) == labels.numpy()).tolist()
+    assert looks["train_brier"][1] == pytest.approx(((p - np.eye(10)[labels]) ** 2).sum(1), rel=1e-4, abs=1e-12)
+    expected = reference.gradient_norms(methods.build("ce"), result.net.head.double(), features.double(), labels, 1.0)
+    assert looks["train_gradient_norm"][1] == pytest.approx(expected, rel=1e-4)
+    assert last["clean_train_error"] == pytest.approx(1 - looks["train_correct"][1].mean())
+    assert last["test_error"] == pytest.approx(1 - looks["test_correct"][1].mean())
+    assert [row["clean_train_nll"] is None for row in result.history] == [False, True, False]
+    assert all(row["test_nll_wrong"] > row["test_nll_right"] for row in result.history)
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_a_killed_run_keeps_its_looks(digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(digits, SHORT, tmp_path / "whole")
+    norm, ended = curves.weight_norm, 0
+
+    def stops(head: nn.Linear) -> float:
+        nonlocal ended
+        ended += 1
+        if ended == 2:
+            raise StoppedError
+        return norm(head)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.curves.weight_norm", stops)
+        with pytest.raises(StoppedError):
+            train(digits, SHORT, tmp_path / "c")
+    (first,) = (tmp_path / "c").glob("*/epoch-1.npz")
+    written = first.stat().st_mtime_ns
+    resumed = train(digits, SHORT, tmp_path / "c")
+    assert first.stat().st_mtime_ns == written  # kept, not computed again
+    assert resumed.history == whole.history and resumed.looks.keys() == whole.looks.keys()
+    assert all(np.array_equal(resumed.looks[name], whole.looks[name]) for name in whole.looks)
+    first.write_bytes(first.read_bytes()[:100])
+    with pytest.raises(curves.CurvesError, match=r"epoch-1.npz is missing or damaged; remove .* and train again"):
+        train(digits, SHORT, tmp_path / "c")
+
+
+def test_an_epoch_that_the_run_does_not_have(digits: DataSet, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"training.curves names epoch 4; allowed are the epochs of this run, 1 to 3"):
+        train(digits, SHORT.model_copy(update={"curves": [3, 4]}), tmp_path / "c")
+
+
+def written(folder: Path, history: list[dict[str, Any]], looks: curves.Arrays) -> tuple[Path, Path]:
+    folder.mkdir(exist_ok=True)
+    curves.write(folder / "epochs.csv", history)
+    np.savez(folder / "looks.npz", **looks)  # type: ignore[arg-type]
+    return folder / "epochs.csv", folder / "looks.npz"
+
+
+def made_up(epochs: int, named: int, wrong: bool = True) -> tuple[list[dict[str, Any]], curves.Arrays]:
+    """A run that never was: `epochs` rows, `named` looks at 50 training rows."""
+    rng = np.random.default_rng(0)
+    names = [f"{split}_{name}" for split in ("train", "val", "test", "clean_train") for name in curves.COLUMNS]
+    history: list[dict[str, Any]] = [
+        {"epoch": k + 1, "learning_rate": 0.1 ** (k // 3), "weight_norm": 1.0 + k}
+        | {name: None if name.endswith("wrong") and not wrong else rng.random() for name in names}
+        for k in range(epochs)
+    ]
+    confidence, brier = rng.random((2, named, 50))
+    correct = rng.random((named, 50)) < confidence if wrong else np.ones((named, 50), bool)
+    arrays: curves.Arrays = {"train_confidence": confidence, "train_correct": correct}
+    arrays |= {"train_brier": brier if wrong else 0 * brier, "train_gradient_norm": brier**2 if wrong else 0 * brier}
+    return history, {"epochs": 1 + np.arange(named), **(arrays if named else {})}
+
+
+def test_pictures_of_one_perfect_epoch(tmp_path: Path) -> None:
+    found = pictures.draw(*written(tmp_path, *made_up(1, 1, wrong=False)), tmp_path / "out", "made up")
+    assert [path.name for path in found] == ["training.png", "reliability.png", "gradients.png"]
+    assert all(path.with_suffix(suffix).stat().st_size > 10_000 for path in found for suffix in (".png", ".svg"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("named", [0, 5])
+def test_pictures_are_the_same_bytes(named: int, tmp_path: Path) -> None:
+    files = written(tmp_path, *made_up(8, named))
+    once, again = (pictures.draw(*files, tmp_path / out, "made up") for out in ("a", "b"))
+    assert len(once) == (3 if named else 1)
+    for one, other in zip(once, again, strict=True):
+        for suffix in (".png", ".svg"):
+            assert one.with_suffix(suffix).read_bytes() == other.with_suffix(suffix).read_bytes()
+
+
+def test_the_gamma_curve_needs_no_run(workspace: Path) -> None:
+    (picture,) = stages.draw_gamma_curve()
+    assert picture == Path("artifacts/curves/gamma.png") and picture.stat().st_size > 10_000
+    assert picture.with_suffix(".svg").read_text().startswith("<?xml")
+
+
+def test_epochs_without_wrong_rows(tmp_path: Path) -> None:
+    epochs, _ = written(tmp_path, *made_up(2, 0, wrong=False))
+    assert ",nan," in epochs.read_text() and ",," not in epochs.read_text()  # which `dvc plots` would draw as 0
+    found = pictures.read(epochs)
+    assert np.isnan(found["val_nll_wrong"]).all() and np.isfinite(found["val_nll_right"]).all()
+
+
+def test_files_that_cannot_be_drawn(tmp_path: Path) -> None:
+    epochs, looks = written(tmp_path, *made_up(2, 1))
+    with pytest.raises(FileError, match=r"no.csv does not exist; run the train stage: dvc repro train"):
+        pictures.draw(tmp_path / "no.csv", looks, tmp_path, "t")
+    with pytest.raises(FileError, match=r"no.npz does not exist"):
+        pictures.draw(epochs, tmp_path / "no.npz", tmp_path, "t")
+    np.savez(looks, epochs=np.array([1]))
+    with pytest.raises(FileError, match=r"looks.npz has no array train_brier, train_confidence"):
+        pictures.draw(epochs, looks, tmp_path, "t")
+    for text, message in (("", "list index"), ("epoch\n1\n", "has no column learning_rate"), ("a\nb\n", "could not")):
+        epochs.write_text(text)
+        with pytest.raises(FileError, match=message):
+            pictures.read(epochs)
