@@ -1,4 +1,4 @@
-"""The README's tables from the committed results.
+"""The README's tables, from the committed results and from the code.
 
     python -m benchmarks.readme
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import calibrators, interval_coverage, labelling, metrics, pipeline_run, sequential, significance
+from pipeline.listing import methods_table
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -27,6 +28,20 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,
 }
+
+
+def methods() -> str:
+    """What can be named as `method`."""
+    lines = ["| name | options, or parts and their settings | source |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {f'`{options}`' if options != '-' else ''} | {source} |"
+        for name, options, source in methods_table()
+    ]
+    return "\n".join(lines)
+
+
+LISTS: dict[str, Callable[[], str]] = {"methods": methods}
+"""Those that need no result."""
 BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -39,8 +54,11 @@ def refreshed(text: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         name = found[1]
-        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        return f"<!-- {name} -->\n\n{TABLES[name](result)}\n\n<!-- end -->"
+        if name in LISTS:
+            content = LISTS[name]()
+        else:
+            content = TABLES[name](json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+        return f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
 
