@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from service.app import create_app
 from service.settings import Settings
-from service.store import StoreError
-from service.store.sqlite import SqliteStore
+from service.store import StoreError, open_store
 
 
 class Server(uvicorn.Server):
@@ -67,9 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if server.started else 1
 
 
-async def _check_store(path: Path) -> None:
+async def _check_store(store: str) -> None:
     """Open and close it, so that a store that cannot be used is one line here and no traceback in the server."""
-    await (await SqliteStore.open(path)).close()
+    await (await open_store(store)).close()
 
 
 def _parser() -> argparse.ArgumentParser:

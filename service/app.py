@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import orjson
 from fastapi import APIRouter, FastAPI, Query, Request
@@ -14,7 +13,7 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
-from service import bodies, errors, feedback, monitor, page, schemas
+from service import bodies, errors, monitor, page, remembering, schemas
 from service.errors import ServiceError
 from service.middleware import Envelope
 from service.runtime import Runtime
@@ -51,11 +50,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
     app.include_router(router)
+    app.include_router(remembering.router)
     return app
-
-
-def _errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
-    return {int(code[1:]): {"model": schemas.Error, "description": text} for code, text in descriptions.items()}
 
 
 NOT_READY = "no model is loaded, or too much is waiting; try again after Retry-After"
@@ -68,7 +64,7 @@ NOT_READY = "no model is loaded, or too much is waiting; try again after Retry-A
     openapi_extra={"requestBody": schemas.PREDICT_BODY},
     responses={
         200: {"model": schemas.Predictions},
-        **_errors(
+        **schemas.errors(
             _400="not JSON, or a broken form",
             _413="too many bytes, images or pixels",
             _415="neither JSON nor multipart",
@@ -97,44 +93,13 @@ async def predict(request: Request) -> Response:
     return _json(orjson.dumps(answer))
 
 
-@router.post(
-    "/feedback",
-    tags=["odds"],
-    summary="Say what was right",
-    openapi_extra={"requestBody": schemas.FEEDBACK_BODY},
-    responses={
-        200: {"model": schemas.LabelsStored},
-        **_errors(
-            _400="not JSON",
-            _404="no such prediction",
-            _409="another label is stored already",
-            _413="too many bytes or labels",
-            _415="not JSON",
-            _422="no such class, or a body of another shape",
-            _503=NOT_READY,
-        ),
-    },
-)
-async def give_feedback(request: Request) -> Response:
-    """True labels for earlier predictions, by class name or index; a class named "3" is the text "3".
-
-    The same label again changes nothing. A different one is refused unless `"correct": true`. A call is all or
-    nothing: with one bad row nothing is stored, the status is that of the first bad row, and the bad rows are listed.
-    """
-    runtime = _runtime(request)
-    labels = feedback.parse(await bodies.json_of(request), runtime.settings.max_labels)
-    counts = await runtime.store.put_labels(labels)
-    runtime.telemetry.labels(counts)
-    return _json(orjson.dumps(asdict(counts)))
-
-
 @router.get(
     "/calibration-report",
     tags=["odds"],
     summary="Do the probabilities mean what they say?",
     responses={
         200: {"model": schemas.Report, "content": {"text/html": {}}},
-        **_errors(
+        **schemas.errors(
             _404="unknown model or version", _422="a parameter out of range", _503="no model has been served yet"
         ),
     },
@@ -173,11 +138,13 @@ async def live() -> Response:
     tags=["operation"],
     response_model=schemas.Health,
     summary="Can it answer?",
-    responses=_errors(_503="no model is loaded; the message says why"),
+    responses=schemas.errors(_503="no model is loaded, or the store cannot be written; the message says why"),
 )
 async def ready(request: Request) -> Response:
-    """200 once a bundle is loaded and has reproduced its golden prediction."""
-    version = _runtime(request).engine.version
+    """200 once a bundle is loaded and has reproduced its golden prediction, while the store can be written."""
+    runtime = _runtime(request)
+    version = runtime.engine.version
+    await runtime.store.ping()
     return _json(orjson.dumps({"status": "ready", "model": version.model, "version": version.version}))
 
 

@@ -7,7 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pipeline.bundle import ImageInput
+from pipeline.metrics import softmax
 from pipeline.pictures import Pixels
 from service.batching import Batcher
 from service.model import Model
@@ -44,16 +47,21 @@ class Engine:
         return await self._batcher.submit(images_NHWC)
 
     def _score(self, images_NHWC: Pixels) -> PredictionBatch:
-        now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC)
+        now, scores, count = time.time_ns() // 1_000_000, self._model.score(images_NHWC), len(images_NHWC)
         return PredictionBatch(
             self.version.model,
             self.version.version,
             now,
-            new_ids(len(images_NHWC), now),
+            new_ids(count, now),
+            [""] * count,
             scores.logits_NC,
             scores.probabilities_NC,
             scores.index_N,
+            softmax(scores.logits_NC.astype(np.float64))[np.arange(count), scores.index_N],
             scores.confidence_N,
+            [None] * count,
+            [None] * count,
+            [None] * count,
         )
 
     async def _store_and_answer(self, batch: PredictionBatch) -> list[dict[str, Any]]:

@@ -1,27 +1,29 @@
-"""The rules of labels: which are new, which are known, which conflict, and how they move the sums. No I/O.
-
-A batch is all or nothing. A store calls `plan` inside the transaction that will write what it returns.
-"""
+"""The rules of labels: which are new, known, in conflict or early. No I/O."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from functools import lru_cache
+from typing import Literal, NamedTuple, get_args
 
 from pipeline.config import nearest
-from pipeline.metrics import CalibrationSums
-from pipeline.metrics.inputs import Array
 from service.errors import ServiceError, short
-from service.records import GivenLabel, LabelCounts, StoredAnswer, Version
+from service.records import GivenLabel, LabelCounts, Version
 
 SHOWN = 20
 """Bad rows that an error lists."""
 MAX_ID = 128
 """Characters in an id."""
+MAX_NAME = 1024
+"""Characters of a label from which it is no class in another normal form."""
+OURS = re.compile(r"[0-9a-f]{36}")
+"""Ids that this service gives; own ids look different."""
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -42,184 +44,222 @@ class FeedbackError(ServiceError):
         first, bad = problems[0], len(problems)
         where = "" if rows == 1 else f" ({bad:,} of {rows:,} rows are bad; this is row {first.row})"
         shown = [{"row": p.row, "id": p.id, "code": p.code, "message": p.message} for p in problems[:SHOWN]]
+        message = f"{first.message}{where}"
         super().__init__(
             first.status,
             first.code,
-            f"{first.message}{where}. Nothing was stored",
+            f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} Nothing was stored.",
             details={"problems": shown, "problem_count": bad},
         )
 
 
+Outcome = Literal["stored", "already_known", "corrected", "held"]
+
+
+class Candidate(NamedTuple):
+    """A prediction that a label may be for, and the label it has."""
+
+    id: str
+    version: int
+    """Key of its model version."""
+    created_ms: int
+    predicted: int
+    confidence: float
+    propensity: float | None
+    tag: str | None
+    tag_key: int
+    logits: bytes
+    sequence: int | None
+    label: int | None
+
+
+@dataclass
+class Change:
+    """What becomes of one prediction's label: `first` is what came first of a label that is new."""
+
+    candidate: Candidate
+    first: int
+    now: int
+
+
 @dataclass
 class Plan:
-    """What to write: label indices by prediction id, and per version key the 7 x 3000 change of its sums."""
+    """What to write, and what became of each row."""
 
-    new: dict[str, int] = field(default_factory=dict)
-    changed: dict[str, int] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    already_known: int = 0
-    sums: dict[int, Array] = field(default_factory=dict)
+    outcomes: list[Outcome | Problem] = field(default_factory=list)
+    changes: dict[tuple[int, str], Change] = field(default_factory=dict)
+    """By version key and id, in the order of their first row."""
+    held: dict[tuple[str, str], str | int] = field(default_factory=dict)
+    """By model and id."""
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Problem)]
 
     @property
     def counts(self) -> LabelCounts:
-        return LabelCounts(len(self.new), self.already_known, len(self.changed))
+        return LabelCounts(**{name: self.outcomes.count(name) for name in get_args(Outcome)})
 
 
-def parse(tree: Any, max_labels: int) -> list[GivenLabel]:
-    """Rows of a /feedback body: `{"id", "label"}` or `{"labels": [...]}`, `correct` at either level.
+class Rules:
+    """Decides about labels, row by row, within the transaction that will write what comes out."""
 
-    Raises:
-        ServiceError: a body of another shape, no rows or more than `max_labels`.
-        FeedbackError: rows of another shape.
-    """
-    if not isinstance(tree, dict):
-        raise _shape_error(f"the body is {_kind(tree)}")
-    correct = tree.get("correct", False)
-    if not isinstance(correct, bool):
-        raise _shape_error(f"correct is {short(correct)}; allowed are true and false")
-    if "labels" not in tree:
-        rows = [tree]
-    elif extra := set(tree) - {"labels", "correct"}:
-        raise _shape_error(f"unknown key {min(extra)!r} beside labels")
-    elif not isinstance(tree["labels"], list) or not tree["labels"]:
-        raise _shape_error("labels must be a list of at least one row")
-    else:
-        rows = tree["labels"]
-    if len(rows) > max_labels:
-        message = f"{len(rows):,} labels in one call; the limit is {max_labels:,}. Send them in several calls"
-        raise ServiceError(413, "too_many_labels", message)
-    problems = [p for p in (_row_problem(i, row) for i, row in enumerate(rows)) if p]
-    if problems:
-        raise FeedbackError(problems, len(rows))
-    return [GivenLabel(row["id"], row["label"], row.get("correct", correct)) for row in rows]
+    def __init__(
+        self,
+        candidates: Mapping[str, list[Candidate]],
+        versions: Mapping[int, Version],
+        held: Mapping[tuple[str, str], str | int],
+        *,
+        each: bool,
+    ) -> None:
+        """`versions` in the order in which they were first served; `held` by model and id.
 
+        `each`: rows stand alone, one after the other, as if each came in a call of its own. Otherwise they are one
+        call, in which an id has one label.
+        """
+        self._candidates, self._versions, self._held, self._each = candidates, versions, held, each
+        self._plan, self._bad_names = Plan(), 0
 
-def plan(labels: list[GivenLabel], found: Mapping[str, StoredAnswer], versions: Mapping[int, Version]) -> Plan:
-    """Decide about every row.
+    def plan(self, labels: list[GivenLabel]) -> Plan:
+        """Decide about every row.
 
-    Raises:
-        FeedbackError: at least one row has an unknown id (404), a class that does not exist (422), or a label
-            other than the stored one, or than the same id's earlier in the batch (409).
-    """
-    result, problems = Plan(), []
-    indices = {key: {name: i for i, name in enumerate(version.classes)} for key, version in versions.items()}
-    for row, given in enumerate(labels):
-        answer = found.get(given.id)
-        if answer is None:
-            message = f"no prediction has the id {short(given.id)}; send an id that /predict answered"
-            problems.append(Problem(row, given.id, 404, "unknown_id", message))
-            continue
-        classes = versions[answer.version].classes
-        label = _index(given.label, indices[answer.version], len(classes))
+        Raises:
+            FeedbackError: unless `each`, at least one row has an unknown id or model (404), a class that does not
+                exist (422), an id of several models (409), or a label other than the stored one, or than the same
+                id's earlier in the call (409).
+        """
+        outcomes = self._plan.outcomes
+        for row, given in enumerate(labels):
+            outcomes.append(self._decide(row, given))
+        if not self._each and (problems := self._plan.problems):
+            raise FeedbackError(problems, len(labels))
+        return self._plan
+
+    def _decide(self, row: int, given: GivenLabel) -> Outcome | Problem:
+        found = self._candidates.get(given.id, ())
+        if given.model is not None:
+            found = [c for c in found if self._versions[c.version].model == given.model]
+        if not found:
+            return self._hold(row, given)
+        if len(found) > 1:
+            models = ", ".join(sorted(self._versions[c.version].model for c in found))
+            message = f'{short(given.id)} is an id of several models ({models}); add "model" to say which'
+            return Problem(row, given.id, 409, "ambiguous_id", message)
+        candidate = found[0]
+        label = self._names(candidate.version).index(given.label)
         if label is None:
-            problems.append(Problem(row, given.id, 422, "unknown_class", _class_message(given.label, classes)))
-        elif problem := _settle(result, row, given, answer, label, classes):
-            problems.append(problem)
-    if problems:
-        raise FeedbackError(problems, len(labels))
-    result.sums = _changes(result, found, versions)
-    return result
+            classes = self._versions[candidate.version].classes
+            return self._unknown_class(row, given, classes)
+        return self._settle(row, given, candidate, label)
+
+    def _settle(self, row: int, given: GivenLabel, candidate: Candidate, label: int) -> Outcome | Problem:
+        change = self._plan.changes.get((candidate.version, given.id))
+        known = candidate.label if change is None else change.now
+        if change is not None and change.now != label and not self._each:
+            return self._conflict(row, given, candidate, label, change.now, "earlier in this call")
+        if known == label:
+            if change is None:  # seen: a later row of this call must agree with it
+                self._plan.changes[candidate.version, given.id] = Change(candidate, label, label)
+            return "already_known"
+        if known is not None and not given.correct:
+            return self._conflict(row, given, candidate, label, known, "already")
+        if change is None:
+            self._plan.changes[candidate.version, given.id] = Change(candidate, label, label)
+        else:
+            change.now = label
+        return "stored" if known is None else "corrected"
+
+    def _conflict(
+        self, row: int, given: GivenLabel, candidate: Candidate, label: int, known: int, where: str
+    ) -> Problem:
+        classes = self._versions[candidate.version].classes
+        cure = 'add "correct": true to replace it' if where == "already" else "send one label for each id"
+        message = f"{given.id} has the label {classes[known]!r} {where}, now {classes[label]!r} is given; {cure}"
+        return Problem(row, given.id, 409, "conflicting_label", message)
+
+    def _names(self, key: int) -> Names:
+        return names_of(self._versions[key].classes)
+
+    def _unknown_class(self, row: int, given: GivenLabel, classes: tuple[str, ...]) -> Problem:
+        self._bad_names += 1  # looking for a near name takes milliseconds, too long for thousands of rows
+        message = _class_message(given.label, classes, near=self._bad_names <= SHOWN)
+        return Problem(row, given.id, 422, "unknown_class", message)
+
+    def _hold(self, row: int, given: GivenLabel) -> Outcome | Problem:
+        """A label for an own id of a known model waits for its prediction."""
+        if OURS.fullmatch(given.id) or given.model is None or not storable(given.id):
+            message = f"no prediction has the id {short(given.id)}; send an id that /predict answered"
+            if OURS.fullmatch(given.id):
+                message += " (predictions older than the retention time are gone)"
+            elif given.model is None:
+                message += ". A label for an id of your own may come before its prediction if it names its model"
+            return Problem(row, given.id, 404, "unknown_id", message)
+        served = [key for key, version in self._versions.items() if version.model == given.model]
+        if not served:
+            models = ", ".join(sorted({version.model for version in self._versions.values()})) or "none yet"
+            message = f"there is no model {short(given.model)}; known are {models}"
+            return Problem(row, given.id, 404, "unknown_model", message)
+        fitting = [names for key in reversed(served) if (names := self._names(key)).index(given.label) is not None]
+        if not fitting:
+            classes = self._versions[served[-1]].classes
+            return self._unknown_class(row, given, classes)
+        place, newest = (given.model, given.id), fitting[0]
+        if place in self._plan.held:
+            known, where, replaces = self._plan.held[place], "earlier in this call", self._each and given.correct
+        elif place in self._held:
+            known, where, replaces = self._held[place], "already", given.correct
+        else:
+            self._plan.held[place] = given.label
+            return "held"
+        if newest.index(known) == newest.index(given.label):
+            return "already_known"
+        if replaces:
+            self._plan.held[place] = given.label
+            return "corrected"
+        cure = 'add "correct": true to replace it' if where == "already" else "send one label for each id"
+        message = f"{given.id} waits with the label {known!r} {where}, now {given.label!r} is given; {cure}"
+        return Problem(row, given.id, 409, "conflicting_label", message)
 
 
-def _settle(
-    result: Plan, row: int, given: GivenLabel, answer: StoredAnswer, label: int, classes: tuple[str, ...]
-) -> Problem | None:
-    earlier = result.seen.setdefault(given.id, label)
-    if earlier != label:
-        where, known, cure = "earlier in this call", earlier, "send one label for each id"
-    elif answer.label is None or answer.label == label or given.correct:
-        _accept(result, given.id, answer.label, label)
-        return None
-    else:
-        where, known, cure = "already", answer.label, 'add "correct": true to replace it'
-    message = f"{given.id} has the label {classes[known]!r} {where}, now {classes[label]!r} is given; {cure}"
-    return Problem(row, given.id, 409, "conflicting_label", message)
+class Names:
+    """Class names to indices; a name in another Unicode normal form ("é" as one character or two) is the same name."""
+
+    def __init__(self, classes: tuple[str, ...]) -> None:
+        self._count = len(classes)
+        self._exact = {name: i for i, name in enumerate(classes)}
+        normal = Counter(unicodedata.normalize("NFC", name) for name in classes)
+        self._normal = {
+            form: i for i, name in enumerate(classes) if normal[form := unicodedata.normalize("NFC", name)] == 1
+        }
+
+    def index(self, label: str | int) -> int | None:
+        """The class's index, or None if there is no such class."""
+        if isinstance(label, int):
+            return label if 0 <= label < self._count else None
+        found = self._exact.get(label)
+        if found is None and len(label) <= MAX_NAME and not label.isascii():
+            found = self._normal.get(unicodedata.normalize("NFC", label))
+        return found
 
 
-def _accept(result: Plan, id_: str, known: int | None, label: int) -> None:
-    if known == label or id_ in result.new or id_ in result.changed:
-        result.already_known += 1
-    elif known is None:
-        result.new[id_] = label
-    else:
-        result.changed[id_] = label
+@lru_cache(maxsize=64)
+def names_of(classes: tuple[str, ...]) -> Names:
+    """The names of one version, kept for its next label: making them takes half a microsecond for each class."""
+    return Names(classes)
 
 
-def _changes(plan: Plan, found: Mapping[str, StoredAnswer], versions: Mapping[int, Version]) -> dict[int, Array]:
-    ids_by_version: dict[int, list[str]] = defaultdict(list)
-    for id_ in (*plan.new, *plan.changed):
-        ids_by_version[found[id_].version].append(id_)
-    return {key: _change(ids, plan, found, versions[key]) for key, ids in ids_by_version.items()}
+def storable(text: str) -> bool:
+    """Whether every database can hold it: no NUL, no half of a surrogate pair."""
+    return not _UNSTORABLE.search(text)
 
 
-def _change(ids: list[str], plan: Plan, found: Mapping[str, StoredAnswer], version: Version) -> Array:
-    """New minus old contribution: a correction changes neither count nor confidence, so these move by exactly 0."""
-    logits_NC = np.frombuffer(b"".join(found[i].logits for i in ids), "<f4").reshape(len(ids), len(version.classes))
-    probabilities_NC = version.calibrator(logits_NC)
-    after_N = np.array([plan.seen[i] for i in ids])
-    before_N = np.array([-1 if (label := found[i].label) is None else label for i in ids])
-    relabelled_N = before_N >= 0
-    cells = CalibrationSums.zero().cells
-    if not relabelled_N.all():
-        fresh_N = ~relabelled_N
-        cells = cells + CalibrationSums.from_probabilities(probabilities_NC[fresh_N], after_N[fresh_N]).cells
-    if relabelled_N.any():
-        rows_MC = probabilities_NC[relabelled_N]
-        new = CalibrationSums.from_probabilities(rows_MC, after_N[relabelled_N])
-        old = CalibrationSums.from_probabilities(rows_MC, before_N[relabelled_N])
-        cells = cells + (new.cells - old.cells)
-    return cells
-
-
-def _index(label: str | int, index_of: Mapping[str, int], classes: int) -> int | None:
-    if isinstance(label, str):
-        return index_of.get(label)
-    return label if 0 <= label < classes else None
-
-
-def _class_message(label: str | int, classes: tuple[str, ...]) -> str:
+def _class_message(label: str | int, classes: tuple[str, ...], *, near: bool) -> str:
     if isinstance(label, int):
         return (
             f"there is no class {short(label)}; allowed are the indices 0..{len(classes) - 1}, or a class by its name"
         )
     few = ", ".join(repr(name) for name in classes[:5]) + (f", ... ({len(classes)} in all)" if len(classes) > 5 else "")
     by_index = " A class index is sent without quotes." if label.isdecimal() else ""
-    return f"there is no class {short(label)}; allowed are {few}.{nearest(label[:100], classes)}{by_index}"
-
-
-def _row_problem(row: int, value: Any) -> Problem | None:
-    if not isinstance(value, dict):
-        return _bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label")
-    id_ = value.get("id")
-    shown = id_ if isinstance(id_, str) else None
-    if extra := value.keys() - {"id", "label", "correct"}:
-        return _bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label and correct")
-    if missing := _missing(value, ("id", "label")):
-        return _bad_row(row, shown, f"{missing} is missing; a row needs id and label")
-    if not isinstance(id_, str):
-        return _bad_row(row, None, f"id is {short(id_)}; expected the text that /predict answered")
-    if len(id_) > MAX_ID:
-        return _bad_row(row, None, f"id has {len(id_):,} characters; at most {MAX_ID} are allowed")
-    if isinstance(value["label"], bool) or not isinstance(value["label"], str | int):
-        return _bad_row(row, shown, f"label is {short(value['label'])}; expected a class name or a whole-number index")
-    if not isinstance(value.get("correct", False), bool):
-        return _bad_row(row, shown, f"correct is {short(value['correct'])}; allowed are true and false")
-    return None
-
-
-def _bad_row(row: int, id_: str | None, message: str) -> Problem:
-    return Problem(row, id_, 422, "invalid_row", message)
-
-
-def _missing(value: dict[str, Any], keys: Iterable[str]) -> str:
-    return " and ".join(key for key in keys if key not in value)
-
-
-def _shape_error(problem: str) -> ServiceError:
-    message = f'{problem}; expected {{"id": ..., "label": ...}} or {{"labels": [{{"id": ..., "label": ...}}, ...]}}'
-    return ServiceError(422, "invalid_body", message)
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+    return (
+        f"there is no class {short(label)}; allowed are {few}.{nearest(label[:100], classes) if near else ''}{by_index}"
+    )

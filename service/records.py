@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.calibrators import Calibrator
-from pipeline.metrics import CalibrationSums
+from pipeline.metrics import CELLS, CalibrationSums
+from pipeline.metrics.inputs import Array
+
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,37 @@ class PredictionBatch:
     created_ms: int
     """Unix time in milliseconds."""
     ids: list[str]
+    """Ours (36 hex digits, sorting by time), or the caller's own (never 36 hex digits)."""
+    request_ids: list[str]
+    """Of the HTTP request each row came with."""
     logits_NC: npt.NDArray[np.float32]
     """Each row minus its maximum."""
     probabilities_NC: npt.NDArray[np.float64]
     """Not stored: the calibrator gives them again."""
     index_N: npt.NDArray[np.intp]
+    raw_confidence_N: npt.NDArray[np.float64]
+    """softmax(logits)[index]: before the calibrator."""
     confidence_N: npt.NDArray[np.float64]
+    """After it."""
+    digests: list[bytes | None]
+    """16-byte blake2b of the input where the id is the caller's own, else None."""
+    tags: list[str | None]
+    """At most 64 characters each."""
+    propensities: list[float | None]
+    """Chance in (0, 1] that this answer gets a label, where the caller knows it."""
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """A row whose id was the caller's own and was known already: the stored answer."""
+
+    logits: bytes | None
+    """Little-endian float32, as stored; None: another input came with this id."""
+    version: str
+    """The model version that had answered."""
+
+
+@dataclass(frozen=True, slots=True)
 class GivenLabel:
     """One row of feedback: a class by name (str) or by index (int)."""
 
@@ -48,29 +73,107 @@ class GivenLabel:
     label: str | int
     correct: bool = False
     """Whether it may replace a different label."""
+    model: str | None = None
+    """Needed only for an own id that is not there yet (the label is then held), or that two models know."""
 
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """What became of the rows of an accepted batch; the three add up to its length."""
+    """What became of the rows of accepted labels; the four add up to the number of labels."""
 
     stored: int
     already_known: int
     corrected: int
+    held: int = 0
+    """Their predictions have not arrived yet."""
 
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """What the store holds about a prediction: its version's key, little-endian float32 logits, its label if any."""
+    """What the store holds about a prediction."""
 
-    version: int
+    id: str
+    model: str
+    version: str
+    created_ms: int
+    predicted: int
+    raw_confidence: float
+    confidence: float
     logits: bytes
+    """Little-endian float32, each row minus its maximum."""
+    tag: str | None
+    propensity: float | None
     label: int | None
+    """The label as it now is."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSums:
+    """All answers per confidence cell and, for the labelled ones, their calibration sums.
+
+    Sums by class or by tag are kept on 60 cells. Each of those lies here in the one of its 50 cells that holds its
+    mean confidence, so binnings of a divisor of 60 (10, 12, 15, 20, 30, 60) are exact and all metrics apply.
+    """
+
+    answers_C: Integers
+    labelled: CalibrationSums
+
+    @classmethod
+    def zero(cls) -> StoredSums:
+        return cls(np.zeros(CELLS, np.int64), CalibrationSums.zero())
+
+    @property
+    def answers(self) -> int:
+        """Number of answers."""
+        return int(self.answers_C.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBlock:
+    """L labels of one model version in the order in which they arrived.
+
+    Values are those of the label as it now is, save `first_correct_L`: a sequential test may use only that one, for
+    evidence once shown cannot be taken back.
+    """
+
+    sequence_L: Integers
+    """1, 2, ... without holes when they were given; retention may have taken some out."""
+    ids: list[str]
+    created_ms_L: Integers
+    """Of the prediction."""
+    arrived_ms_L: Integers
+    """Of the first label; never before the prediction."""
+    label_L: Integers
+    predicted_L: Integers
+    confidence_L: Array
+    correct_L: npt.NDArray[np.bool_]
+    first_correct_L: npt.NDArray[np.bool_]
+    """Whether the label that came first said that the answer was right."""
+    nll_L: Array
+    brier_L: Array
+    propensity_L: Array
+    """NaN where the caller gave none."""
+    tags: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.sequence_L)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledLogits:
+    """Some labelled answers of one version, in the order of their labels' arrival: what recalibration needs."""
+
+    logits_NC: npt.NDArray[np.float32]
+    labels_N: Integers
+    ids: list[str]
+    created_ms_N: Integers
 
 
 @dataclass(frozen=True)
-class StoredSums:
-    """All answers and, for the labelled ones, their calibration sums."""
+class Pruned:
+    """What retention took away."""
 
-    answers: int
-    labelled: CalibrationSums
+    predictions: int
+    labels: int
+    held: int
+    """Labels whose prediction never came."""

@@ -12,9 +12,9 @@ from service.engine import Engine
 from service.errors import ServiceError
 from service.model import Model
 from service.records import Version
+from service.remembering import keep_house
 from service.settings import Settings
-from service.store import Store
-from service.store.sqlite import SqliteStore
+from service.store import Store, open_store
 from service.telemetry import Telemetry
 
 LOOK_SECONDS = 1.0
@@ -31,6 +31,7 @@ class Runtime:
         self._engine: Engine | None = None
         self._reason = "the service is starting"
         self._looking: asyncio.Task[None] | None = None
+        self._housekeeping: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open the store and try to load the default model; without one, look again every second.
@@ -38,17 +39,19 @@ class Runtime:
         Raises:
             StoreError: the store cannot be opened.
         """
-        self._store = await SqliteStore.open(self.settings.store)
+        self._store = await open_store(self.settings.store, self.settings.database_connections)
+        self._housekeeping = asyncio.create_task(keep_house(self._store, self.settings))
         if not await self._try_to_load():
             log.warning("not ready: %s", self._reason)
             self._looking = asyncio.create_task(self._keep_looking())
 
     async def close(self) -> None:
         """Answer what is queued, then close the store."""
-        if self._looking:
-            self._looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+        for task in (self._looking, self._housekeeping):
+            if task:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if self._engine:
             await self._engine.close()
         if self._store:

@@ -47,13 +47,16 @@ class Predictions(BaseModel):
 
 
 class LabelsStored(BaseModel):
-    """The three counts add up to the number of labels sent."""
+    """The four counts add up to the number of labels sent."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"stored": 2, "already_known": 1, "corrected": 0}})
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"stored": 2, "already_known": 1, "corrected": 0, "held": 0}}
+    )
 
     stored: int
     already_known: int = Field(description="the same label again: counted once")
     corrected: int = Field(description='replaced by a different label, with `"correct": true`')
+    held: int = Field(description="for an id of your own whose prediction has not come yet")
 
 
 class BadRow(BaseModel):
@@ -61,6 +64,14 @@ class BadRow(BaseModel):
     id: str | None
     code: str
     message: str
+
+
+class BulkReport(LabelsStored):
+    """What became of the rows of a CSV or JSON-lines body; the counts add up to `rows`."""
+
+    rows: int
+    failed: int
+    problems: list[BadRow] = Field(description="the first 20 that failed")
 
 
 class ErrorDetail(BaseModel):
@@ -85,6 +96,11 @@ class Error(BaseModel):
     )
 
     error: ErrorDetail
+
+
+def errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
+    """Documented answers with an error body: `errors(_404="no such ...")`."""
+    return {int(code[1:]): {"model": Error, "description": text} for code, text in descriptions.items()}
 
 
 class Health(BaseModel):
@@ -211,6 +227,10 @@ _ROW = {
         "id": {"type": "string", "maxLength": 128},
         "label": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
         "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
+        "model": {
+            "type": "string",
+            "description": "of an own id that has not been predicted yet, or that two models know",
+        },
     },
 }
 
@@ -232,6 +252,7 @@ FEEDBACK_BODY = {
                                 "default": False,
                                 "description": "for all rows without their own",
                             },
+                            "model": {"type": "string", "description": "for all rows without their own"},
                         },
                     },
                 ]
@@ -241,6 +262,14 @@ FEEDBACK_BODY = {
                 "several": {"labels": [{"id": ID, "label": "3"}, {"id": ID[::-1], "label": 7}]},
                 "a correction": {"id": ID, "label": "5", "correct": True},
             },
-        )
+        ),
+        "text/csv": {
+            "schema": {"type": "string"},
+            "examples": {"two labels": {"value": f"id,label\n{ID},3\n{ID[::-1]},7\n"}},
+        },
+        "application/x-ndjson": {
+            "schema": {"type": "string"},
+            "examples": {"one label": {"value": f'{{"id": "{ID}", "label": "3"}}\n'}},
+        },
     },
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipeline.pictures import MAX_PIXELS
@@ -19,7 +20,9 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
     url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
     models: Path = Field(Path("models"), description="folder of published bundles")
-    store: Path = Field(Path("store.sqlite"), description="SQLite file for predictions, labels and sums")
+    store: Annotated[str, BeforeValidator(str)] = Field(
+        "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
+    )
 
     max_instances: int = Field(256, ge=1, description="images in one /predict call")
     max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")
@@ -31,3 +34,9 @@ class Settings(BaseSettings):
     max_batch: int = Field(64, ge=1, description="images the model takes at once")
     max_waiting: int = Field(1024, ge=1, description="images that may wait for the model before /predict answers 503")
     threads: int | None = Field(None, ge=1, description="threads of the model; left out: one for each available core")
+
+    retention_days: int | None = Field(
+        None, ge=1, description="days that predictions and labels are kept; left out: for ever. Sums always are"
+    )
+    hold_hours: int = Field(72, ge=1, description="hours that a label waits for a prediction with the caller's own id")
+    database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")

@@ -11,8 +11,19 @@ import pytest
 from pipeline import bundle as bundles
 from service.app import create_app
 from service.settings import Settings
+from tests.service import postgres
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import write_bundle
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[postgres.Cluster]:
+    """A PostgreSQL of these tests; they are skipped where there is none."""
+    if reason := postgres.missing():
+        pytest.skip(reason)
+    found = postgres.Cluster()
+    yield found
+    found.remove()
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ def test_names_and_indices(client: Client) -> None:
         "stored": 1,
         "already_known": 0,
         "corrected": 0,
+        "held": 0,
     }
     assert client.label([{"id": ids[0], "label": 2}])["already_known"] == 1  # the class named "3" has index 2
     assert client.label([{"id": ids[1], "label": 3}])["stored"] == 1
@@ -70,6 +71,7 @@ def test_corrections_move_the_sums_to_those_built_from_scratch(client: Client) -
             "stored": len(rows.keys() - labels.keys()),
             "already_known": sum(labels.get(i) == y for i, y in rows.items()),
             "corrected": sum(i in labels and labels[i] != y for i, y in rows.items()),
+            "held": 0,
         }
         labels |= rows
         assert_equal(sums_of(client), from_scratch(predictions, labels))
@@ -80,7 +82,7 @@ def test_repeating_changes_nothing(client: Client) -> None:
     for row in ({"id": id_, "label": "cat"}, {"id": id_, "label": "dog", "correct": True}):
         client.label([row])
         before = sums_of(client)
-        assert client.label([row, row]) == {"stored": 0, "already_known": 2, "corrected": 0}
+        assert client.label([row, row]) == {"stored": 0, "already_known": 2, "corrected": 0, "held": 0}
         assert sums_of(client) == before
 
 
@@ -106,7 +108,7 @@ def test_duplicates_in_one_batch(client: Client) -> None:
     assert answer.status_code == 409
     assert "one label for each id" in answer.text
     same = client.label([{"id": id_, "label": "cat"}, {"id": id_, "label": 0}])
-    assert same == {"stored": 1, "already_known": 1, "corrected": 0}
+    assert same == {"stored": 1, "already_known": 1, "corrected": 0, "held": 0}
     assert client.post("/feedback", json={"labels": [{"id": id_, "label": 0}, *conflict[1:]]}).status_code == 409
 
 
@@ -120,7 +122,7 @@ def test_a_batch_is_all_or_nothing(client: Client) -> None:
     answer = client.post("/feedback", json={"labels": rows})
     error = answer.json()["error"]
     assert answer.status_code == 422
-    assert "Nothing was stored" in error["message"]
+    assert error["message"].endswith("this is row 1). Nothing was stored.")
     assert (error["problem_count"], len(error["problems"])) == (31, 20)
     assert error["problems"][0]["row"] == 1
     assert error["problems"][1] | {"message": ""} == {"row": 2, "id": "no-0", "code": "unknown_id", "message": ""}
@@ -176,7 +178,9 @@ def test_limits_and_types(serve: Callable[..., Client]) -> None:
     answer = client.post("/feedback", json={"labels": [{"id": "x", "label": 1}] * 4})
     assert answer.status_code == 413
     assert "limit is 3" in answer.text
-    assert client.post("/feedback", content=b"id,label", headers={"content-type": "text/csv"}).status_code == 415
+    answer = client.post("/feedback", content=b"id,label", headers={"content-type": "text/plain"})
+    assert answer.status_code == 415
+    assert "application/json, text/csv and application/x-ndjson" in answer.text
     assert client.post("/feedback", content=b"{", headers={"content-type": "application/json"}).status_code == 400
     assert client.post("/feedback", json={"id": "a\0b", "label": 1}).status_code == 404
 

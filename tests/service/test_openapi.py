@@ -44,6 +44,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 OPERATIONS = (
     "POST /predict",
     "POST /feedback",
+    "GET /admin/labelled.npz",
     "GET /calibration-report",
     "GET /health/live",
     "GET /health/ready",

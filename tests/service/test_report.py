@@ -35,7 +35,14 @@ def labelled(rows: int, truth: Callable[[Any], Any], seed: int = 0) -> Calibrati
 
 
 def make(sums: CalibrationSums, answers: int | None = None, **options: Any) -> Any:
-    return monitor.report(VERSION, StoredSums(answers if answers is not None else sums.n, sums), **options)
+    return monitor.report(VERSION, stored(sums, answers), **options)
+
+
+def stored(sums: CalibrationSums, answers: int | None = None) -> StoredSums:
+    """Sums as the store gives them, with more answers in the first cell that has any."""
+    answers_C = sums.cells[0].astype(np.int64)
+    answers_C[answers_C.argmax()] += 0 if answers is None else answers - sums.n
+    return StoredSums(answers_C, sums)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +202,7 @@ def test_page_is_whole_small_and_needs_nothing_else(bins: int) -> None:
 def test_page_escapes_and_survives_a_foreign_card() -> None:
     for offline in ({}, {"after": 3}, {"after": {"ece": "<b>", "nll": None, "accuracy": True}}):
         version = Version("<script>alert(1)</script>", "v", ("a", "b"), Identity(), offline)
-        html = page.render(monitor.report(version, StoredSums(10, labelled(10, lambda c: c))))
+        html = page.render(monitor.report(version, stored(labelled(10, lambda c: c))))
         assert "<script>" not in html
         assert "<b>" not in html
 
@@ -220,7 +227,7 @@ def test_the_example_bears_the_verdict_out() -> None:
     right = np.concatenate([right, np.arange(300) < 138])
     sums = CalibrationSums.from_top(confidence, right, nll_N=np.ones(1900), brier_N=np.ones(1900))
     version = Version("m", "v", ("a", "b"), Identity(), {})
-    found = monitor.report(version, StoredSums(1900, sums))
+    found = monitor.report(version, stored(sums))
     assert found.verdict == "over_confident"
     assert "When it says 30%" not in found.headline and "over-confident" in found.headline
 

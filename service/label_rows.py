@@ -1,0 +1,206 @@
+"""The shape of labels as they come in: one JSON value, or lines of CSV or JSON in a stream. No I/O."""
+
+from __future__ import annotations
+
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from service.errors import ServiceError, short
+from service.feedback import MAX_ID, FeedbackError, Problem, storable
+from service.records import GivenLabel
+
+
+def parse(tree: Any, max_labels: int) -> list[GivenLabel]:
+    """Rows of a /feedback body: `{"id", "label"}` or `{"labels": [...]}`, `correct` and `model` at either level.
+
+    Raises:
+        ServiceError: a body of another shape, no rows or more than `max_labels`.
+        FeedbackError: rows of another shape.
+    """
+    if not isinstance(tree, dict):
+        raise _shape_error(f"the body is {_kind(tree)}")
+    correct = tree.get("correct", False)
+    if not isinstance(correct, bool):
+        raise _shape_error(f"correct is {short(correct)}; allowed are true and false")
+    model = tree.get("model")
+    if problem := _model_problem(tree):
+        raise _shape_error(problem)
+    if "labels" not in tree:
+        rows = [tree]
+    elif extra := set(tree) - {"labels", "correct", "model"}:
+        raise _shape_error(f"unknown key {min(extra)!r} beside labels")
+    elif not isinstance(tree["labels"], list) or not tree["labels"]:
+        raise _shape_error("labels must be a list of at least one row")
+    else:
+        rows = tree["labels"]
+    if len(rows) > max_labels:
+        message = f"{len(rows):,} labels in one call; the limit is {max_labels:,}. Send them in several calls"
+        raise ServiceError(413, "too_many_labels", message)
+    problems = [p for p in (row_problem(i, row) for i, row in enumerate(rows)) if p]
+    if problems:
+        raise FeedbackError(problems, len(rows))
+    return [given(row, correct, model) for row in rows]
+
+
+def given(row: dict[str, Any], correct: bool = False, model: str | None = None) -> GivenLabel:
+    """A row that has no problem, with what the call says for all rows."""
+    return GivenLabel(row["id"], row["label"], row.get("correct", correct), row.get("model", model))
+
+
+def row_problem(row: int, value: Any) -> Problem | None:
+    """What is wrong with the shape of a row, if anything."""
+    if not isinstance(value, dict):
+        return _bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label")
+    id_ = value.get("id")
+    shown = id_ if isinstance(id_, str) else None
+    if extra := value.keys() - {"id", "label", "correct", "model"}:
+        return _bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label, correct and model")
+    if missing := _missing(value, ("id", "label")):
+        return _bad_row(row, shown, f"{missing} is missing; a row needs id and label")
+    if not isinstance(id_, str):
+        return _bad_row(row, None, f"id is {short(id_)}; expected the text that /predict answered")
+    if len(id_) > MAX_ID:
+        return _bad_row(row, None, f"id has {len(id_):,} characters; at most {MAX_ID} are allowed")
+    if isinstance(value["label"], bool) or not isinstance(value["label"], str | int):
+        return _bad_row(row, shown, f"label is {short(value['label'])}; expected a class name or a whole-number index")
+    if not isinstance(value.get("correct", False), bool):
+        return _bad_row(row, shown, f"correct is {short(value['correct'])}; allowed are true and false")
+    return _bad_row(row, shown, problem) if (problem := _model_problem(value)) else None
+
+
+def _model_problem(value: dict[str, Any]) -> str:
+    model = value.get("model")
+    if model is None or (isinstance(model, str) and storable(model)):
+        return ""
+    return f"model is {short(model)}; expected the name of a model"
+
+
+def _bad_row(row: int, id_: str | None, message: str) -> Problem:
+    return Problem(row, id_, 422, "invalid_row", message)
+
+
+def _missing(value: dict[str, Any], keys: Iterable[str]) -> str:
+    return " and ".join(key for key in keys if key not in value)
+
+
+def _shape_error(problem: str) -> ServiceError:
+    message = f'{problem}; expected {{"id": ..., "label": ...}} or {{"labels": [{{"id": ..., "label": ...}}, ...]}}'
+    return ServiceError(422, "invalid_body", message)
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+class LineReader(ABC):
+    """Labels from the lines of a stream; `rows` may be called in any thread, one call after the other.
+
+    Rows are numbered from 0, without the header.
+    """
+
+    def __init__(self) -> None:
+        self.row = 0
+
+    @abstractmethod
+    def rows(self, block: bytes) -> list[GivenLabel | Problem]:
+        """The rows of some whole lines; blank ones are left out.
+
+        Raises:
+            ServiceError: nothing can be read from here on, such as after a bad header.
+        """
+
+    def _count(self) -> int:
+        self.row += 1
+        return self.row - 1
+
+
+class JsonLines(LineReader):
+    """One JSON object a line."""
+
+    def rows(self, block: bytes) -> list[GivenLabel | Problem]:
+        return [self._row(line) for line in block.split(b"\n") if line.strip()]
+
+    def _row(self, line: bytes) -> GivenLabel | Problem:
+        row = self._count()
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            return _bad_row(row, None, f"not JSON: {error}")
+        return row_problem(row, value) or given(value)
+
+
+class CsvLines(LineReader):
+    """CSV whose header names id and either label (a class's name) or index (a class's index), and maybe correct, model.
+
+    A row is one line. In CSV nothing tells the text "3" from the number 3; so each has a column of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._header: list[str] | None = None
+
+    def rows(self, block: bytes) -> list[GivenLabel | Problem]:
+        lines = [line for line in block.split(b"\n") if line.strip()]
+        if self._header is None and lines:
+            self._header = _header(lines.pop(0))
+        return [self._row(line) for line in lines]
+
+    def finish(self) -> None:
+        """Raises ServiceError if not even a header came."""
+        if self._header is None:
+            raise ServiceError(422, "invalid_header", f"the body is empty; expected {_COLUMNS}")
+
+    def _row(self, line: bytes) -> GivenLabel | Problem:
+        assert self._header is not None
+        row = self._count()
+        try:
+            cells = _cells(line)
+        except ValueError as error:
+            return _bad_row(row, None, str(error))
+        if len(cells) != len(self._header):
+            return _bad_row(row, None, f"the row has {len(cells)} cells, the header {len(self._header)}")
+        value: dict[str, Any] = dict(zip(self._header, cells, strict=True))
+        if "index" in value:
+            index = value.pop("index").strip()
+            if not (index.isascii() and index.isdecimal() and len(index) < 10):
+                return _bad_row(row, value["id"], f"index is {short(index)}; expected a whole number from 0 on")
+            value["label"] = int(index)
+        value["correct"] = _TRUTH.get(value.get("correct", "").strip().lower())
+        value["model"] = value.get("model") or None
+        if value["correct"] is None:
+            return _bad_row(row, value["id"], f"correct is {short(cells)}; allowed are true, false, 1, 0 and nothing")
+        return row_problem(row, value) or given(value)
+
+
+_COLUMNS = "a header with the columns id and label (or index), and maybe correct and model"
+_TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
+
+
+def _header(line: bytes) -> list[str]:
+    try:
+        names = [name.strip().lower() for name in _cells(line.removeprefix(b"\xef\xbb\xbf"))]
+    except ValueError as error:
+        raise ServiceError(422, "invalid_header", f"{error}; expected {_COLUMNS}") from None
+    known = {"id", "label", "index", "correct", "model"}
+    if (
+        len(set(names)) < len(names)
+        or not set(names) <= known
+        or "id" not in names
+        or ("label" in names) == ("index" in names)
+    ):
+        raise ServiceError(422, "invalid_header", f"the CSV begins with {short(','.join(names))}; expected {_COLUMNS}")
+    return names
+
+
+def _cells(line: bytes) -> list[str]:
+    try:
+        return next(csv.reader([line.decode("utf-8").rstrip("\r")], strict=True))
+    except UnicodeDecodeError:
+        raise ValueError("the row is not UTF-8") from None
+    except csv.Error as error:
+        raise ValueError(f"not CSV: {error}; a row is one line") from None

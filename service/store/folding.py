@@ -1,0 +1,49 @@
+"""Sequential evidence: states that take each label of the log once, in its order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from service.records import LabelBlock
+from service.store import reading
+from service.store.steps import Lock, Rows, Work
+
+State = Any
+"""What json can write."""
+Step = Callable[[State | None, LabelBlock], State]
+
+
+def fold(version: int, name: str, step: Step, limit: int) -> Work[tuple[State, int]]:
+    """One transaction: the new state, and how many labels it took (below `limit`: the log is at its end).
+
+    Whoever holds the lock on the state's row leads. The first of all locks the version's row, because there is no
+    other yet; numbers of labels become visible in their order (see `labels.put`), so none below the stored one can
+    come later.
+    """
+    yield Lock(
+        "SELECT sequence FROM states WHERE version = $1 AND name = $2 FOR UPDATE",
+        (version, name),
+    )
+    found = yield Rows("SELECT state, sequence FROM states WHERE version = $1 AND name = $2", (version, name))
+    if not found:
+        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        found = yield Rows("SELECT state, sequence FROM states WHERE version = $1 AND name = $2", (version, name))
+    text, sequence = found[0] if found else (None, 0)
+    block = yield from reading.labels(version, sequence, limit)
+    state = step(None if text is None else json.loads(text), block)
+    written = json.dumps(state, allow_nan=False)
+    if len(block) or written != text:
+        yield Rows(
+            "INSERT INTO states (version, name, sequence, state) VALUES ($1, $2, $3, $4)"
+            " ON CONFLICT (version, name) DO UPDATE SET sequence = excluded.sequence, state = excluded.state",
+            (version, name, int(block.sequence_L[-1]) if len(block) else sequence, written),
+        )
+    return state, len(block)
+
+
+def state(version: int, name: str) -> Work[State | None]:
+    """The state as it was last stored; None before the first fold."""
+    found = yield Rows("SELECT state FROM states WHERE version = $1 AND name = $2", (version, name))
+    return json.loads(found[0][0]) if found else None

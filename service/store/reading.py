@@ -1,0 +1,132 @@
+"""Reading: sums of any hours, the trend, the label log, answers. Each in one snapshot of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from service.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
+from service.store import moves
+from service.store.steps import Rows, Work
+from service.store.sums import PeriodSums, add_up, by_period, cover, period_of
+
+LOG = (
+    "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
+    " propensity, tag"
+)
+_NEVER = 2**62
+
+
+def hours_of(since_ms: int | None, until_ms: int | None) -> tuple[int | None, int | None]:
+    """Whole hours [first, end) that [since, until) touches."""
+    first = None if since_ms is None else since_ms // moves.HOUR_MS
+    return first, None if until_ms is None else -(-until_ms // moves.HOUR_MS)
+
+
+def sums(
+    version: int, kind: int, first: int | None, end: int | None, only: int | None = None
+) -> Work[dict[int, StoredSums]]:
+    """Sums of the hours [first, end) of predictions, by group or of one."""
+    parts = []
+    for unit, low, high in cover(first, end):
+        rows = yield Rows(
+            "SELECT data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
+            (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
+        )
+        parts += [PeriodSums.from_bytes(bytes(data)) for (data,) in rows]
+    pending = (yield from _moves(version)).between(first, end)
+    return add_up([*parts, PeriodSums.of(pending, kind)]).stored(kind, only)
+
+
+def trend(
+    version: int, kind: int, unit: int, first: int | None, end: int | None, most: int
+) -> Work[dict[int, PeriodSums] | int]:
+    """Sums of each period that begins in the hours [first, end); their number if there are more than `most`."""
+    low = -_NEVER if first is None else int(period_of(first, unit))
+    high = _NEVER if end is None else int(period_of(end - 1, unit)) + 1
+    where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
+    ((number,),) = yield Rows(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
+    pending = dict(by_period((yield from _moves(version)), unit))
+    added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
+    if number > most or len(added) > most:
+        return int(max(number, len(added)))
+    rows = yield Rows(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
+    found = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
+    for period, part in added.items():
+        found[period] = found[period] + part if period in found else part
+    return dict(sorted(found.items()))
+
+
+def _moves(version: int) -> Work[moves.Moves]:
+    rows = yield Rows("SELECT kind, data FROM moves WHERE version = $1", (version,))
+    return moves.read([(kind, data) for kind, data in rows])
+
+
+def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:
+    """The first `limit` labels with sequence numbers above `after`."""
+    rows = yield Rows(
+        f"SELECT {LOG} FROM labels WHERE version = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
+        (version, after, limit),
+    )
+    return block(rows)
+
+
+def last_labels(version: int, last: int) -> Work[LabelBlock]:
+    """The last `last` labels."""
+    rows = yield Rows(f"SELECT {LOG} FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT $2", (version, last))
+    return block(rows[::-1])
+
+
+def block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
+    """Rows of LOG as arrays."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 12
+    sequence, ids, created, arrived, label, predicted, first, confidence, nll, brier, propensity, tags = columns
+    label_L, predicted_L = np.array(label, np.int64), np.array(predicted, np.int64)
+    return LabelBlock(
+        sequence_L=np.array(sequence, np.int64),
+        ids=list(ids),
+        created_ms_L=np.array(created, np.int64),
+        arrived_ms_L=np.array(arrived, np.int64),
+        label_L=label_L,
+        predicted_L=predicted_L,
+        confidence_L=np.array(confidence, np.float64),
+        correct_L=label_L == predicted_L,
+        first_correct_L=np.array(first, bool),
+        nll_L=np.array(nll, np.float64),
+        brier_L=np.array(brier, np.float64),
+        propensity_L=np.array(propensity, np.float64),
+        tags=list(tags),
+    )
+
+
+def labelled(version: int, classes: int, since_ms: int, after: int, limit: int) -> Work[tuple[int, LabelledLogits]]:
+    """The last sequence number that was looked at (0: the log is at its end), and the labelled logits among them."""
+    # Two statements: joined, PostgreSQL may read all predictions for every block.
+    rows = yield Rows(
+        "SELECT sequence, prediction, created_ms, label FROM labels"
+        " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
+        (version, after, since_ms, limit),
+    )
+    sequence, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
+    found = yield Rows("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
+    logits = dict(found)
+    return sequence[-1] if rows else 0, LabelledLogits(
+        np.frombuffer(b"".join(logits[id_] for id_ in ids), "<f4").reshape(len(rows), classes),
+        np.array(label, np.int64),
+        list(ids),
+        np.array(created, np.int64),
+    )
+
+
+def answers(model: str, ids: list[str]) -> Work[dict[str, StoredAnswer]]:
+    """Stored answers of a model by id; unknown ids are left out."""
+    rows = yield Rows(
+        "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, p.logits, p.tag,"
+        " p.propensity, l.label FROM predictions p JOIN versions v ON v.key = p.version JOIN models m ON m.key ="
+        " v.model LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+        " WHERE p.id = ANY($1) AND m.name = $2",
+        (ids, model),
+    )
+    return {row[0]: StoredAnswer(*row) for row in rows}

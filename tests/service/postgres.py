@@ -1,0 +1,110 @@
+"""A throwaway PostgreSQL cluster: real, on a free port of this machine, gone when the tests end."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+USER = "trueodds"
+
+
+def missing() -> str:
+    """Why PostgreSQL cannot be started here; empty if it can."""
+    if binaries() is None:
+        return "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+    if os.geteuid() == 0 and _account() is None:
+        return "PostgreSQL refuses to run as root, and there is no account postgres or nobody"
+    return ""
+
+
+def binaries() -> Path | None:
+    """The folder of initdb and postgres."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    on_path = shutil.which("initdb")
+    folders = [path.parent for path in reversed(found)] + ([Path(on_path).resolve().parent] if on_path else [])
+    return next((folder for folder in folders if (folder / "postgres").exists()), None)
+
+
+def _account() -> pwd.struct_passwd | None:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    return None
+
+
+class Cluster:
+    """`start`, `stop` and `kill` are real; data survive them as PostgreSQL promises."""
+
+    def __init__(self) -> None:
+        folder = binaries()
+        assert folder is not None
+        self._binaries = folder
+        self._account = _account() if os.geteuid() == 0 else None
+        # Not below pytest's own folder: that is closed to other accounts.
+        self.folder = Path(tempfile.mkdtemp(prefix="trueodds-postgres-"))
+        if self._account:
+            os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
+        self._data = self.folder / "data"
+        self._run("initdb", "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._count = 0
+        self.start()
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        # Full durability, as in production: the tests kill it.
+        options = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder}
+        options |= {"max_connections": 50, "shared_buffers": "16MB", "logging_collector": "off"}
+        command = [str(self._binaries / "postgres"), "-D", str(self._data)]
+        command += [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **self._as_account())
+        deadline = time.monotonic() + 30
+        ready = [str(self._binaries / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER]
+        while subprocess.run(ready, check=False).returncode != 0:
+            assert self._process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.02)
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: PostgreSQL's fast shutdown. SIGQUIT: at once, as after a crash."""
+        if self._process:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            self._process = None
+
+    def database(self) -> str:
+        """The URL of a new, empty schema: as good as a database of its own, and made in 30 ms."""
+        self._count += 1
+        name = f"test_{self._count}"
+        where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres")
+        self._run("psql", "-q", *where, "-c", f"CREATE SCHEMA {name}")
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres?search_path={name}"
+
+    def remove(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *options: str) -> None:
+        command = [str(self._binaries / program), *options]
+        subprocess.run(command, check=True, capture_output=True, timeout=60, **self._as_account())
+
+    def _as_account(self) -> dict[str, Any]:
+        place: dict[str, Any] = {"cwd": str(self.folder)}
+        return place | ({"user": self._account.pw_uid, "group": self._account.pw_gid} if self._account else {})
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,100 @@
+"""Rows for the stores, and what their sums must be, from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipeline.calibrators import Temperature
+from pipeline.metrics import CELLS, CalibrationSums, cell_of, softmax
+from service.engine import new_ids
+from service.records import PredictionBatch, StoredSums, Version
+from service.store.steps import Rows, Work
+
+CLASSES = ("cat", "dog", "café")  # composed é
+HOUR = 3_600_000
+START = 1_699_900_000_000 - 1_699_900_000_000 % HOUR
+"""A whole hour of November 2023."""
+
+
+def version(name: str = "v1", model: str = "m", classes: tuple[str, ...] = CLASSES, heat: float = 1.7) -> Version:
+    return Version(model, name, classes, Temperature(heat), {"after": {"ece": 0.1}})
+
+
+def batch(
+    count: int,
+    of: Version | None = None,
+    *,
+    now: int = START,
+    seed: int = 0,
+    own: Iterable[str] | None = None,
+    digest: bytes = b"0123456789abcdef",
+    tags: Iterable[str | None] | None = None,
+) -> PredictionBatch:
+    """Answers to `count` random rows; with `own`, under ids of the caller."""
+    of = of or version()
+    logits_NC = np.random.default_rng(seed).normal(0, 3, (count, len(of.classes))).astype(np.float32)
+    logits_NC -= logits_NC.max(axis=1, keepdims=True)
+    probabilities_NC = of.calibrator(logits_NC)
+    index_N, row_N = probabilities_NC.argmax(axis=1), np.arange(count)
+    return PredictionBatch(
+        model=of.model,
+        version=of.version,
+        created_ms=now,
+        ids=new_ids(count, now) if own is None else list(own),
+        request_ids=["request"] * count,
+        logits_NC=logits_NC,
+        probabilities_NC=probabilities_NC,
+        index_N=index_N,
+        raw_confidence_N=softmax(logits_NC.astype(np.float64))[row_N, index_N],
+        confidence_N=probabilities_NC[row_N, index_N],
+        digests=[None if own is None else digest] * count,
+        tags=[None] * count if tags is None else list(tags),
+        propensities=[None if k % 2 else 0.5 for k in range(count)],
+    )
+
+
+@dataclass
+class Twin:
+    """What a store must hold, kept the slow and obvious way."""
+
+    rows: list[tuple[PredictionBatch, int]] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def add(self, answers: PredictionBatch) -> None:
+        self.rows += [(answers, k) for k in range(len(answers.ids))]
+
+    @property
+    def ids(self) -> list[str]:
+        return [answers.ids[k] for answers, k in self.rows]
+
+    def sums(self, chosen: Callable[[PredictionBatch, int], bool] = lambda *_: True) -> StoredSums:
+        rows = [(answers, k) for answers, k in self.rows if chosen(answers, k)]
+        told = [(answers, k) for answers, k in rows if answers.ids[k] in self.labels]
+        cells = cell_of(np.array([answers.confidence_N[k] for answers, k in rows]))
+        labelled = CalibrationSums.zero()
+        if told:
+            labelled = CalibrationSums.from_probabilities(
+                np.array([answers.probabilities_NC[k] for answers, k in told]),
+                np.array([self.labels[answers.ids[k]] for answers, k in told]),
+            )
+        return StoredSums(np.bincount(cells, minlength=CELLS), labelled)
+
+
+def assert_same(found: StoredSums, expected: StoredSums, cells: int = CELLS) -> None:
+    """Counts exactly, sums to rounding, on `cells` equal cells; empty cells hold exact zeros."""
+    for sums in (found, expected):
+        assert (sums.labelled.cells[:, sums.labelled.cells[0] == 0] == 0).all()
+    grouped = [sums.answers_C.reshape(cells, -1).sum(axis=1) for sums in (found, expected)]
+    assert (grouped[0] == grouped[1]).all()
+    table, wanted = (sums.labelled.cells.reshape(7, cells, -1).sum(axis=2) for sums in (found, expected))
+    assert (table[[0, 2]] == wanted[[0, 2]]).all()
+    np.testing.assert_allclose(table, wanted, rtol=1e-11, atol=1e-11)
+
+
+def count(table: str) -> Work[int]:
+    """Work that counts the rows of a table."""
+    ((number,),) = yield Rows(f"SELECT count(*) FROM {table}")
+    return int(number)

@@ -1,0 +1,263 @@
+"""What both stores promise about versions, predictions and sums."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.records import Earlier, GivenLabel, PredictionBatch
+from service.store import StoreError
+from service.store.database import DatabaseStore
+from service.store.moves import MAX_TAGS, OTHER_TAGS
+from tests.service.store.conftest import Run, opened
+from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, count, version
+
+Store = DatabaseStore
+
+
+def test_everything_comes_back_after_reopening(address: str) -> None:
+    async def main() -> None:
+        store, given = await opened(address), batch(5, tags=["a", None, "b", "a", "a"])
+        await store.put_version(version())
+        await store.put_version(version())
+        assert await store.put_predictions(given) == [None] * 5
+        await store.put_labels([GivenLabel(given.ids[0], "cat"), GivenLabel(given.ids[1], 1)])
+        before = await store.read_sums("m", "v1")
+        await store.close()
+        await store.close()
+        store = await opened(address)
+        assert_same(await store.read_sums("m", "v1"), before)
+        assert await store.read_versions() == [version()]
+        answers = await store.read_answers("m", [*given.ids, "none"])
+        assert set(answers) == set(given.ids)
+        for k, id_ in enumerate(given.ids):
+            answer = answers[id_]
+            assert answer.logits == given.logits_NC[k].astype("<f4").tobytes()
+            assert (answer.model, answer.version, answer.created_ms) == ("m", "v1", START)
+            assert (answer.predicted, answer.tag, answer.propensity) == (
+                given.index_N[k],
+                given.tags[k],
+                given.propensities[k],
+            )
+            assert (answer.raw_confidence, answer.confidence) == (given.raw_confidence_N[k], given.confidence_N[k])
+            assert answer.label == {0: 0, 1: 1}.get(k)
+        assert await store.read_answers("other", given.ids) == {}
+        assert (await store.read_sums("m", "other")).answers == 0
+        await store.ping()
+        await store.close()
+        for call in (lambda: store.put_predictions(given), store.read_versions, store.ping):
+            with pytest.raises(StoreError, match="closed"):
+                await call()
+
+    asyncio.run(main())
+
+
+def test_predictions_of_a_version_that_is_not_known(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        with pytest.raises(StoreError, match="m/v1 is not known to the store"):
+            await store.put_predictions(batch(1))
+        with pytest.raises(StoreError, match="not known"):
+            await store.fold("m", "v1", "x", lambda state, block: 1)
+        assert (await store.read_sums_by("class", "m", "v1")) == {}
+        assert len(await store.read_labels("m", "v1")) == 0
+        assert [block async for block in store.labelled("m", "v1")] == []
+        assert [point async for point in await store.read_trend("m", "v1", "day")] == []
+
+    run(check)
+
+
+def test_sums_are_those_of_the_rows(run: Run[Any]) -> None:
+    """Random answers over five months, labels and corrections, two workers, compaction at any moment."""
+
+    async def check(first: Store, second: Store) -> None:
+        rng, twin, stores = np.random.default_rng(0), Twin(), (first, second)
+        await first.put_version(version())
+        for turn in range(24):
+            store = stores[turn % 2]
+            now = START + int(rng.integers(0, 150 * 24)) * HOUR + int(rng.integers(0, HOUR))
+            tags = [None if k == 0 else f"t{k}" for k in rng.integers(0, 4, 12)]
+            answers = batch(12, now=now, seed=turn, tags=tags)
+            await store.put_predictions(answers)
+            twin.add(answers)
+            chosen = {twin.ids[int(k)]: int(rng.integers(0, 3)) for k in rng.integers(0, len(twin.ids), 10)}
+            await store.put_labels([GivenLabel(id_, label, correct=True) for id_, label in chosen.items()])
+            twin.labels |= chosen
+            if turn % 5 == 4:
+                await asyncio.gather(first.compact(), second.compact())
+            if turn % 4 == 3:
+                await compare(store, twin, rng)
+        await first.compact()
+        await compare(first, twin, rng)
+
+    run(check)
+
+
+async def compare(store: Store, twin: Twin, rng: np.random.Generator) -> None:
+    assert_same(await store.read_sums("m", "v1"), twin.sums())
+    for _ in range(6):
+        low, high = (int(k) for k in np.sort(rng.integers(-24, 160 * 24, 2)))
+        if rng.random() < 0.3:
+            high = low + int(rng.integers(0, 30))
+        since = None if rng.random() < 0.2 else START + low * HOUR + int(rng.integers(0, HOUR))
+        until = None if rng.random() < 0.2 else START + high * HOUR + int(rng.integers(0, HOUR))
+        found = await store.read_sums("m", "v1", since, until)
+        assert_same(found, twin.sums(partial(within, since, until)))
+    since = START + 20 * 24 * HOUR
+    by_class = await store.read_sums_by("class", "m", "v1", since)
+    for index, name in enumerate(CLASSES):
+        wanted = twin.sums(partial(predicted_as, index, since))
+        if wanted.answers:
+            assert_same(by_class[name], wanted, 60)
+            one = await store.read_sums_by("class", "m", "v1", since, only=name)
+            assert list(one) == [name]
+            assert_same(one[name], by_class[name])
+    assert await store.read_sums_by("tag", "m", "v1", only="nobody's") == {}
+    by_tag = await store.read_sums_by("tag", "m", "v1")
+    for tag in {tag for answers, _ in twin.rows for tag in answers.tags}:
+        assert_same(by_tag[tag or ""], twin.sums(partial(tagged_as, tag)), 60)
+    for unit, form in (("hour", "%Y%m%d%H"), ("day", "%Y%m%d"), ("month", "%Y%m")):
+        points = [point async for point in await store.read_trend("m", "v1", unit)]  # type: ignore[arg-type]
+        assert len(points) == len({stamp(a.created_ms, form) for a, _ in twin.rows})
+        assert [start for start, _ in points] == sorted(start for start, _ in points)
+        for start, sums in points[:: max(len(points) // 5, 1)]:
+            assert_same(sums, twin.sums(partial(stamped_as, start, form)))
+    tagged = [point async for point in await store.read_trend("m", "v1", "day", since, by="tag", group="t1")]
+    assert (
+        sum(sums.answers for _, sums in tagged)
+        == twin.sums(lambda a, k: a.tags[k] == "t1" and stamp(a.created_ms, "%Y%m%d") >= stamp(since, "%Y%m%d")).answers
+    )
+
+
+def within(since: int | None, until: int | None, answers: PredictionBatch, k: int) -> bool:
+    hour = answers.created_ms // HOUR
+    return (since is None or hour >= since // HOUR) and (until is None or hour < -(-until // HOUR))
+
+
+def predicted_as(index: int, since: int, answers: PredictionBatch, k: int) -> bool:
+    return bool(answers.index_N[k] == index and answers.created_ms >= since)
+
+
+def tagged_as(tag: str | None, answers: PredictionBatch, k: int) -> bool:
+    return answers.tags[k] == tag
+
+
+def stamped_as(start: int, form: str, answers: PredictionBatch, k: int) -> bool:
+    return stamp(answers.created_ms, form) == stamp(start, form)
+
+
+def stamp(ms: int, form: str) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
+
+
+def test_a_trend_of_too_many_periods_is_refused(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.database.MAX_PERIODS", 2)
+
+    async def check(store: Store) -> None:
+        await store.put_version(version())
+        for k in range(3):
+            await store.put_predictions(batch(1, now=START + k * HOUR))
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"3 periods of one hour; the limit is 2: ask for a coarser unit"):
+                await store.read_trend("m", "v1", "hour")
+            assert len([p async for p in await store.read_trend("m", "v1", "hour", START + HOUR)]) == 2
+            assert len([p async for p in await store.read_trend("m", "v1", "day")]) == 1
+            await store.compact()
+
+    run(check)
+
+
+def test_an_own_id_gives_the_stored_answer_or_a_conflict(run: Run[Any]) -> None:
+    async def check(store: Store, other: Store) -> None:
+        await store.put_version(version())
+        await store.put_version(version("v2"))
+        await store.put_version(version(model="n"))
+        first = batch(3, own=["a", "b", "a"])
+        assert await store.put_predictions(first) == [None, None, Earlier(first.logits_NC[0].tobytes(), "v1")]
+        again = batch(3, version("v2"), own=["b", "c", "a"], seed=1)
+        assert await other.put_predictions(again) == [
+            Earlier(first.logits_NC[1].tobytes(), "v1"),
+            None,
+            Earlier(first.logits_NC[0].tobytes(), "v1"),
+        ]
+        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [Earlier(None, "v1")]
+        assert await store.put_predictions(batch(1, version(model="n"), own=["a"])) == [None]
+        counts = [(await store.read_sums(*key)).answers for key in (("m", "v1"), ("m", "v2"), ("n", "v1"))]
+        assert counts == [2, 1, 1]
+
+    run(check)
+
+
+def test_text_that_no_database_holds_is_refused(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        await store.put_version(version())
+        for bad in (batch(1, own=["a\0"]), batch(1, tags=["\ud800"])):
+            with pytest.raises(ValueError, match="holds a NUL or half a surrogate pair"):
+                await store.put_predictions(bad)
+
+    run(check)
+
+
+def test_the_same_own_ids_from_two_workers_at_once(run: Run[Any]) -> None:
+    async def check(first: Store, second: Store) -> None:
+        await first.put_version(version())
+        ids = [f"own-{k}" for k in range(30)]
+        jobs = [
+            (first, second)[k % 2].put_predictions(batch(30, own=ids if k % 3 else ids[::-1], now=START + k))
+            for k in range(12)
+        ]
+        outcomes = [outcome for found in await asyncio.gather(*jobs) for outcome in found]
+        assert outcomes.count(None) == 30
+        assert (await first.read_sums("m", "v1")).answers == 30
+
+    run(check)
+
+
+def test_a_hundred_tags_have_sums_of_their_own(run: Run[Any]) -> None:
+    async def check(first: Store, second: Store) -> None:
+        await first.put_version(version())
+        tags = [f"tag-{k}" for k in range(MAX_TAGS + 20)]
+        for start in range(0, len(tags), 10):
+            both = [batch(10, tags=tags[start : start + 10], seed=start + k) for k in range(2)]
+            await asyncio.gather(first.put_predictions(both[0]), second.put_predictions(both[1]))
+        await first.put_predictions(batch(1, tags=[OTHER_TAGS]))
+        found = await second.read_sums_by("tag", "m", "v1")
+        assert {tag: sums.answers for tag, sums in found.items()} == {
+            **dict.fromkeys(tags[:MAX_TAGS], 2),
+            OTHER_TAGS: 41,
+        }
+
+    run(check)
+
+
+def test_many_commits_compact_by_themselves(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.database.COMPACT_ROWS", 10)
+
+    async def check(first: Store, second: Store) -> None:
+        await first.put_version(version())
+        twin = Twin()
+        for k in range(40):
+            twin.add(answers := batch(3, seed=k, now=START + k * HOUR))
+            await (first, second)[k % 2].put_predictions(answers)
+        await first._finish_compacting()
+        await second._finish_compacting()
+        assert_same(await first.read_sums("m", "v1"), twin.sums())
+        pending = await first._read(partial(count, "moves"))
+        assert pending <= 20
+
+    run(check)
+
+
+def test_several_open_an_empty_store_at_once(address: str) -> None:
+    async def main() -> None:
+        stores = await asyncio.gather(*(opened(address) for _ in range(4)))
+        await asyncio.gather(*(store.put_version(version()) for store in stores))
+        assert await stores[0].read_versions() == [version()]
+        for store in stores:
+            await store.close()
+
+    asyncio.run(main())

@@ -1,0 +1,267 @@
+"""What both stores promise about labels: rules, the log of arrivals, evidence, retention."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.metrics import CalibrationSums
+from service.feedback import FeedbackError, Problem
+from service.records import GivenLabel, LabelBlock, LabelCounts, Pruned
+from service.store.database import DatabaseStore as Store
+from tests.service.store.conftest import Run
+from tests.service.store.rows import HOUR, START, Twin, assert_same, batch, version
+
+
+async def filled(store: Store, count: int, **options: Any) -> list[str]:
+    await store.put_version(version())
+    given = batch(count, **options)
+    await store.put_predictions(given)
+    return given.ids
+
+
+def test_labels_follow_the_rules(run: Run[Any]) -> None:
+    async def check(store: Store, other: Store) -> None:
+        ids = await filled(store, 4)
+        found = await other.put_labels([GivenLabel(ids[0], "cat"), GivenLabel(ids[1], 1), GivenLabel(ids[0], 0)])
+        assert found == LabelCounts(2, 1, 0)
+        with pytest.raises(FeedbackError, match="already, now 'dog'") as refused:
+            await store.put_labels([GivenLabel(ids[2], 1), GivenLabel(ids[0], "dog")])
+        assert refused.value.status == 409
+        assert (await store.read_sums("m", "v1")).labelled.n == 2
+        found = await store.put_labels([GivenLabel(ids[0], "dog", correct=True), GivenLabel(ids[2], 2)])
+        assert found == LabelCounts(1, 0, 1)
+        for label in ("café", "cafe\N{COMBINING ACUTE ACCENT}"):
+            assert (await store.put_labels([GivenLabel(ids[2], label)])).already_known == 1
+        for id_ in ("a\0b", "\ud800", "none", "0" * 36):
+            with pytest.raises(FeedbackError) as unknown:
+                await store.put_labels([GivenLabel(id_, 0)])
+            assert unknown.value.status == 404
+
+    run(check)
+
+
+def test_each_label_stands_alone(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        ids = await filled(store, 3)
+        found = await store.put_each_label(
+            [
+                GivenLabel(ids[0], "cat"),
+                GivenLabel("none", 0),
+                GivenLabel(ids[1], "cow"),
+                GivenLabel(ids[0], "dog"),
+                GivenLabel(ids[0], "dog", correct=True),
+                GivenLabel(ids[0], "dog"),
+                GivenLabel("early", 0, model="m"),
+            ]
+        )
+        words = [o.code if isinstance(o, Problem) else o for o in found]
+        assert words == ["stored", "unknown_id", "unknown_class", "conflicting_label", "corrected", "already_known",
+                         "held"]  # fmt: skip
+        log = await store.read_labels("m", "v1")
+        answer = batch(3)
+        assert (log.label_L.tolist(), log.first_correct_L[0]) == ([1], answer.index_N[0] == 0)
+
+    run(check)
+
+
+def test_a_label_may_come_before_its_prediction(run: Run[Any]) -> None:
+    async def check(store: Store, other: Store) -> None:
+        await store.put_version(version())
+        assert (await store.put_labels([GivenLabel("a", "dog", model="m"), GivenLabel("b", 0, model="m")])).held == 2
+        assert (await other.put_labels([GivenLabel("a", 1, model="m")])).already_known == 1
+        with pytest.raises(FeedbackError, match="a waits with the label 'dog' already"):
+            await store.put_labels([GivenLabel("a", "cat", model="m")])
+        assert (await store.put_labels([GivenLabel("a", "cat", correct=True, model="m")])).corrected == 1
+        for given, words in [
+            (GivenLabel("c", 0), "may come before its prediction if it names its model"),
+            (GivenLabel("c", 0, model="nobody's"), "known are m"),
+            (GivenLabel("c", "cow", model="m"), "there is no class 'cow'"),
+            (GivenLabel("f" * 36, 0, model="m"), "no prediction has the id"),
+        ]:
+            with pytest.raises(FeedbackError, match=words):
+                await store.put_labels([given])
+        twin = Twin(labels={"a": 0, "b": 0})
+        twin.add(answers := batch(3, own=["a", "b", "c"], now=START))
+        await store.put_predictions(answers)
+        assert_same(await store.read_sums("m", "v1"), twin.sums())
+        log = await store.read_labels("m", "v1")
+        assert sorted(log.ids) == ["a", "b"]
+        assert (log.arrived_ms_L >= log.created_ms_L).all()
+        assert (await store.put_labels([GivenLabel("a", 0)])).already_known == 1
+
+    run(check)
+
+
+def test_labels_and_predictions_that_meet_are_never_lost(run: Run[Any]) -> None:
+    async def check(first: Store, second: Store) -> None:
+        await first.put_version(version())
+        ids = [f"own-{k}" for k in range(60)]
+        predicted = [first.put_predictions(batch(3, own=ids[k : k + 3])) for k in range(0, 60, 3)]
+        told = [second.put_labels([GivenLabel(id_, 0, model="m") for id_ in ids[k : k + 2]]) for k in range(0, 60, 2)]
+        await asyncio.gather(*(job for pair in zip(predicted, told, strict=False) for job in pair), *told[20:])
+        sums = await second.read_sums("m", "v1")
+        assert (sums.answers, sums.labelled.n) == (60, 60)
+        assert (await first.read_labels("m", "v1")).sequence_L.tolist() == list(range(1, 61))
+
+    run(check)
+
+
+def test_two_workers_that_label_the_same_answers_agree(run: Run[Any]) -> None:
+    async def check(first: Store, second: Store) -> None:
+        ids = await filled(first, 30)
+        jobs = [
+            (first, second)[y].put_labels([GivenLabel(id_, y) for id_ in ids[k : k + 3]][:: 1 - 2 * y])
+            for k in range(0, 30, 3)
+            for y in (0, 1)
+        ]
+        outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+        for one, other in zip(outcomes[::2], outcomes[1::2], strict=True):
+            assert {type(one), type(other)} == {LabelCounts, FeedbackError}
+        log = await first.read_labels("m", "v1")
+        winners = {ids[3 * k]: y for k in range(10) for y in (0, 1) if isinstance(outcomes[2 * k + y], LabelCounts)}
+        assert {id_: int(label) for id_, label in zip(log.ids, log.label_L, strict=True) if id_ in winners} == winners
+        assert (await second.read_sums("m", "v1")).labelled.n == len(log) == 30
+
+    run(check)
+
+
+def test_an_id_of_two_models_needs_the_model(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        for model in "mn":
+            await store.put_version(version(model=model))
+            await store.put_predictions(batch(1, version(model=model), own=["a"]))
+        with pytest.raises(FeedbackError, match="several models") as refused:
+            await store.put_labels([GivenLabel("a", 0)])
+        assert refused.value.status == 409
+        assert (await store.put_labels([GivenLabel("a", 0, model="n")])).stored == 1
+        assert [(await store.read_sums(model, "v1")).labelled.n for model in "mn"] == [0, 1]
+
+    run(check)
+
+
+def test_the_log_keeps_the_order_of_arrival_and_takes_corrections(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        ids = await filled(store, 30, tags=["x", None, "y"] * 10)
+        given, order = batch(30, seed=0), np.random.default_rng(3).permutation(30)
+        for start in range(0, 30, 7):
+            await store.put_labels([GivenLabel(ids[k], int(k % 3)) for k in order[start : start + 7]])
+        log = await store.read_labels("m", "v1")
+        assert log.sequence_L.tolist() == list(range(1, 31))
+        assert log.ids == [ids[k] for k in order]
+        truth_L = order % 3
+        assert (log.correct_L == (given.index_N[order] == truth_L)).all()
+        assert (log.first_correct_L == log.correct_L).all()
+        assert (log.confidence_L == given.confidence_N[order]).all()
+        sums = CalibrationSums.from_top(log.confidence_L, log.correct_L, nll_N=log.nll_L, brier_N=log.brier_L)
+        expected = CalibrationSums.from_probabilities(given.probabilities_NC[order], truth_L)
+        np.testing.assert_allclose(sums.cells, expected.cells, rtol=1e-12)
+        assert np.isnan(log.propensity_L).tolist() == (order % 2 == 1).tolist()
+        assert log.tags == [["x", None, "y"][k % 3] for k in order]
+
+        await store.put_labels([GivenLabel(id_, 0, correct=True) for id_ in ids])
+        after = await store.read_labels("m", "v1")
+        assert after.sequence_L.tolist() == list(range(1, 31))
+        assert (after.correct_L == (given.index_N[order] == 0)).all()
+        assert (after.first_correct_L == log.first_correct_L).all()
+        assert (after.arrived_ms_L == log.arrived_ms_L).all()
+        assert (await store.read_labels("m", "v1", last=4)).ids == after.ids[-4:]
+        assert (await store.read_labels("m", "v1", after=10, limit=5)).sequence_L.tolist() == [11, 12, 13, 14, 15]
+        assert (await store.read_labels("m", "v1", after=30)).ids == []
+
+    run(check)
+
+
+def counting(seen: list[int]) -> Callable[[Any, LabelBlock], Any]:
+    def step(state: Any, block: LabelBlock) -> Any:
+        last, count = state or (0, 0)
+        numbers = block.sequence_L.tolist()
+        assert numbers == list(range(last + 1, last + 1 + len(numbers)))
+        seen.extend(numbers)
+        return [last + len(numbers), count + int(block.first_correct_L.sum())]
+
+    return step
+
+
+def test_evidence_takes_every_label_once_whoever_folds(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.database.FOLD_LABELS", 7)
+
+    async def check(first: Store, second: Store) -> None:
+        ids, seen = await filled(first, 120), list[int]()
+        step, stores = counting(seen), (first, second)
+        jobs: list[Any] = []
+        for k in range(0, 120, 5):
+            jobs.append(stores[k % 2].put_labels([GivenLabel(id_, 0) for id_ in ids[k : k + 5]]))
+            jobs.append(stores[k // 5 % 2].fold("m", "v1", "alarm", step))
+        await asyncio.gather(*jobs)
+        assert await first.read_state("m", "v1", "other") is None
+        state = await second.fold("m", "v1", "alarm", step)
+        assert state == await first.read_state("m", "v1", "alarm")
+        right = int((batch(120).index_N == 0).sum())
+        assert state == [120, right]
+        await first.put_labels([GivenLabel(id_, 1, correct=True) for id_ in ids])
+        assert await first.fold("m", "v1", "alarm", step) == [120, right]
+
+        def fails(state: Any, block: LabelBlock) -> Any:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await first.fold("m", "v1", "alarm", fails)
+        assert await first.read_state("m", "v1", "alarm") == [120, right]
+        assert await second.fold("m", "v1", "alarm", lambda state, block: [*state, len(block)]) == [120, right, 0]
+
+    run(check)
+
+
+def test_labelled_logits_in_blocks(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.database.BLOCK_BYTES", 4 * 3 * 4)
+
+    async def check(store: Store) -> None:
+        await store.put_version(version())
+        early, late = batch(10, now=START), batch(10, now=START + HOUR, seed=1)
+        for answers in (early, late):
+            await store.put_predictions(answers)
+            await store.put_labels([GivenLabel(id_, k % 3) for k, id_ in enumerate(answers.ids)])
+        blocks = [block async for block in store.labelled("m", "v1")]
+        assert [len(block.ids) for block in blocks] == [4] * 5
+        logits_NC = np.concatenate([early.logits_NC, late.logits_NC])
+        assert (np.concatenate([block.logits_NC for block in blocks]) == logits_NC).all()
+        assert [label for block in blocks for label in block.labels_N] == [k % 3 for k in range(10)] * 2
+        recent = [block async for block in store.labelled("m", "v1", START + 1)]
+        assert [id_ for block in recent for id_ in block.ids] == late.ids
+        assert all((block.created_ms_N == START + HOUR).all() for block in recent)
+
+    run(check)
+
+
+def test_retention_takes_rows_and_leaves_sums(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.retention.CHUNK", 4)
+
+    async def check(store: Store) -> None:
+        old = await filled(store, 10)
+        own = batch(6, own=[f"own-{k}" for k in range(6)])
+        new = batch(5, now=START + 48 * HOUR)
+        await store.put_predictions(own)
+        await store.put_predictions(new)
+        await store.put_labels([GivenLabel(id_, 0) for id_ in (*old[:6], *own.ids[:3], new.ids[0])])
+        await store.fold("m", "v1", "alarm", lambda state, block: None)
+        await store.put_labels([GivenLabel(old[6], 0)])  # not folded yet
+        await store.put_labels([GivenLabel("never", 0, model="m")])
+        before = await store.read_sums("m", "v1")
+        assert await store.prune() == Pruned(0, 0, 0)
+        assert await store.prune(START + HOUR) == Pruned(15, 9, 0)
+        assert_same(await store.read_sums("m", "v1"), before)
+        assert set(await store.read_answers("m", [*old, *own.ids, *new.ids])) == {old[6], *new.ids}
+        assert (await store.read_labels("m", "v1")).ids == [new.ids[0], old[6]]
+        await store.fold("m", "v1", "alarm", lambda state, block: None)
+        assert await store.prune(START + HOUR, held_before=2**50) == Pruned(1, 1, 1)
+        await store.put_labels([GivenLabel(new.ids[1], 0)])
+        assert (await store.read_labels("m", "v1")).sequence_L.tolist() == [10, 12]
+        with pytest.raises(FeedbackError, match="older than the retention time"):
+            await store.put_labels([GivenLabel(old[0], 0)])
+
+    run(check)

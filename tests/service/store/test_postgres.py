@@ -1,0 +1,123 @@
+"""PostgreSQL by itself: a server that goes away and comes back, and words for what cannot be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+
+from service.store import StoreError
+from service.store.schema import POSTGRES
+from tests.service import postgres
+from tests.service.store.conftest import opened
+from tests.service.store.rows import batch, version
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[postgres.Cluster]:
+    """One that a test may stop."""
+    if reason := postgres.missing():
+        pytest.skip(reason)
+    found = postgres.Cluster()
+    yield found
+    found.remove()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.full)])
+def test_a_server_that_restarts_under_load(own_cluster: postgres.Cluster, number: signal.Signals) -> None:
+    """Calls fail with StoreError while it is gone, nothing acknowledged is lost, and the store goes on by itself."""
+    address = own_cluster.database()
+
+    async def main() -> None:
+        store = await opened(address)
+        await store.put_version(version())
+        acknowledged: list[str] = []
+        failed: list[str] = []
+        stopped = asyncio.Event()
+
+        async def client(seed: int) -> None:
+            while not stopped.is_set():
+                given = batch(3, seed=seed)
+                try:
+                    await store.put_predictions(given)
+                    acknowledged.extend(given.ids)
+                except StoreError as error:
+                    failed.append(str(error))
+                    await asyncio.sleep(0.01)
+
+        clients = [asyncio.create_task(client(seed)) for seed in range(4)]
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(own_cluster.stop, number)
+        with pytest.raises(StoreError, match="cannot be reached"):
+            await store.ping()
+        while not failed:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(own_cluster.start)
+        before = len(acknowledged)
+        while len(acknowledged) < before + 30:
+            await asyncio.sleep(0.01)
+        stopped.set()
+        await asyncio.gather(*clients)
+        await store.ping()
+        assert set(await store.read_answers("m", acknowledged)) == set(acknowledged)
+        sums = await store.read_sums("m", "v1")
+        assert len(acknowledged) <= sums.answers <= len(acknowledged) + 3 * len(failed)
+        assert all("postgresql://trueodds@127.0.0.1" in words for words in failed)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_words_for_what_cannot_be_opened(cluster: postgres.Cluster) -> None:
+    address = cluster.database()
+    for url, words in [
+        ("postgresql://me:secret@127.0.0.1:1/x", r"the store postgresql://me@127.0.0.1:1/x cannot be opened"),
+        (address.replace("/postgres?", "/nothing?"), r'database "nothing" does not exist'),
+        (address.replace("trueodds@", "me:secret@"), r'role "me" does not exist'),
+        ("postgresql://me:secret@[::1/x", "cannot be opened"),
+    ]:
+        with pytest.raises(StoreError, match=words) as refused:
+            asyncio.run(opened(url))
+        assert "secret" not in str(refused.value)
+
+
+def test_a_newer_schema_is_refused(cluster: postgres.Cluster) -> None:
+    address = cluster.database()
+
+    async def main() -> None:
+        await (await opened(address)).close()
+        connection = await asyncpg.connect(address)
+        await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", len(POSTGRES) + 1)
+        await connection.close()
+        with pytest.raises(StoreError, match="schema version 2; this release knows versions up to 1"):
+            await opened(address)
+
+    asyncio.run(main())
+
+
+@pytest.mark.full
+def test_a_server_that_takes_no_writes_is_not_ready(own_cluster: postgres.Cluster) -> None:
+    address = own_cluster.database()
+
+    async def main() -> None:
+        store = await opened(address)
+        await store.ping()
+        connection = await asyncpg.connect(address)
+        await connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        await connection.execute("SELECT pg_reload_conf()")
+        await connection.close()
+        for _ in range(100):  # each process of the server reads its settings when it is next idle
+            try:
+                await store.ping()
+            except StoreError as error:
+                assert "takes no writes" in str(error)
+                break
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("still ready")
+        await store.close()
+
+    asyncio.run(main())
