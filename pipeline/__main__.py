@@ -2,8 +2,9 @@
 
 fetch | train | calibrate | evaluate | export    a stage of dvc.yaml (`dvc repro` runs those that are out of date)
 export --fold                                    artifacts/model_calibrated.onnx from the bundle, to serve elsewhere
+export --int8                                    artifacts/bundle_int8 from the bundle: quantised and calibrated anew
 all          every stage in order, without DVC: on a machine that has only torch
-publish      copy artifacts/bundle to the model directory, where the service finds it
+publish      copy artifacts/bundle (--int8: artifacts/bundle_int8) to the model directory, where the service finds it
 curves       draw artifacts/model: the epochs, and those that training.curves names, into artifacts/curves
 gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artifacts/curves
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
@@ -37,6 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--fold", action="store_true", help="export: calibrated probabilities in one ONNX graph instead"
     )
+    parser.add_argument("--int8", action="store_true", help="export, publish: the quantised twin of the bundle")
     arguments = parser.parse_args(argv)
     lifeline.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
@@ -60,6 +62,8 @@ def _run(arguments: argparse.Namespace) -> None:
         raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if arguments.fold and command != "export":
         raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
+    if arguments.int8 and (command not in ("export", "publish") or arguments.fold):
+        raise config.ConfigError("--int8 belongs to export and to publish, alone: python -m pipeline export --int8")
     if command in LISTS:
         from pipeline import listing
 
@@ -71,7 +75,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if command == "publish":
         from pipeline.bundle import publish
 
-        print(publish(stages.BUNDLE, arguments.models))
+        print(publish(stages.INT8 if arguments.int8 else stages.BUNDLE, arguments.models))
         return
     if command == "demo":
         from pipeline.demo import demo
@@ -87,6 +91,9 @@ def _run(arguments: argparse.Namespace) -> None:
         stages.check_names(params)
     if arguments.fold:
         print(stages.fold())
+        return
+    if arguments.int8:
+        print(stages.quantise(params))
         return
     for name, stage in stages.STAGES.items():
         if command in (name, "all"):

@@ -1,13 +1,16 @@
 """A servable model: a folder with model.onnx (logits), calibrator.json and card.json, checked before it is trusted.
 
 The card holds the sha256 of the other two files, so the card's own hash names the whole content: that is the
-bundle's version. Published bundles lie in MODELS/<name>/<version>/; the file MODELS/default names one of them.
+bundle's version. Published bundles lie in MODELS/<name>/<version>/. Which of them is used for what, small files say:
+MODELS/default (<name>/<version>) who answers when nothing is named, MODELS/<name>/default (<version>) when only the
+model is, and MODELS/<name>/shadow (<version>) who is scored on the same inputs without being answered.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
 import re
@@ -28,8 +31,10 @@ from pipeline import calibrators
 from pipeline.errors import UserError
 from pipeline.files import read_json, sha256
 from pipeline.metrics.inputs import Array
+from pipeline.selective import RiskCoverage
 
-MODEL, CALIBRATOR, CARD, DEFAULT = "model.onnx", "calibrator.json", "card.json", "default"
+MODEL, CALIBRATOR, CARD = "model.onnx", "calibrator.json", "card.json"
+DEFAULT, SHADOW = "default", "shadow"
 GOLDEN_TOLERANCE = (
     1e-3  # of a logit, absolute and relative: processors differ in the last bits, wrong models by far more
 )
@@ -87,6 +92,7 @@ class Card(_Model):
     method: str
     training: dict[str, Any]
     metrics: dict[str, Any]
+    risk_coverage: RiskCoverage | None = None
     notes: list[str] = Field(default_factory=list)
     data_sha256: str
     code_sha256: str
@@ -182,7 +188,8 @@ class Bundle:
 
 
 def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> Path:
-    """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed; with `default`, MODELS/default names it.
+    """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed; `default`: MODELS/default and
+    MODELS/<name>/default name it.
 
     Publishing the same content again changes nothing. Returns the published folder.
 
@@ -213,10 +220,50 @@ def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> 
             if not target.exists():  # another publisher of the same content may have been first
                 raise
     if default:
-        aside_file = models / f".{DEFAULT}-{os.getpid()}-{threading.get_ident()}"
-        aside_file.write_text(f"{loaded.card.name}/{loaded.version}\n", encoding="utf-8")
-        aside_file.replace(models / DEFAULT)
+        _write(target.parent / DEFAULT, loaded.version)
+        _write(models / DEFAULT, f"{loaded.card.name}/{loaded.version}")
     return target
+
+
+def promote(models: str | Path, name: str, version: str) -> None:
+    """Let a published version answer for its model, and when nothing is named if its model does so now.
+
+    Rolling back is promoting the earlier version.
+
+    Raises:
+        BundleError: there is no such published version.
+    """
+    models = _with(models, name, version)
+    _write(models / name / DEFAULT, version)
+    with contextlib.suppress(BundleError):
+        if find_default(models).parent.name != name:
+            return
+    _write(models / DEFAULT, f"{name}/{version}")
+
+
+def set_shadow(models: str | Path, name: str, version: str | None) -> None:
+    """Let a published version be scored on its model's inputs without being answered; None: no version.
+
+    Raises:
+        BundleError: there is no such published version.
+    """
+    if version is None:
+        (Path(models) / name / SHADOW).unlink(missing_ok=True)
+    else:
+        _write(_with(models, name, version) / name / SHADOW, version)
+
+
+def _with(models: str | Path, name: str, version: str) -> Path:
+    path = Path(models) / name / version
+    if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
+        raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
+    return Path(models)
+
+
+def _write(path: Path, line: str) -> None:
+    aside = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
+    aside.write_text(line + "\n", encoding="utf-8")
+    aside.replace(path)
 
 
 def find_default(models: str | Path) -> Path:

@@ -20,6 +20,7 @@ from pipeline.data.images import Normaliser
 from pipeline.data.raw import Images
 from pipeline.errors import UserError
 from pipeline.files import sha256, write_json
+from pipeline.selective import RiskCoverage
 
 TOLERANCE = 1e-4
 FOLD_TOLERANCE = 1e-6
@@ -58,6 +59,7 @@ def export(
     metrics: dict[str, Any],
     validation_images: Images,
     out: Path,
+    risk_coverage: RiskCoverage | None = None,
 ) -> None:
     """Write model.onnx, calibrator.json and card.json to `out`, and check the graph on real validation images.
 
@@ -77,6 +79,7 @@ def export(
         method=training["method"]["name"],
         training=training,
         metrics={key: metrics[key] for key in ("n", "bins", "level", "before", "after")},
+        risk_coverage=risk_coverage,
         notes=metrics["notes"],
         data_sha256=training["data_sha256"],
         code_sha256=training["code_sha256"],
@@ -115,13 +118,13 @@ def fold(model: Path, calibrator: Calibrator, out: Path, images: Images) -> None
         )
     if affine[0].shape != (classes, classes):
         raise ExportError(f"the calibrator was fitted on {len(affine[1])} classes; {model} has {classes}")
-    logits_NC = _run(model, graph.output[0].name, images[:CHECKED_ROWS])
+    logits_NC = run(model, graph.output[0].name, images[:CHECKED_ROWS])
     _append(graph, affine, classes)
     onnx.checker.check_model(graph_model)
     aside = out.with_name(out.name + ".part")
     try:
         aside.write_bytes(graph_model.SerializeToString(deterministic=True))
-        found_NC = _run(aside, "probabilities", images[:CHECKED_ROWS])
+        found_NC = run(aside, "probabilities", images[:CHECKED_ROWS])
         off = float(np.abs(found_NC - calibrator(logits_NC)).max())
         if not off <= FOLD_TOLERANCE:
             raise ExportError(f"the folded graph differs by {off:.2g} in a probability; allowed is {FOLD_TOLERANCE}")
@@ -175,7 +178,7 @@ def _append(graph: Any, affine: tuple[Any, Any], classes: int) -> None:
     graph.output[0].CopyFrom(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, shape))
 
 
-def _run(path: Path, output: str, images: Images) -> Any:
+def run(path: Path, output: str, images: Images) -> Any:
     """One output of a graph on the CPU."""
     import onnxruntime
 
@@ -221,7 +224,7 @@ def _without_metadata(model: Any) -> Any:
 
 def _checked(servable: nn.Module, images: Images, path: Path) -> Any:
     """onnxruntime's logits for `images`, after comparing them with torch's."""
-    found = _run(path, "logits", images)
+    found = run(path, "logits", images)
     with torch.inference_mode():
         expected = servable(torch.from_numpy(images)).numpy()
     off = float(np.abs(found - expected).max())

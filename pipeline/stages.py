@@ -29,6 +29,7 @@ SELECTION = ARTIFACTS / "selection.json"
 EVALUATION = ARTIFACTS / "evaluation"
 BUNDLE = ARTIFACTS / "bundle"
 CURVES = ARTIFACTS / "curves"
+INT8 = ARTIFACTS / "bundle_int8"
 FOLDED = ARTIFACTS / "model_calibrated.onnx"
 CHECKPOINTS = Path(".checkpoints")
 SELECT = "select"
@@ -127,9 +128,11 @@ def export(params: Params) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from pipeline import data, nets
+    from pipeline import data, logits, nets
     from pipeline.export import export as write
     from pipeline.files import FileError, read_json
+    from pipeline.metrics import CalibrationSums
+    from pipeline.selective import RiskCoverage
 
     dataset, training = data.read(DATA), read_json(MODEL / "training.json")
     shape = training["net"]
@@ -144,7 +147,9 @@ def export(params: Params) -> None:
             f"{MODEL / 'weights.safetensors'} does not hold this net ({error}); run: dvc repro train"
         ) from None
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
-    write(net, _calibrator(), dataset.card, training, metrics, images, BUNDLE)
+    calibrator, test = _calibrator(), logits.read(LOGITS, "test")
+    sums = CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N, scores=False)
+    write(net, calibrator, dataset.card, training, metrics, images, BUNDLE, RiskCoverage.of(sums, "test"))
 
 
 def fold() -> Path:
@@ -187,6 +192,34 @@ def draw_gamma_curve() -> list[Path]:
     from pipeline.report.gamma import gamma_curve
 
     return [gamma_curve(CURVES / "gamma")]
+
+
+def quantise(params: Params) -> Path:
+    """The bundle -> bundle_int8/: quantised, calibrated anew by the same kind of calibrator, measured.
+
+    Raises:
+        BundleError: no whole bundle.
+        QuantisationError: a graph that onnxruntime cannot quantise.
+    """
+    from pipeline import calibrators, data
+    from pipeline.bundle import Bundle
+    from pipeline.quantise import quantise as write
+
+    source, arrays, settings = Bundle.load(BUNDLE), data.read(DATA).arrays, params.calibration
+    name = source.calibrator.name
+    options = cast(dict[str, Any], settings.calibrator_options) if settings.calibrator == name else {}
+    table = write(
+        source,
+        arrays["val"],
+        arrays["test"],
+        params.evaluation,
+        lambda logits_NC, labels_N: calibrators.fit(name, logits_NC, labels_N, **options),
+        INT8,
+    )
+    for key in ("error", "nll", "ece"):
+        was, now = source.card.metrics["after"][key], table["after"][key]
+        log.info("%s: %.4f, int8 %.4f", key, was, now)
+    return INT8
 
 
 STAGES = {stage.__name__: stage for stage in (fetch, train, calibrate, evaluate, export)}

@@ -1,4 +1,4 @@
-"""python -m service: serve the default model of a folder of published bundles."""
+"""python -m service: serve the models of a folder of published bundles.  python -m service key: make a key."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
+import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import uvicorn
 from pydantic import ValidationError
+from uvicorn.supervisors import Multiprocess
 
-from service.app import create_app
+from service import keys
 from service.settings import Settings
 from service.store import StoreError, open_store
+
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+APP = "service.app:create_app"
 
 
 class Server(uvicorn.Server):
@@ -27,43 +34,101 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if not self.started:
-            return
-        print(f"TrueOdds is serving on {self._url}", f"  report  {self._url}/calibration-report", sep="\n")
-        print(f"  docs    {self._url}/docs", flush=True)
-        if self._url_file:
-            aside = self._url_file.with_name(self._url_file.name + ".part")
-            aside.write_text(self._url + "\n", encoding="utf-8")
-            aside.replace(self._url_file)
+        if self.started:
+            _announce(self._url, self._url_file)
+
+
+class Workers(Multiprocess):
+    """Says where it listens, once one of its processes does; each is replaced when it dies."""
+
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
+        super().__init__(config, sockets=[listening])
+        self._url, self._url_file = url, url_file
+        self.started = False
+
+    def init_processes(self) -> None:
+        super().init_processes()
+        first = self.processes[0]
+        while not self.started and not self.should_exit.is_set() and first.process.is_alive():
+            self.handle_signals()
+            self.started = first.wait_until_ready(1.0, self.should_exit)
+        if self.started:
+            _announce(self._url, self._url_file)
+        else:
+            self.should_exit.set()
 
 
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; queued requests are answered first. Returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv == ["key"]:
+        return _make_key()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    given = vars(_parser().parse_args(argv))
     try:
-        settings = Settings(**vars(_parser().parse_args(argv)))
+        settings = Settings(**given)
     except ValidationError as error:
         for found in error.errors():
             name = ".".join(map(str, found["loc"]))
+            value = "" if name.endswith("_key") else f" = {found['input']!r}"  # a key given in place of its hash
             print(
-                f"{name} = {found['input']!r}: {found['msg']} (--{name.replace('_', '-')} or TRUEODDS_{name.upper()})",
+                f"{name}{value}: {found['msg']} (--{name.replace('_', '-')} or TRUEODDS_{name.upper()})",
                 file=sys.stderr,
             )
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn repeats the signal once it has shut down in order
     try:
+        if settings.url_file and not settings.url_file.parent.is_dir():
+            raise NotADirectoryError(f"url_file = {settings.url_file}: there is no folder {settings.url_file.parent}")
         asyncio.run(_check_store(settings.store))
-        listening = _listen(settings.host, settings.port)
-    except StoreError as error:
+    except (StoreError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return 1
+    try:
+        listening = _listen(settings.host, settings.port)
     except OSError as error:
         print(f"cannot listen on {settings.host}:{settings.port}: {error}. --port 0 takes a free port", file=sys.stderr)
         return 1
-    config = uvicorn.Config(create_app(settings), log_level="warning", access_log=False, timeout_graceful_shutdown=8)
-    server = Server(config, _url(listening), settings.url_file)
-    with contextlib.suppress(KeyboardInterrupt):  # uvicorn repeats Ctrl+C once it has shut down in order
-        server.run(sockets=[listening])
+    with contextlib.suppress(KeyboardInterrupt):
+        return _serve_alone(settings, listening) if settings.workers == 1 else _serve_many(settings, given, listening)
+    return 0
+
+
+def _serve_alone(settings: Settings, listening: socket.socket) -> int:
+    from service.app import create_app
+
+    server = Server(_config(create_app(settings)), _url(listening), settings.url_file)
+    server.run(sockets=[listening])
     return 0 if server.started else 1
+
+
+def _serve_many(settings: Settings, given: dict[str, str], listening: socket.socket) -> int:
+    """The workers read the settings from the environment and count in files that they share."""
+    os.environ |= {f"TRUEODDS_{name.upper()}": str(value) for name, value in given.items()}
+    with tempfile.TemporaryDirectory(prefix="trueodds-metrics-") as folder:
+        os.environ[SHARED_METRICS] = folder
+        workers = Workers(_config(APP, settings.workers), listening, _url(listening), settings.url_file)
+        workers.run()
+    return 0 if workers.started else 1
+
+
+def _config(app: object, workers: int = 1) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        factory=app == APP,
+        workers=workers,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=8,
+    )
+
+
+def _make_key() -> int:
+    key, hashed = keys.make()
+    print(f"key     {key}", f"sha256  {hashed}", sep="\n")
+    print("Give the key to those who call; tell the service the sha256 only, for example", file=sys.stderr)
+    print(f"  TRUEODDS_PREDICT_KEY={hashed} python -m service", file=sys.stderr)
+    return 0
 
 
 async def _check_store(store: str) -> None:
@@ -75,9 +140,19 @@ def _parser() -> argparse.ArgumentParser:
     """One option per setting; those not given stay with the environment and the defaults."""
     parser = argparse.ArgumentParser("python -m service", description=__doc__, argument_default=argparse.SUPPRESS)
     for name, setting in Settings.model_fields.items():
-        text = f"{setting.description} (default: {setting.default}; TRUEODDS_{name.upper()})"
+        default = "none" if setting.default in (None, "") else setting.default
+        text = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
         parser.add_argument(f"--{name.replace('_', '-')}", help=text, metavar=name.rpartition("_")[2].upper())
     return parser
+
+
+def _announce(url: str, url_file: Path | None) -> None:
+    print(f"TrueOdds is serving on {url}", f"  report  {url}/calibration-report", sep="\n")
+    print(f"  docs    {url}/docs", flush=True)
+    if url_file:
+        aside = url_file.with_name(url_file.name + ".part")
+        aside.write_text(url + "\n", encoding="utf-8")
+        aside.replace(url_file)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -13,7 +13,8 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
-from service import bodies, errors, monitor, page, remembering, schemas
+from service import errors, keys, monitor, page, predictions, protocol, remembering, request_schemas, schemas
+from service.direct import Direct
 from service.errors import ServiceError
 from service.middleware import Envelope
 from service.runtime import Runtime
@@ -26,10 +27,8 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 2. `POST /feedback` with that `id` and the true label, as soon as it is known.
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
 """
-LARGE_ANSWER = 20_000
-"""Probabilities from which encoding them takes over a millisecond, and goes to a thread."""
-
 router = APIRouter()
+direct = APIRouter(route_class=Direct)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -44,53 +43,54 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await runtime.close()
 
-    app = FastAPIOffline(title="TrueOdds", version="0.1.0", description=DESCRIPTION, lifespan=lifespan)
-    app.state.runtime = runtime
-    app.add_middleware(Envelope, telemetry=runtime.telemetry, max_body_bytes=runtime.settings.max_body_bytes)
+    app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
+    app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    app.include_router(router)
-    app.include_router(remembering.router)
+    for part in (direct, router, remembering.router, protocol.direct, protocol.router):
+        app.include_router(part)
     return app
 
 
 NOT_READY = "no model is loaded, or too much is waiting; try again after Retry-After"
 
 
-@router.post(
+@direct.post(
     "/predict",
     tags=["odds"],
     summary="Classify images",
-    openapi_extra={"requestBody": schemas.PREDICT_BODY},
+    openapi_extra={
+        "requestBody": request_schemas.PREDICT_BODY,
+        "parameters": request_schemas.PREDICT_PARAMETERS,
+        **keys.NEEDS_KEY,
+    },
     responses={
         200: {"model": schemas.Predictions},
         **schemas.errors(
-            _400="not JSON, or a broken form",
+            _400="not JSON, not .npy, or a broken form",
+            _404="no such model or version",
+            _408="the body came too slowly",
+            _409="another input came with this id",
             _413="too many bytes, images or pixels",
-            _415="neither JSON nor multipart",
-            _422="not what the model takes",
+            _415="none of the content types below",
+            _422="not what the model takes, or a parameter out of range",
             _503=NOT_READY,
+            **schemas.KEYS,
         ),
     },
 )
 async def predict(request: Request) -> Response:
     """Calibrated probabilities for up to 256 images.
 
-    Send JSON, each image as nested lists of pixels or as base64 of a PNG or JPEG, or a multipart form with image
-    files in fields named `files`. Every prediction is on disk before it is answered.
+    Send JSON, each image as nested lists of pixels, base64 of a PNG or JPEG, or base64 of raw pixels; a multipart form
+    with image files in fields named `files`; a `.npy` array; or raw bytes, one image after the other. Every prediction
+    is on disk before it is answered.
+
+    An image may have an id of yours (`ids` in JSON, the header `x-prediction-id` for a single one): sent again with
+    the same image it gets its stored answer, with another one a 409.
     """
-    runtime = _runtime(request)
-    engine = runtime.engine
-    images_NHWC = await bodies.images_of(request, engine.input, runtime.settings)
-    answer = {
-        "request_id": request.state.request_id,
-        "model": engine.version.model,
-        "version": engine.version.version,
-        "predictions": await engine.predict(images_NHWC),
-    }
-    if len(images_NHWC) * len(engine.version.classes) > LARGE_ANSWER:
-        return _json(await asyncio.to_thread(orjson.dumps, answer))
-    return _json(orjson.dumps(answer))
+    return await predictions.predict(request, _runtime(request))
 
 
 @router.get(
@@ -144,8 +144,14 @@ async def ready(request: Request) -> Response:
     """200 once a bundle is loaded and has reproduced its golden prediction, while the store can be written."""
     runtime = _runtime(request)
     version = runtime.engine.version
-    await runtime.store.ping()
+    await runtime.check_store()
     return _json(orjson.dumps({"status": "ready", "model": version.model, "version": version.version}))
+
+
+@router.get("/models", tags=["operation"], response_model=schemas.Models, summary="Which models are there?")
+async def models(request: Request) -> Response:
+    """Every published version, which of them serve or shadow, and why one is refused."""
+    return _json(orjson.dumps(_runtime(request).registry.listing()))
 
 
 @router.get(
@@ -156,12 +162,11 @@ async def ready(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {}}}},
 )
 async def metrics(request: Request) -> Response:
-    """What this process did (requests, latencies, batches, labels), and what the store holds (answers, labels, ECE)."""
+    """What all workers did (requests, latencies, batches, labels), and what the store holds (answers, labels, ECE)."""
     runtime = _runtime(request)
-    for version in await runtime.store.read_versions():
-        sums = await runtime.store.read_sums(version.model, version.version)
-        runtime.telemetry.sums(version.model, version.version, sums)
-    return Response(runtime.telemetry.text(), media_type=CONTENT_TYPE_LATEST)
+    stored = [(v, await runtime.store.read_sums(v.model, v.version)) for v in await runtime.store.read_versions()]
+    text = await asyncio.to_thread(runtime.telemetry.text, stored, list(runtime.registry.loaded()))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/", include_in_schema=False)
@@ -180,4 +185,4 @@ def _json(body: bytes) -> Response:
 
 
 async def _store_error(request: Request, error: Exception) -> Response:
-    return ServiceError(503, "store_unavailable", str(error), retry_after=1).response()
+    return ServiceError(503, "store_unavailable", str(error), retry_after=1).response(request.url.path)

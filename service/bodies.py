@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import gc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.datastructures import UploadFile
@@ -11,40 +14,95 @@ from starlette.exceptions import HTTPException
 
 from pipeline.bundle import ImageInput
 from pipeline.pictures import Pixels
-from service import decode
-from service.errors import ServiceError
+from service import arrays, decode
+from service.answers import Asked
+from service.errors import ServiceError, short
+from service.options import Options, for_all, lists_of
 from service.settings import Settings
 
 LARGE = 64 * 1024
 """Bytes of JSON from which a thread is worth its hop of some 60 us."""
-JSON, MULTIPART = "application/json", "multipart/form-data"
+HUGE = 1024 * 1024
+"""Bytes of JSON from which bodies are read one at a time, and without the garbage collector: it walks millions of
+fresh lists again and again (16 MB of pixels: 3.0 s with it, .4 s without)."""
+DECODING = 2
+"""Calls whose encoded images are decoded at once: each may hold max_pixels of memory."""
+JSON, MULTIPART, NPY, RAW = "application/json", "multipart/form-data", "application/x-npy", "application/octet-stream"
+
+T = TypeVar("T")
+_parser = ThreadPoolExecutor(1, "parse-huge")
+_decoder = ThreadPoolExecutor(DECODING, "decode")
 
 
-async def json_of(request: Request) -> Any:
-    """The JSON value of the body.
+async def json_of(request: Request, settings: Settings, build: Callable[[Any], T]) -> T:
+    """What `build` makes of the JSON value of the body; a large body's in a thread.
 
     Raises:
         ServiceError: 400 for what is not JSON, 413 too large, 415 another content type.
     """
-    if _media_type(request) != JSON:
+    if media_type(request) != JSON:
         raise _unsupported(request, JSON)
-    body = await request.body()
-    return decode.parse_json(body) if len(body) < LARGE else await asyncio.to_thread(decode.parse_json, body)
+    return await built(await request.body(), settings, build)
 
 
-async def images_of(request: Request, spec: ImageInput, settings: Settings) -> Pixels:
-    """The images of a /predict body, as N x H x W x C; errors as `json_of` and `decode.images`."""
-    if _media_type(request) == MULTIPART:
-        files = await _files_of(request, settings.max_instances)
-        return await asyncio.to_thread(decode.encoded_images, files, spec, settings.max_pixels)
-    if _media_type(request) != JSON:
-        raise _unsupported(request, f"{JSON} and {MULTIPART}")
-    found = decode.instances(await json_of(request), settings.max_instances)
-    small = len(found) * spec.height * spec.width * spec.channels < LARGE
-    if small and all(type(instance) is list for instance in found):
-        return decode.images(found, spec, settings.max_pixels)
-    # Encoded images too, however small: a few bytes of PNG can hold millions of pixels.
-    return await asyncio.to_thread(decode.images, found, spec, settings.max_pixels)
+async def built(body: bytes, settings: Settings, build: Callable[[Any], T]) -> T:
+    """What `build` makes of the JSON value of `body`; errors as `json_of`."""
+    if len(body) < LARGE:
+        return build(decode.parse_json(body, settings.max_json_values))
+    if len(body) < HUGE:
+        return await asyncio.to_thread(lambda: build(decode.parse_json(body, settings.max_json_values)))
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_parser, _build_huge, body, settings.max_json_values, build)
+
+
+def _build_huge(body: bytes, max_values: int, build: Callable[[Any], T]) -> T:
+    gc.disable()
+    try:
+        return build(decode.parse_json(body, max_values))  # the tree has gone when collecting goes on
+    finally:
+        gc.enable()
+
+
+async def asked_of(request: Request, options: Options, spec: ImageInput, settings: Settings) -> Asked:
+    """The images of a /predict body and what is said of them.
+
+    Raises:
+        ServiceError: as `json_of`, `decode.images`, `arrays.npy` and `options.lists_of`.
+    """
+    kind, limit = media_type(request), settings.max_instances
+    lists: dict[str, list[Any]] = {}
+    if kind == JSON:
+        images_NHWC, lists = await _json_images(request, spec, settings)
+    elif kind == MULTIPART:
+        files = await _files_of(request, limit)
+        images_NHWC = await _decoded(decode.encoded_images, files, spec, settings.max_pixels)
+    elif kind in (NPY, RAW):
+        read = arrays.npy if kind == NPY else arrays.raw
+        body = await request.body()
+        images_NHWC = read(body, spec, limit) if len(body) < HUGE else await asyncio.to_thread(read, body, spec, limit)
+    else:
+        raise _unsupported(request, f"{JSON}, {MULTIPART}, {NPY} and {RAW}")
+    return Asked(images_NHWC, request.state.request_id, **{**for_all(request, options, len(images_NHWC)), **lists})
+
+
+async def _json_images(request: Request, spec: ImageInput, settings: Settings) -> tuple[Pixels, dict[str, list[Any]]]:
+    """Images and lists; encoded images are decoded in a thread however small: a few bytes of PNG can hold millions."""
+
+    def build(tree: Any) -> tuple[Pixels | list[Any], dict[str, list[Any]]]:
+        found = decode.instances(tree, settings.max_instances)
+        lists = lists_of(tree, len(found))
+        if any(type(instance) is dict and "b64" in instance for instance in found):
+            return found, lists
+        return decode.images(found, spec, settings.max_pixels), lists
+
+    images, lists = await json_of(request, settings, build)
+    if isinstance(images, list):
+        images = await _decoded(decode.images, images, spec, settings.max_pixels)
+    return images, lists
+
+
+async def _decoded(decode_all: Callable[..., Pixels], *arguments: Any) -> Pixels:
+    return await asyncio.get_running_loop().run_in_executor(_decoder, decode_all, *arguments)
 
 
 async def _files_of(request: Request, limit: int) -> list[tuple[str, bytes]]:
@@ -53,19 +111,19 @@ async def _files_of(request: Request, limit: int) -> list[tuple[str, bytes]]:
             files: list[tuple[str, bytes]] = []
             for field, value in form.multi_items():
                 if field != "files" or not isinstance(value, UploadFile):
-                    message = f"the form has a field {field!r}; expected only files, in fields named 'files'"
+                    message = f"the form has a field {short(field)}; expected only files, in fields named 'files'"
                     raise ServiceError(422, "invalid_form", message)
                 files.append((f"files[{len(files)}]", await value.read()))
     except HTTPException as error:  # Starlette's words for a broken form, or for too many parts
         many = str(error.detail).startswith("Too many")
         code, status = ("too_many_instances", 413) if many else ("invalid_form", 400)
         cure = f"the limit is {limit:,} images in one call" if many else "send files in fields named 'files'"
-        raise ServiceError(status, code, f"{error.detail}; {cure}") from None
+        raise ServiceError(status, code, f"{str(error.detail).rstrip('.')}; {cure}") from None
     decode.check_count(len(files), limit)
     return files
 
 
-def _media_type(request: Request) -> str:
+def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

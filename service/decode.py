@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -17,15 +18,32 @@ from pipeline.bundle import ImageInput
 from pipeline.pictures import PictureError, PictureTooLargeError, Pixels
 from service.errors import ServiceError, short
 
-EXPECTED = '{"instances": [...]}, each a nested list of pixels or {"b64": "<PNG or JPEG>"}'
+EXPECTED = (
+    '{"instances": [...]}, each a nested list of pixels, {"b64": "<PNG or JPEG>"} or {"pixels_b64": "<raw bytes>"};'
+    " beside it ids, tags and propensities, with one entry for each instance"
+)
+PER_INSTANCE = ("ids", "tags", "propensities")
+TEXTS = 8
+"""Of so many values of JSON one may be a text: texts are the slowest to read, and few are needed."""
 
 
-def parse_json(body: bytes) -> Any:
-    """Any JSON value.
+def parse_json(body: bytes, max_values: int) -> Any:
+    """Any JSON value of at most `max_values` values.
+
+    They are counted first: 16 MB can hold ten million lists, and reading those holds up everything for a second.
 
     Raises:
-        ServiceError: 400, with the place of the first error.
+        ServiceError: 400, with the place of the first error; 413 for too many values.
     """
+    if len(body) > max_values // TEXTS:
+        bytes_N = np.frombuffer(body, np.uint8)
+        values = sum(int(np.count_nonzero(bytes_N == ord(mark))) for mark in "[{,:")
+        texts = int(np.count_nonzero(bytes_N == ord('"'))) // 2
+        if values > max_values or texts > max_values // TEXTS:
+            found = f"{values:,} values and {texts:,} texts" if texts > max_values // TEXTS else f"{values:,} values"
+            message = f"the JSON has about {found}; the limits are {max_values:,} and {max_values // TEXTS:,}"
+            cure = "send pixels as base64, as raw bytes or as .npy, or less in one call"
+            raise ServiceError(413, "too_many_values", f"{message}. {cure[0].upper()}{cure[1:]}")
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -42,7 +60,7 @@ def instances(tree: Any, limit: int) -> list[Any]:
     """
     if not isinstance(tree, dict) or not isinstance(tree.get("instances"), list):
         raise _invalid(f"the body must be {EXPECTED}")
-    if extra := set(tree) - {"instances"}:
+    if extra := tree.keys() - {"instances", *PER_INSTANCE}:
         raise _invalid(f"unknown key {short(min(extra))} in the body; expected {EXPECTED}")
     found: list[Any] = tree["instances"]
     check_count(len(found), limit)
@@ -70,8 +88,10 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
         name = f"instances[{n}]"
         if isinstance(instance, list):
             images_NHWC[n] = _from_lists(instance, name, spec)
+        elif isinstance(instance, dict) and "pixels_b64" in instance:
+            images_NHWC[n] = _from_bytes(_base64(instance, "pixels_b64", name), name, spec)
         elif isinstance(instance, dict):
-            images_NHWC[n] = encoded_image(_base64(instance, name), name, spec, budget)
+            images_NHWC[n] = encoded_image(_base64(instance, "b64", name), name, spec, budget)
         else:
             raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
     return images_NHWC
@@ -117,17 +137,24 @@ def encoded_image(data: bytes, name: str, spec: ImageInput, budget: Budget) -> P
         raise ServiceError(422, "invalid_image", f"{name}: {error}") from None
 
 
-def _base64(instance: dict[str, Any], name: str) -> bytes:
-    text = instance.get("b64")
+def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
+    text = instance.get(key)
     if len(instance) != 1 or not isinstance(text, str):
         raise _invalid(
             f'{name} has the keys {short(sorted(islice(instance, 5)))}; expected {{"b64": "<PNG or JPEG bytes>"}}'
+            ' or {"pixels_b64": "<raw bytes>"}'
         )
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         cure = "; leave out the 'data:...,' prefix" if text.startswith("data:") else ""
-        raise _invalid(f"{name}.b64 is not base64 ({error}){cure}") from None
+        raise _invalid(f"{name}.{key} is not base64 ({error}){cure}") from None
+
+
+def _from_bytes(data: bytes, name: str, spec: ImageInput) -> Pixels:
+    if len(data) != math.prod(spec.shape):
+        raise _wrong_shape(f"{name}.pixels_b64 has {len(data):,} bytes, not {math.prod(spec.shape):,}", spec)
+    return np.frombuffer(data, np.uint8).reshape(spec.shape)
 
 
 def _from_lists(rows: list[Any], name: str, spec: ImageInput) -> Pixels:

@@ -1,78 +1,145 @@
-"""The served model behind its queue: images in, durably stored predictions out."""
+"""A model version behind its queue: images in, durably stored predictions out."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
-from pipeline.bundle import ImageInput
-from pipeline.metrics import softmax
-from pipeline.pictures import Pixels
-from service.batching import Batcher
+from pipeline.bundle import Card, ImageInput
+from service.answers import Answers, Asked, repeat, split
+from service.batching import Batcher, Gone
+from service.errors import ServiceError
 from service.model import Model
-from service.records import PredictionBatch, Version
+from service.records import Earlier, PredictionBatch, Version
+from service.shadow import Shadow
 from service.store import Store
 from service.telemetry import Telemetry
 
+Scored = tuple[PredictionBatch, list[Asked]]
+Find = Callable[[str, str], Awaitable[Version]]
+"""The version of a model that stored answers are of."""
+
 
 class Engine:
-    """Between `start` and `close`, `predict` answers."""
+    """Between `start` and `close`, `predict` answers. `with engine:` keeps it from being closed meanwhile."""
 
-    def __init__(self, model: Model, store: Store, telemetry: Telemetry, *, max_batch: int, max_waiting: int) -> None:
+    def __init__(
+        self, model: Model, store: Store, telemetry: Telemetry, find: Find, *, max_batch: int, max_waiting: int
+    ) -> None:
         self.version: Version = model.version
-        self.input: ImageInput = model.bundle.card.input
-        self._model, self._store, self._telemetry = model, store, telemetry
-        self._batcher: Batcher[PredictionBatch, dict[str, Any]] = Batcher(
+        self.card: Card = model.bundle.card
+        self.shadow: Shadow | None = None
+        """Scores the same inputs, once they are answered."""
+        self._model, self._store, self._find = model, store, find
+        self._telemetry = telemetry.of(self.version.model, self.version.version)
+        self._batcher: Batcher[Asked, Scored, Answers | ServiceError] = Batcher(
             self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting
         )
+        self._in_use = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    @property
+    def input(self) -> ImageInput:
+        return self.card.input
+
+    def __enter__(self) -> Self:
+        self._in_use += 1
+        self._unused.clear()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._in_use -= 1
+        if not self._in_use:
+            self._unused.set()
 
     async def start(self) -> None:
         await self._store.put_version(self.version)
         self._batcher.start()
 
     async def close(self) -> None:
+        """Let the requests that have this engine come to their end, then stop."""
+        await self._unused.wait()
         await self._batcher.close()
 
-    async def predict(self, images_NHWC: Pixels) -> Sequence[dict[str, Any]]:
+    def shadowing(self, max_waiting: int) -> Shadow:
+        """This version as another's shadow, with a queue of its own."""
+        return Shadow(self._model, self._store, self._telemetry, max_waiting=max_waiting)
+
+    async def predict(self, asked: Asked, *, seconds: float | None = None, gone: Gone | None = None) -> Answers:
         """One answer per image, stored before it is returned.
 
         Raises:
-            ServiceError: the queue is full.
+            ServiceError: 503 where the queue is full or the answer takes longer than `seconds`; 409 for an id of the
+                caller's own that came with another input earlier.
+            CallerGoneError: the caller is `gone`.
             StoreError: the predictions could not be stored.
         """
-        return await self._batcher.submit(images_NHWC)
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                answers = await self._batcher.submit(asked, gone)
+        except TimeoutError:
+            if not limit.expired():  # the store's own
+                raise
+            message = f"the answer took more than {seconds:g} s; try again later, or with fewer images"
+            raise ServiceError(503, "too_slow", message, retry_after=1) from None
+        if isinstance(answers, ServiceError):
+            raise answers
+        return answers
 
-    def _score(self, images_NHWC: Pixels) -> PredictionBatch:
-        now, scores, count = time.time_ns() // 1_000_000, self._model.score(images_NHWC), len(images_NHWC)
-        return PredictionBatch(
-            self.version.model,
-            self.version.version,
-            now,
-            new_ids(count, now),
-            [""] * count,
-            scores.logits_NC,
-            scores.probabilities_NC,
-            scores.index_N,
-            softmax(scores.logits_NC.astype(np.float64))[np.arange(count), scores.index_N],
-            scores.confidence_N,
-            [None] * count,
-            [None] * count,
-            [None] * count,
+    def _score(self, asked: list[Asked]) -> Scored:
+        images_NHWC = asked[0].images_NHWC if len(asked) == 1 else np.concatenate([a.images_NHWC for a in asked])
+        now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC)
+        own = any(a.ids for a in asked)
+        ids = [i for a in asked for i in a.ids or new_ids(len(a), now)] if own else new_ids(len(images_NHWC), now)
+        batch = PredictionBatch(
+            model=self.version.model,
+            version=self.version.version,
+            created_ms=now,
+            ids=ids,
+            request_ids=[a.request_id for a in asked for _ in range(len(a))],
+            logits_NC=scores.logits_NC,
+            probabilities_NC=scores.probabilities_NC,
+            index_N=scores.index_N,
+            raw_confidence_N=scores.raw_confidence_N,
+            confidence_N=scores.confidence_N,
+            digests=[d for a in asked for d in a.digests()],
+            tags=[t for a in asked for t in a.tags or [None] * len(a)],
+            propensities=[p for a in asked for p in a.propensities or [None] * len(a)],
         )
+        return batch, asked
 
-    async def _store_and_answer(self, batch: PredictionBatch) -> list[dict[str, Any]]:
-        await self._store.put_predictions(batch)
-        self._telemetry.batch(len(batch.ids))
-        self._telemetry.predictions(len(batch.ids))
-        classes, rows = self.version.classes, batch.probabilities_NC.tolist()
-        return [
-            {"id": id_, "label": classes[i], "index": i, "confidence": row[i], "probabilities": row}
-            for id_, i, row in zip(batch.ids, batch.index_N.tolist(), rows, strict=True)
-        ]
+    async def _store_and_answer(self, scored: Scored) -> list[Answers | ServiceError]:
+        batch, asked = scored
+        earlier = await self._store.put_predictions(batch)
+        known = sum(found is not None for found in earlier)
+        self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=self._batcher.waiting)
+        if self.shadow:
+            self.shadow.follow(asked, batch, [found is None for found in earlier])
+        answers = split(batch, self.version, [len(a) for a in asked])
+        return await self._with_earlier(answers, earlier) if known else list(answers)
+
+    async def _with_earlier(
+        self, answers: list[Answers], earlier: list[Earlier | None]
+    ) -> list[Answers | ServiceError]:
+        settled: list[Answers | ServiceError] = []
+        start = 0
+        for answer in answers:
+            found = earlier[start : start + len(answer)]
+            start += len(answer)
+            try:
+                settled.append(await repeat(answer, found, lambda v: self._find(self.version.model, v)))
+            except ServiceError as error:  # that request's own affair
+                settled.append(error)
+        return settled
 
 
 def new_ids(count: int, now_ms: int) -> list[str]:

@@ -1,4 +1,7 @@
-"""The one error body, `{"error": {"code", "message", ...}}`, and what turns exceptions into it."""
+"""The one error body, `{"error": {"code", "message", ...}}`, and what turns exceptions into it.
+
+Under /v2 it is `{"error": "..."}`, as the Open Inference Protocol says.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+
+PROTOCOL = "/v2"
+"""Where the Open Inference Protocol lives."""
 
 
 class ServiceError(Exception):
@@ -30,19 +36,21 @@ class ServiceError(Exception):
         self.details = details or {}
         self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
 
-    def response(self) -> Response:
-        return error_response(self.status, self.code, self.message, self.details, self.headers)
+    def response(self, path: str) -> Response:
+        return error_response(path, self.status, self.code, self.message, self.details, self.headers)
 
 
 def error_response(
+    path: str,
     status: int,
     code: str,
     message: str,
     details: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """JSON `{"error": {"code", "message", **details}}`."""
-    body = orjson.dumps({"error": {"code": code, "message": message, **(details or {})}})
+    """JSON `{"error": {"code", "message", **details}}`, or `{"error": message}` for a path of the protocol."""
+    plain = path == PROTOCOL or path.startswith(PROTOCOL + "/")
+    body = orjson.dumps({"error": message if plain else {"code": code, "message": message, **(details or {})}})
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -63,7 +71,7 @@ def install(app: FastAPI) -> None:
 
 async def _service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    return error.response()
+    return error.response(request.url.path)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -77,10 +85,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     else:
         message = str(error.detail)
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-    return error_response(error.status_code, code, message, headers=headers)
+    return error_response(path, error.status_code, code, message, headers=headers)
 
 
 async def _query_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(map(str, e['loc'][1:]))} = {short(e.get('input'))}: {e['msg']}" for e in error.errors()]
-    return error_response(422, "invalid_parameter", "; ".join(found))
+    return error_response(request.url.path, 422, "invalid_parameter", "; ".join(found))

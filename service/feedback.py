@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from pipeline.config import nearest
 from service.errors import ServiceError, short
-from service.records import GivenLabel, LabelCounts, Version
+from service.records import SHADOW, GivenLabel, LabelCounts, Version, shadow_of
 
 SHOWN = 20
 """Bad rows that an error lists."""
@@ -136,13 +136,14 @@ class Rules:
         return self._plan
 
     def _decide(self, row: int, given: GivenLabel) -> Outcome | Problem:
-        found = self._candidates.get(given.id, ())
+        everywhere = self._candidates.get(given.id, ())
+        found = [c for c in everywhere if not self._model(c).endswith(SHADOW)]
         if given.model is not None:
-            found = [c for c in found if self._versions[c.version].model == given.model]
+            found = [c for c in found if self._model(c) == given.model]
         if not found:
             return self._hold(row, given)
         if len(found) > 1:
-            models = ", ".join(sorted(self._versions[c.version].model for c in found))
+            models = ", ".join(sorted(map(self._model, found)))
             message = f'{short(given.id)} is an id of several models ({models}); add "model" to say which'
             return Problem(row, given.id, 409, "ambiguous_id", message)
         candidate = found[0]
@@ -150,7 +151,21 @@ class Rules:
         if label is None:
             classes = self._versions[candidate.version].classes
             return self._unknown_class(row, given, classes)
-        return self._settle(row, given, candidate, label)
+        outcome = self._settle(row, given, candidate, label)
+        if not isinstance(outcome, Problem):
+            self._follow(given.id, candidate, everywhere)
+        return outcome
+
+    def _follow(self, id_: str, answered: Candidate, everywhere: Iterable[Candidate]) -> None:
+        """What shadows said about the same input gets the same label."""
+        change, shadow = self._plan.changes[answered.version, id_], shadow_of(self._model(answered))
+        for candidate in everywhere:
+            if self._model(candidate) == shadow:
+                place = candidate.version, id_
+                self._plan.changes.setdefault(place, Change(candidate, change.first, change.now)).now = change.now
+
+    def _model(self, candidate: Candidate) -> str:
+        return self._versions[candidate.version].model
 
     def _settle(self, row: int, given: GivenLabel, candidate: Candidate, label: int) -> Outcome | Problem:
         change = self._plan.changes.get((candidate.version, given.id))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from pipeline.bundle import Bundle, BundleError
+from pipeline.calibrators import Calibrator
 from pipeline.pictures import Pixels
 from service.records import Version
 
@@ -28,6 +29,8 @@ class Scores:
     probabilities_NC: npt.NDArray[np.float64]
     index_N: npt.NDArray[np.intp]
     """The most probable class; ties go to the smallest index."""
+    raw_confidence_N: npt.NDArray[np.float64]
+    """Softmax of the logits at `index_N`: before the calibrator."""
     confidence_N: npt.NDArray[np.float64]
 
 
@@ -39,7 +42,7 @@ class Model:
         self._input, self._output = session.get_inputs()[0].name, session.get_outputs()[0].name
 
     @classmethod
-    def load(cls, directory: Path, threads: int | None = None) -> Self:
+    def load(cls, directory: Path, threads: int) -> Self:
         """Load a bundle, check that its model takes what its card says, and reproduce its golden prediction.
 
         Raises:
@@ -47,7 +50,7 @@ class Model:
         """
         bundle = Bundle.load(directory)
         options = ort.SessionOptions()
-        options.intra_op_num_threads = threads or available_cores()
+        options.intra_op_num_threads = threads
         # Spinning threads win microseconds for one client, and take the cores from HTTP and SQLite under load.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
@@ -74,14 +77,21 @@ class Model:
         """Logits, probabilities and the predicted class of every image."""
         raw_NC = self.logits(images_NHWC)
         logits_NC = raw_NC - raw_NC.max(axis=1, keepdims=True)
-        probabilities_NC = self.bundle.calibrator(logits_NC)
-        index_N = probabilities_NC.argmax(axis=1)
-        return Scores(logits_NC, probabilities_NC, index_N, probabilities_NC[np.arange(len(index_N)), index_N])
+        return of_logits(self.bundle.calibrator, logits_NC)
 
     def logits(self, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
         """The graph's own float32 logits."""
         answer: npt.NDArray[np.float32] = self._session.run([self._output], {self._input: images_NHWC})[0]
         return answer
+
+
+def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Scores:
+    """What logits, each row minus its maximum, say: so that stored ones are answered as they were."""
+    probabilities_NC = calibrator(logits_NC)
+    rows_N, index_N = np.arange(len(logits_NC)), probabilities_NC.argmax(axis=1)
+    odds_NC = np.exp(logits_NC.astype(np.float64))
+    raw_confidence_N = odds_NC[rows_N, index_N] / odds_NC.sum(axis=1)
+    return Scores(logits_NC, probabilities_NC, index_N, raw_confidence_N, probabilities_NC[rows_N, index_N])
 
 
 def available_cores(cpu_max: Path = CPU_MAX) -> int:

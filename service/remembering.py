@@ -15,8 +15,9 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from service import bodies, bulk, label_rows, labelled, schemas
+from service import bodies, bulk, keys, label_rows, labelled, schemas
 from service.errors import ServiceError
+from service.feedback import FeedbackError
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.store.moves import HOUR_MS
@@ -34,6 +35,7 @@ router = APIRouter()
     "/feedback",
     tags=["odds"],
     summary="Say what was right",
+    dependencies=[keys.requires("feedback")],
     openapi_extra={"requestBody": schemas.FEEDBACK_BODY},
     responses={
         200: {
@@ -47,7 +49,9 @@ router = APIRouter()
             _413="too many bytes or labels",
             _415="neither JSON nor CSV nor JSON lines",
             _422="no such class, or a body of another shape",
+            _408="the body came too slowly",
             _503="the store cannot be written; try again after Retry-After",
+            **schemas.KEYS,
         ),
     },
 )
@@ -64,7 +68,7 @@ async def give_feedback(request: Request) -> Response:
     first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one line for every row.
     """
     runtime = _runtime(request)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media_type = bodies.media_type(request)
     if media_type in bulk.READERS:
         rows_wanted = bulk.NDJSON in request.headers.get("accept", "").lower()
         reader = bulk.READERS[media_type]()
@@ -75,10 +79,14 @@ async def give_feedback(request: Request) -> Response:
         given = request.headers.get("content-type") or "missing"
         message = f"the content type is {given[:100]}; /feedback takes {bodies.JSON}, {' and '.join(bulk.READERS)}"
         raise ServiceError(415, "unsupported_media_type", f"{message}. Set the Content-Type header")
-    tree, limit = await bodies.json_of(request), runtime.settings.max_labels
-    large = len(await request.body()) >= bodies.LARGE
-    labels = await asyncio.to_thread(label_rows.parse, tree, limit) if large else label_rows.parse(tree, limit)
-    counts = await runtime.store.put_labels(labels)
+    settings = runtime.settings
+    labels = await bodies.json_of(request, settings, lambda tree: label_rows.parse(tree, settings.max_labels))
+    try:
+        counts = await runtime.store.put_labels(labels)
+    except FeedbackError as error:
+        for problem in error.details["problems"]:
+            runtime.telemetry.refused_label(problem["code"])
+        raise
     runtime.telemetry.labels(counts)
     return Response(orjson.dumps(asdict(counts)), media_type="application/json")
 
@@ -87,6 +95,7 @@ async def give_feedback(request: Request) -> Response:
     "/admin/labelled.npz",
     tags=["operation"],
     summary="Labelled logits, for recalibration",
+    dependencies=[keys.requires("admin")],
     response_class=Response,
     responses={
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
@@ -94,6 +103,7 @@ async def give_feedback(request: Request) -> Response:
             _404="unknown model or version, or no labelled answers",
             _422="a parameter out of range",
             _503="no model has been served yet, or the store cannot be read",
+            **schemas.KEYS,
         ),
     },
 )

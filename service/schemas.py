@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+VERSION = "0.1.0"
+
 ID = "0193a5c1e2f40f9c2a7be1d05c8e66aa13f0"
 PREDICTION: dict[str, Any] = {
     "id": ID,
@@ -16,14 +18,44 @@ PREDICTION: dict[str, Any] = {
 }
 
 
-class Prediction(BaseModel):
-    id: str = Field(description="send it to /feedback with the true label, whenever that is known")
-    label: str = Field(description="the most probable class; of equals the one with the smallest index")
+class Top(BaseModel):
+    label: str
     index: int
+    probability: float
+
+
+class Prediction(BaseModel):
+    """What was not asked for is left out."""
+
+    id: str = Field(description="send it to /feedback with the true label, whenever that is known")
+    label: str | None = Field(
+        description="the most probable class; of equals the one with the smallest index; null: abstained"
+    )
+    index: int | None
     confidence: float = Field(description="its calibrated probability")
     probabilities: list[float] = Field(
-        description="one for each class, in the order of the classes; exact to the last bit"
+        default_factory=list, description="one for each class, in the order of the classes; exact to the last bit"
     )
+    top: list[Top] = Field(default_factory=list, description="with top_k, in place of probabilities")
+    logits: list[float] = Field(default_factory=list, description="with logits: each minus their maximum")
+    abstained: bool = Field(False, description="with abstain_below: whether the confidence was below it")
+    repeated: bool = Field(False, description="this id was answered before: this is the stored answer")
+    version: str | None = Field(None, description="of a repeated answer: who had given it")
+
+
+class Abstention(BaseModel):
+    """What answering only from a confidence on meant on held-out rows, from the model's card."""
+
+    below: float
+    reading: str = Field(description="the numbers in words")
+    measured_at: float | None = Field(None, description="the nearest threshold not above `below` that was measured")
+    split: str | None = Field(None, description="of which rows these numbers are")
+    rows: int | None = None
+    coverage: float | None = Field(None, description="share of the rows that are answered")
+    risk: float | None = Field(None, description="share of those that are wrong; null where none is answered")
+    risk_lower: float | None = Field(None, description="exact binomial (Clopper-Pearson) interval of the risk")
+    risk_upper: float | None = None
+    level: float | None = Field(None, description="nominal coverage of that interval")
 
 
 class Predictions(BaseModel):
@@ -44,6 +76,7 @@ class Predictions(BaseModel):
     model: str
     version: str
     predictions: list[Prediction]
+    abstention: Abstention | None = Field(None, description="with abstain_below")
 
 
 class LabelsStored(BaseModel):
@@ -98,15 +131,35 @@ class Error(BaseModel):
     error: ErrorDetail
 
 
-def errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
-    """Documented answers with an error body: `errors(_404="no such ...")`."""
-    return {int(code[1:]): {"model": Error, "description": text} for code, text in descriptions.items()}
-
-
 class Health(BaseModel):
     status: Literal["live", "ready"]
     model: str | None = None
     version: str | None = None
+
+
+class PublishedVersion(BaseModel):
+    version: str
+    state: Literal["loaded", "refused", "published"] = Field(description="published: loaded when it is asked for")
+    meant_as: list[Literal["default", "shadow"]]
+    reason: str | None = Field(description="why it is refused")
+
+
+class PublishedModel(BaseModel):
+    model: str
+    default: str | None = Field(description="the version that answers now")
+    shadow: str | None = Field(description="the version that is scored on the same inputs, without being answered")
+    versions: list[PublishedVersion]
+
+
+class Answering(BaseModel):
+    model: str
+    version: str
+
+
+class Models(BaseModel):
+    default: Answering | None = Field(description="who answers when nothing is named")
+    models: list[PublishedModel]
+    problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused")
 
 
 class Bin(BaseModel):
@@ -166,58 +219,18 @@ class Report(BaseModel):
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
 
 
-def _content(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
+KEYS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
+"""For `errors`, of a route that needs a key."""
+
+
+def errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
+    """`_404="..."`: documented error answers."""
+    return {int(code[1:]): {"model": Error, "description": text} for code, text in descriptions.items()}
+
+
+def content(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
     return {"schema": schema, "examples": {name: {"value": value} for name, value in examples.items()}}
 
-
-PREDICT_BODY = {
-    "required": True,
-    "content": {
-        "application/json": _content(
-            {
-                "type": "object",
-                "required": ["instances"],
-                "additionalProperties": False,
-                "properties": {
-                    "instances": {
-                        "type": "array",
-                        "minItems": 1,
-                        "items": {
-                            "oneOf": [
-                                {
-                                    "type": "array",
-                                    "items": {"type": "array"},
-                                    "description": "rows x columns x channels of whole numbers 0..255",
-                                },
-                                {
-                                    "type": "object",
-                                    "required": ["b64"],
-                                    "additionalProperties": False,
-                                    "properties": {
-                                        "b64": {"type": "string", "format": "byte", "description": "PNG or JPEG"}
-                                    },
-                                },
-                            ]
-                        },
-                    }
-                },
-            },
-            {
-                "a picture": {"instances": [{"b64": "iVBORw0KGgo..."}]},
-                "pixels of a 2 x 2 grey image": {"instances": [[[0, 255], [128, 7]]]},
-            },
-        ),
-        "multipart/form-data": {
-            "schema": {
-                "type": "object",
-                "required": ["files"],
-                "properties": {
-                    "files": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
-                },
-            }
-        },
-    },
-}
 
 _ROW = {
     "type": "object",
@@ -237,7 +250,7 @@ _ROW = {
 FEEDBACK_BODY = {
     "required": True,
     "content": {
-        "application/json": _content(
+        "application/json": content(
             {
                 "oneOf": [
                     _ROW,

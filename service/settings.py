@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipeline.pictures import MAX_PIXELS
+from service.keys import read_hashes
+
+_KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
 
 
 class Settings(BaseSettings):
@@ -19,24 +22,43 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 is every interface")
     port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
     url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
+    workers: int = Field(1, ge=1, le=64, description="processes that share the port; each loads the models")
     models: Path = Field(Path("models"), description="folder of published bundles")
     store: Annotated[str, BeforeValidator(str)] = Field(
         "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
     )
 
+    predict_key: str = Field("", description=_KEY.format("/predict and /v2 inference"))
+    feedback_key: str = Field("", description=_KEY.format("/feedback"))
+    admin_key: str = Field("", description=_KEY.format("/admin"))
+
     max_instances: int = Field(256, ge=1, description="images in one /predict call")
     max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")
     max_body_bytes: int = Field(16 * 1024**2, ge=1024, description="bytes in one request body")
+    max_json_values: int = Field(
+        2_000_000, ge=1024, description="values in one JSON body; pixels beyond go as base64, raw bytes or .npy"
+    )
     max_pixels: int = Field(
         4 * MAX_PIXELS, ge=1, description="pixels in all encoded images of one call, before any resizing"
     )
+    body_seconds: float = Field(30.0, gt=0, description="time in which a request's body must arrive")
+    answer_seconds: float = Field(30.0, gt=0, description="time after which /predict gives up and answers 503")
 
     max_batch: int = Field(64, ge=1, description="images the model takes at once")
-    max_waiting: int = Field(1024, ge=1, description="images that may wait for the model before /predict answers 503")
-    threads: int | None = Field(None, ge=1, description="threads of the model; left out: one for each available core")
+    max_waiting: int = Field(1024, ge=1, description="images that may wait for a model before /predict answers 503")
+    max_pinned: int = Field(4, ge=1, description="versions kept loaded only because they were asked for by name")
+    threads: int | None = Field(
+        None, ge=1, description="threads of each model; left out: one for each core, shared by the workers"
+    )
 
     retention_days: int | None = Field(
         None, ge=1, description="days that predictions and labels are kept; left out: for ever. Sums always are"
     )
     hold_hours: int = Field(72, ge=1, description="hours that a label waits for a prediction with the caller's own id")
     database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")
+
+    @field_validator("predict_key", "feedback_key", "admin_key")
+    @classmethod
+    def _hashes(cls, text: str) -> str:
+        read_hashes(text)
+        return text

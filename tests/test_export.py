@@ -145,14 +145,14 @@ def test_a_fold_that_breaks_leaves_nothing_behind(
     digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(digits, tmp_path)
-    honest = exporting._run
+    honest = exporting.run
 
     def broken(path: Path, output: str, images: Any) -> Any:
         if path.suffix == ".part":
             raise RuntimeError("no such operator")
         return honest(path, output, images)
 
-    monkeypatch.setattr(exporting, "_run", broken)
+    monkeypatch.setattr(exporting, "run", broken)
     with pytest.raises(RuntimeError, match="no such operator"):
         fold(tmp_path / "model.onnx", Temperature(1.5), tmp_path / "out.onnx", digits.arrays["test"][0][:2])
     assert not list(tmp_path.glob("out.onnx*"))

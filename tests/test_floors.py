@@ -22,9 +22,10 @@ FLOORS: dict[int, set[str]] = {
         "metrics",
         "pictures",
         "provenance",
+        "selective",
     },
     1: {"curves", "data", "methods", "nets", "progress", "recipes"},
-    2: {"checkpoint", "evaluate", "export", "report", "train"},
+    2: {"checkpoint", "evaluate", "export", "quantise", "report", "train"},
     3: {"stages"},
     4: {"__main__", "demo", "flows", "listing"},
 }

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from service.feedback import Candidate, Rules
-from service.records import Earlier, GivenLabel, PredictionBatch
+from service.feedback import Candidate, Change, Rules
+from service.records import SHADOW, Earlier, GivenLabel, PredictionBatch
 from service.store import StoreError, moves
 from service.store.catalogue import Catalogue
 from service.store.labels import write_changes
@@ -57,7 +57,9 @@ def put(batch: PredictionBatch, tag_keys: list[int], catalogue: Catalogue) -> Wo
             batch.created_ms, batch.confidence_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         )
         yield Insert("moves", ("version", "kind", "data"), [(version, moves.ANSWERS, records.tobytes())])
-    if new := [rows[k] for k in own if outcomes[k] is None]:
+    if batch.model.endswith(SHADOW):
+        yield from _apply_known(batch, rows, model, catalogue)
+    elif new := [rows[k] for k in own if outcomes[k] is None]:
         yield from _apply_held(batch, new, model, catalogue)
     return outcomes
 
@@ -98,6 +100,29 @@ def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[str, byte
     return Earlier(bytes(logits) if stored == digest else None, version)
 
 
+def _candidates(rows: list[tuple[Any, ...]]) -> list[Candidate]:
+    named = [dict(zip(COLUMNS, row, strict=True)) | {"sequence": None, "label": None} for row in rows]
+    return [Candidate(*(row[name] for name in Candidate._fields)) for row in named]
+
+
+def _apply_known(batch: PredictionBatch, rows: list[tuple[Any, ...]], model: int, catalogue: Catalogue) -> Work[None]:
+    """A shadow's rows come after the answers, and maybe after their labels, which are theirs too.
+
+    Those who label the answers wait for their versions' rows, so none comes between reading and writing.
+    """
+    answered, ids = batch.model.removesuffix(SHADOW), [row[0] for row in rows]
+    of = "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
+    yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
+    known = yield Rows(
+        f"SELECT prediction, label, arrived_ms FROM labels WHERE prediction = ANY($1) AND version IN ({of})",
+        (ids, answered),
+    )
+    labels = {id_: label for id_, label, _ in known}
+    version = catalogue.keys[batch.model, batch.version]
+    changes = {(version, c.id): Change(c, labels[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
+    yield from write_changes(changes, catalogue, {id_: arrived_ms for id_, _, arrived_ms in known})
+
+
 def _apply_held(batch: PredictionBatch, rows: list[tuple[Any, ...]], model: int, catalogue: Catalogue) -> Work[None]:
     """Labels that came before these predictions become theirs. One that names no class of this version stays held."""
     held = yield Rows(
@@ -107,8 +132,8 @@ def _apply_held(batch: PredictionBatch, rows: list[tuple[Any, ...]], model: int,
         return
     version = catalogue.keys[batch.model, batch.version]
     yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
-    by_id = {row[0]: dict(zip(COLUMNS, row, strict=True)) | {"sequence": None, "label": None} for row in rows}
-    candidates = {id_: [Candidate(*(by_id[id_][name] for name in Candidate._fields))] for id_, _, _ in held}
+    found = {candidate.id: candidate for candidate in _candidates(rows)}
+    candidates = {id_: [found[id_]] for id_, _, _ in held}
     labels = [GivenLabel(id_, json.loads(label), model=batch.model) for id_, label, _ in held]
     plan = Rules(candidates, catalogue.versions, {}, each=True).plan(labels)
     arrived = {id_: max(given_ms, batch.created_ms) for id_, _, given_ms in held}

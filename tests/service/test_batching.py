@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline.pictures import Pixels
-from service.batching import Batcher
+from service import batching
+from service.batching import Batcher, CallerGoneError
 from service.errors import ServiceError
 
 
@@ -24,26 +25,26 @@ class Doubler:
     def __init__(self, max_batch: int = 4, max_waiting: int = 10) -> None:
         self.sizes: list[int] = []
         self.go = threading.Event()
-        self.batcher: Batcher[list[int], int] = Batcher(
+        self.batcher: Batcher[Pixels, list[list[int]], list[int]] = Batcher(
             self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting
         )
         self.batcher.start()
 
-    def score(self, images_NHWC: Pixels) -> list[int]:
+    def score(self, asked: list[Pixels]) -> list[list[int]]:
         self.go.wait(10)
-        self.sizes.append(len(images_NHWC))
-        if (images_NHWC == 13).any():
+        self.sizes.append(sum(map(len, asked)))
+        if any((a == 13).any() for a in asked):
             raise ArithmeticError("thirteen")
-        return [2 * int(v) for v in images_NHWC.ravel()]
+        return [[2 * int(v) for v in a.ravel()] for a in asked]
 
-    async def finish(self, scored: list[int]) -> Sequence[int]:
+    async def finish(self, scored: list[list[int]]) -> Sequence[list[int]]:
         await asyncio.sleep(0)
-        if 28 in scored:
+        if [28] in scored:
             raise OSError("fourteen")
         return scored
 
 
-async def submitted(doubler: Doubler, *requests: Pixels) -> list[asyncio.Task[Sequence[int]]]:
+async def submitted(doubler: Doubler, *requests: Pixels) -> list[asyncio.Task[list[int]]]:
     """Tasks that are all in the queue; the first one has been taken by the model."""
     tasks = []
     for request in requests:
@@ -104,6 +105,28 @@ def test_a_cancelled_request_is_dropped() -> None:
         await asyncio.sleep(0)
         doubler.go.set()
         assert [list(await first), list(await third)] == [[2], [6]]
+        assert doubler.sizes == [1, 1]
+        await doubler.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_a_caller_who_hung_up_after_a_long_wait_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LONG_WAIT", 0.01)
+
+    async def hung_up() -> bool:
+        return True
+
+    async def run() -> None:
+        doubler = Doubler()
+        (first,) = await submitted(doubler, images(1))
+        second = asyncio.create_task(doubler.batcher.submit(images(2), hung_up))
+        third = asyncio.create_task(doubler.batcher.submit(images(3)))
+        await asyncio.sleep(0.02)
+        doubler.go.set()
+        assert [await first, await third] == [[2], [6]]
+        with pytest.raises(CallerGoneError):
+            await second
         assert doubler.sizes == [1, 1]
         await doubler.batcher.close()
 

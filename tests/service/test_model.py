@@ -54,10 +54,10 @@ def test_an_altered_file_is_refused(folder: Path) -> None:
     with (folder / MODEL).open("ab") as file:
         file.write(b"x")
     with pytest.raises(BundleError, match="altered or damaged"):
-        Model.load(folder)
+        Model.load(folder, 1)
     (folder / CARD).unlink()
     with pytest.raises(BundleError, match="missing"):
-        Model.load(folder)
+        Model.load(folder, 1)
 
 
 @pytest.mark.parametrize(("text", "cores"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 99), ("x", 99)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typing import Any
 import pytest
 
 from pipeline import bundle as bundles
-from service import runtime
+from service import registry
 from service.app import create_app
 from service.settings import Settings
 from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
 
+JSON = {"content-type": "application/json"}
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,12 +31,12 @@ def test_importing_the_app_loads_no_training_libraries() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert found.startswith("[] ")
-    floor_0 = {"bundle", "calibrators", "config", "errors", "files", "metrics", "pictures"}
+    floor_0 = {"bundle", "calibrators", "config", "errors", "files", "metrics", "pictures", "selective"}
     assert {name.split(".")[1] for name in eval(found[3:])} <= floor_0
 
 
 def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(registry, "LOOK_SECONDS", 0.02)
     settings = Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1)
     with Client(create_app(settings)) as client:
         assert client.get("/health/live").json() == {"status": "live"}
@@ -68,17 +70,23 @@ def test_metrics(client: Client) -> None:
     client.predict(pictures(1))
     client.label([{"id": ids[0], "label": 0}, {"id": ids[1], "label": 0}])
     client.label([{"id": ids[0], "label": 1, "correct": True}])
+    assert client.post("/feedback", json={"id": "f" * 36, "label": 1}).status_code == 404
     client.get("/nothing")
     text = client.get("/metrics").text
     key = f'{{model="tiny",version="{client.report()["version"]}"}}'
+    version = client.report()["version"]
     for line in [
-        'trueodds_requests_total{route="/predict",status="200"} 2.0',
-        'trueodds_requests_total{route="unknown",status="404"} 1.0',
-        'trueodds_request_seconds_count{route="/predict"} 2.0',
-        "trueodds_batch_images_sum 4.0",
-        "trueodds_predictions_total 4.0",
+        f'trueodds_requests_total{{model="tiny",route="/predict",status="200",version="{version}"}} 2.0',
+        'trueodds_requests_total{model="",route="unknown",status="404",version=""} 1.0',
+        f'trueodds_request_seconds_count{{model="tiny",route="/predict",version="{version}"}} 2.0',
+        f"trueodds_batch_images_sum{key} 4.0",
+        f"trueodds_predictions_total{key} 4.0",
+        f"trueodds_queue_images{key} 0.0",
         'trueodds_labels_total{outcome="stored"} 2.0',
         'trueodds_labels_total{outcome="corrected"} 1.0',
+        'trueodds_labels_total{outcome="unmatched"} 1.0',
+        'trueodds_bundle_loads_total{outcome="loaded"} 1.0',
+        f'trueodds_version_ready{{model="tiny",role="default",version="{version}"}} 1.0',
         f"trueodds_answers{key} 4.0",
         f"trueodds_labelled{key} 2.0",
         f"trueodds_ece{key} {client.report()['ece']!r}",
@@ -102,6 +110,52 @@ def test_the_frameworks_own_errors_have_the_same_body(
     assert words in answer.json()["error"]["message"]
     assert answer.json()["error"]["code"] in ("not_found", "method_not_allowed")
     assert answer.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("path", ["/health/ready", "/metrics", "/calibration-report", "/v2/models/tiny", "/docs"])
+def test_head_is_get_without_the_body(client: Client, path: str) -> None:
+    found, head = client.get(path), client.run(client.http.head(path))
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == found.headers["content-type"]
+
+
+def test_ready_only_while_the_store_can_be_written(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full() -> None:
+        raise StoreError("the store cannot be written: disk full")
+
+    monkeypatch.setattr(client.app.state.runtime.store, "ping", full)
+    for path in ("/health/ready", "/v2/health/ready"):
+        answer = client.get(path)
+        assert answer.status_code == 503 and "disk full" in answer.text
+
+
+def test_an_answer_that_takes_too_long_is_given_up(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    with Client(create_app(settings.model_copy(update={"answer_seconds": 0.05}))) as client:
+        engine = client.app.state.runtime.engine
+        score = engine._model.score
+        monkeypatch.setattr(engine._model, "score", lambda images: go.wait(10) and score(images))
+        answer = client.post("/predict", json={"instances": pictures(1)})
+        go.set()
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert "more than 0.05 s" in answer.text
+        assert len(client.predict(pictures(1))) == 1
+
+
+def test_a_large_hostile_body_is_refused_before_it_is_read(client: Client) -> None:
+    """16 MB of what is slowest to read: reading these four would take 5 s of processor time, none of it for others."""
+    size = 16 * 1024**2 - 100
+    bodies = [
+        b'{"instances":[' + b"[]," * (size // 3) + b"[]]}",
+        b'{"instances":[' + b"[0,0,0]," * (size // 8) + b"[]]}",
+        b"{" + b",".join(b'"%d":0' % k for k in range(1_200_000)) + b"}",
+        b'{"instances":[' + b'"",' * (size // 3) + b'""]}',
+    ]
+    before = time.process_time()
+    answers = [client.post("/predict", content=body, headers=JSON) for body in bodies]
+    assert time.process_time() - before < 1
+    assert [answer.status_code for answer in answers] == [413] * 4
+    assert answers[0].json()["error"]["code"] == "too_many_values"
 
 
 def test_the_unexpected_is_a_500_with_an_id_and_no_trace(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,7 @@ def test_a_streamed_body_is_cut_off_at_the_limit(limited: Client) -> None:
 
     answer = limited.post("/predict", content=chunks(), headers=JSON)
     assert answer.status_code == 413
-    assert sent <= 22_000
+    assert sent <= 83_000  # four times the limit is read and thrown away, so that the client can read the answer
 
 
 def test_a_header_that_claims_a_bomb_is_refused_before_decoding(limited: Client) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 
 from pipeline import bundle as bundles
@@ -58,15 +62,15 @@ def predict(client: httpx.Client, instances: Any) -> list[dict[str, Any]]:
     return predictions
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
-def test_says_where_it_is_and_ends_in_order(folder: Path, number: signal.Signals, status: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_says_where_it_is_and_ends_in_order(folder: Path, number: signal.Signals) -> None:
     with server(folder) as (client, process):
         assert client.get("/health/ready").status_code == 200
         predict(client, pictures(2))
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
         assert out.splitlines()[0] == f"TrueOdds is serving on {str(client.base_url).rstrip('/')}"
-        assert (process.returncode, err) == (status, "")
+        assert (process.returncode, err) == (0, "")
     assert not (folder / "store.sqlite-wal").exists()
 
 
@@ -137,10 +141,53 @@ def test_a_body_over_the_limit_gets_its_answer(folder: Path) -> None:
         assert client.get("/health/live").status_code == 200
 
 
+def test_refusals_reach_clients_that_are_still_sending_or_never_do(folder: Path) -> None:
+    """urllib closes the connection after an answer, and does not look for one before everything is sent."""
+    with server(folder, "--max-body-bytes", "2000000", "--body-seconds", "1") as (client, _):
+        for kind, status in (("text/x", 415), ("application/json", 413)):
+            request = urllib.request.Request(f"{client.base_url}/predict", b" " * 7_000_000, {"content-type": kind})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=20)
+            assert refused.value.code == status
+        assert b"2,000,000 bytes" in refused.value.read()
+        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=10) as slow:
+            slow.sendall(head)
+            answer = slow.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 408") and b"did not arrive within 1 s" in answer
+        with socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=10) as gone:
+            gone.sendall(head)
+        deadline = time.monotonic() + 10
+        while 'status="499"' not in client.get("/metrics").text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.full
+def test_several_workers_share_the_port_the_store_and_the_counts(folder: Path) -> None:
+    with server(folder, "--workers", "2") as (client, process):
+        workers = psutil.Process(process.pid).children(recursive=True)
+        for k in range(30):  # new connections: the kernel spreads them
+            with httpx.Client(base_url=client.base_url, timeout=20) as mine:
+                found = predict(mine, pictures(2, seed=k))
+                assert mine.post("/feedback", json={"id": found[0]["id"], "label": 1}).status_code == 200
+        texts = {line for _ in range(4) for line in httpx.get(f"{client.base_url}/metrics").text.splitlines()}
+        version = client.get("/calibration-report").json()["version"]
+        key = f'{{model="tiny",version="{version}"}}'
+        assert f"trueodds_predictions_total{key} 60.0" in texts
+        assert f"trueodds_answers{key} 60.0" in texts
+        assert 'trueodds_labels_total{outcome="stored"} 30.0' in texts
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (0, "")
+    assert len(workers) >= 2 and not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--port", "70000"], "port = '70000'"),
+        (["--url-file", "/nowhere/url"], "there is no folder /nowhere"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:0"),
         (["--store", "/proc/none/x.sqlite"], "the store /proc/none/x.sqlite cannot be opened"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from pipeline.metrics import CalibrationSums
 from service.feedback import FeedbackError, Problem
-from service.records import GivenLabel, LabelBlock, LabelCounts, Pruned
+from service.records import GivenLabel, LabelBlock, LabelCounts, PredictionBatch, Pruned, shadow_of
 from service.store.database import DatabaseStore as Store
 from tests.service.store.conftest import Run
 from tests.service.store.rows import HOUR, START, Twin, assert_same, batch, version
@@ -107,6 +108,43 @@ def test_labels_and_predictions_that_meet_are_never_lost(run: Run[Any]) -> None:
         sums = await second.read_sums("m", "v1")
         assert (sums.answers, sums.labelled.n) == (60, 60)
         assert (await first.read_labels("m", "v1")).sequence_L.tolist() == list(range(1, 61))
+
+    run(check)
+
+
+def test_a_shadow_has_the_labels_of_the_answers(run: Run[Any]) -> None:
+    """Those that came before its rows, after them, and at the same time; corrections too."""
+
+    async def check(first: Store, second: Store) -> None:
+        ids = await filled(first, 30)
+        await first.put_predictions(batch(2, own=["a", "b"]))
+        shadow = replace(version("v2"), model=shadow_of("m"))
+        await second.put_version(shadow)
+        seen = batch(30)
+
+        def scored(rows: slice) -> PredictionBatch:
+            part = batch(len(ids[rows]))
+            return replace(part, model=shadow.model, version="v2", ids=ids[rows], digests=[None] * len(part.ids))
+
+        assert len(seen.ids) == 30
+        await first.put_labels([GivenLabel(id_, 0) for id_ in ids[:10]])
+        await second.put_predictions(scored(slice(0, 20)))
+        await first.put_labels([GivenLabel(id_, 1) for id_ in ids[10:20]])
+        told = [first.put_labels([GivenLabel(id_, 2)]) for id_ in ids[20:]]
+        jobs = [second.put_predictions(scored(slice(k, k + 1))) for k in range(20, 30)]
+        await asyncio.gather(*(job for pair in zip(told, jobs, strict=True) for job in pair))
+        own = batch(2, own=["a", "b"])
+        await first.put_labels([GivenLabel("a", 1)])
+        await second.put_predictions(replace(own, model=shadow.model, version="v2", digests=[b"", b""]))
+        found = await first.put_labels([GivenLabel("b", 0), GivenLabel(ids[0], 2, correct=True)])
+        assert found == LabelCounts(1, 0, 1)
+        mine, its = await first.read_labels("m", "v1"), await first.read_labels(shadow.model, "v2")
+        assert dict(zip(its.ids, its.label_L.tolist(), strict=True)) == dict(
+            zip(mine.ids, mine.label_L.tolist(), strict=True)
+        )
+        assert len(mine) == 32 and dict(zip(its.ids, its.label_L, strict=True))[ids[0]] == 2
+        assert (await first.read_sums(shadow.model, "v2")).labelled.n == 32
+        assert (await first.read_sums("m", "v1")).answers == 32
 
     run(check)
 

@@ -1,0 +1,111 @@
+"""Who may do what: a key for each role, of which only the SHA-256 is known here. A role without a key is open.
+
+Keys are random (256 bits), so a plain hash suffices: there is nothing to guess, and no need to be slow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+
+from service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+Role = Literal["predict", "feedback", "admin"]
+ROLES: tuple[Role, ...] = ("predict", "feedback", "admin")
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def make() -> tuple[str, str]:
+    """A new key, and its SHA-256 in hex: all that the service is told."""
+    key = secrets.token_urlsafe(32)
+    return key, hash_of(key)
+
+
+def hash_of(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def read_hashes(text: str) -> tuple[str, ...]:
+    """The hashes of a setting: separated by commas, or @FILE with one a line.
+
+    Raises:
+        ValueError: a file that cannot be read, or what is no SHA-256 in hex. The text is not repeated: it may be a key.
+    """
+    where, given = "it", text.split(",") if text.strip() else []
+    if text.startswith("@"):
+        where = text[1:]
+        try:
+            given = Path(where).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the file of key hashes cannot be read: {error}") from None
+        if not given:  # an empty file must not open what it was meant to lock
+            raise ValueError(f"{where} holds no key hash; write one a line")
+    hashes = tuple(word.strip().lower() for word in given)
+    if not all(_HASH.fullmatch(word) for word in hashes):
+        raise ValueError(f"{where} holds what is not a SHA-256 (64 hex digits); python -m service key makes one")
+    return hashes
+
+
+class Keys:
+    """The hashes of the keys of each role."""
+
+    def __init__(self, settings: Settings) -> None:
+        texts = (settings.predict_key, settings.feedback_key, settings.admin_key)
+        self._hashes = {role: read_hashes(text) for role, text in zip(ROLES, texts, strict=True)}
+
+    def check(self, role: Role, key: str | None) -> None:
+        """Return where `key` is one of the role's or of the admin's, or the role has none.
+
+        Raises:
+            ServiceError: 401 without a key or with an unknown one, 403 with another role's.
+        """
+        if not self._hashes[role]:
+            return
+        given = hash_of(key or "")
+        # Every hash is compared, in constant time: how long it takes says nothing about which one is near.
+        fits = {r for r, hashes in self._hashes.items() for known in hashes if hmac.compare_digest(given, known)}
+        if fits & {role, "admin"}:
+            return
+        if fits:
+            message = f"this key is for {' and '.join(sorted(fits))}; what you ask needs the {role} key"
+            raise ServiceError(403, "wrong_key", message)
+        problem = "the key is not known" if key else "a key is needed"
+        error = ServiceError(401, "key_needed", f"{problem}; send the {role} key as 'Authorization: Bearer <key>'")
+        error.headers["www-authenticate"] = 'Bearer realm="trueodds"'
+        raise error
+
+
+def check(request: Request, role: Role) -> None:
+    """As `Keys.check`, of the key that a request sends."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    request.app.state.keys.check(role, key.strip() if scheme.lower() == "bearer" else None)
+
+
+class _Requires(HTTPBearer):
+    def __init__(self, role: Role) -> None:
+        super().__init__(
+            description="a key of `python -m service key`, where the service has one set", auto_error=False
+        )
+        self._role = role
+
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        check(request, self._role)
+
+
+def requires(role: Role) -> Any:
+    """A dependency of routes: `dependencies=[requires("admin")]`."""
+    return Depends(_Requires(role))
+
+
+NEEDS_KEY: dict[str, Any] = {"security": [{"HTTPBearer": []}]}
+"""For the documentation of a route that calls `check` itself: a dependency costs it 20 us."""

@@ -1,0 +1,144 @@
+"""What a caller says beside the images: who is asked, what the answer shows, and what each image is known by."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.errors import ServiceError, short
+
+MAX_ID = 128
+MAX_TAG = 64
+OURS = re.compile(r"[0-9a-fA-F]{36}")
+PREDICTION_ID = "x-prediction-id"
+
+
+class Options(BaseModel):
+    """The query of /predict."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str | None = Field(None, description="who is asked; default: the model that MODELS/default names")
+    version: str | None = Field(None, description="a published version; default: the one that serves the model")
+    top_k: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="only the k most probable classes, as `top`, in place of all probabilities"
+    )
+    logits: bool = Field(False, description="the logits too, each row minus its maximum")
+    abstain_below: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="no label below this confidence; the answer says what that means on the test set"
+    )
+    tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="of all images of this call")
+    propensity: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="the chance that an answer of this call gets a label, where that is known"
+    )
+
+    @classmethod
+    def of(cls, request: Request) -> Options:
+        """What the query says.
+
+        Raises:
+            ServiceError: 422 naming the parameter, what was given and what is allowed.
+        """
+        if not request.scope.get("query_string"):
+            return DEFAULTS
+        given = dict(request.query_params)
+        if len(given) < len(request.query_params.multi_items()):
+            raise ServiceError(422, "invalid_parameter", "a parameter stands twice in the query; give each once")
+        try:
+            found = cls.model_validate(given)
+        except ValidationError as error:
+            texts = [f"{'.'.join(map(str, e['loc']))} = {short(e['input'])}: {e['msg']}" for e in error.errors()[:5]]
+            known = ", ".join(cls.model_fields)
+            message = f"{'; '.join(texts)}. Known are {known}"
+            raise ServiceError(422, "invalid_parameter", message) from None
+        check_tag(found.tag, "tag")
+        return found
+
+
+DEFAULTS = Options()
+
+
+def check_id(value: Any, name: str) -> str:
+    """An id of the caller's own.
+
+    Raises:
+        ServiceError: 422 for one that is empty, too long, not printable or of the form of our own.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID or not value.isprintable():
+        message = f"{name} is {short(value)}; allowed is a text of 1 to {MAX_ID} printable characters"
+        raise ServiceError(422, "invalid_id", message)
+    if OURS.fullmatch(value):
+        raise ServiceError(422, "invalid_id", f"{name} is {value!r}; 36 hex digits are kept for the service's own ids")
+    return value
+
+
+def check_tag(value: Any, name: str) -> str | None:
+    """A tag or None.
+
+    Raises:
+        ServiceError: 422 for one that is empty, too long or not printable.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_TAG or not value.isprintable():
+        message = f"{name} is {short(value)}; allowed is a text of 1 to {MAX_TAG} printable characters, or null"
+        raise ServiceError(422, "invalid_tag", message)
+    return value
+
+
+def check_propensity(value: Any, name: str) -> float | None:
+    """A chance or None.
+
+    Raises:
+        ServiceError: 422 for what is not a number in (0, 1].
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        message = f"{name} is {short(value)}; allowed is a number in (0, 1], or null"
+        raise ServiceError(422, "invalid_propensity", message)
+    return float(value)
+
+
+CHECKS = {"ids": check_id, "tags": check_tag, "propensities": check_propensity}
+
+
+def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
+    """ids, tags and propensities of a JSON body, each with an entry for every image.
+
+    Raises:
+        ServiceError: 422 for a list of another length, or an entry that is not allowed.
+    """
+    found: dict[str, list[Any]] = {}
+    for key, check in CHECKS.items():
+        if key not in tree:
+            continue
+        values = tree[key]
+        if not isinstance(values, list) or len(values) != count:
+            what = f"{len(values):,} entries" if isinstance(values, list) else short(values)
+            message = f"{key} is {what}; expected a list with one entry for each of the {count:,} instances"
+            raise ServiceError(422, "invalid_instances", message)
+        found[key] = [check(value, f"{key}[{n}]") for n, value in enumerate(values)]
+    return found
+
+
+def for_all(request: Request, options: Options, count: int) -> dict[str, list[Any]]:
+    """The same lists from the query and from the header x-prediction-id, which names the one image of a call.
+
+    Raises:
+        ServiceError: 422 for an id that is not allowed, or with several images.
+    """
+    found: dict[str, list[Any]] = {}
+    if (own := request.headers.get(PREDICTION_ID)) is not None:
+        if count != 1:
+            message = f"{PREDICTION_ID} names one image; this call has {count:,}. Send JSON with a list of ids"
+            raise ServiceError(422, "invalid_id", message)
+        found["ids"] = [check_id(own, PREDICTION_ID)]
+    if options.tag is not None:
+        found["tags"] = [options.tag] * count
+    if options.propensity is not None:
+        found["propensities"] = [options.propensity] * count
+    return found

@@ -1,0 +1,223 @@
+"""Models and versions side by side: what appears is checked and served, what is bad is not, what goes is drained."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import bundle as bundles
+from pipeline import files
+from pipeline.calibrators import Temperature
+from service import registry
+from service.answers import Asked
+from service.app import create_app
+from service.settings import Settings
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import pictures, write_bundle
+
+
+@pytest.fixture
+def client(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr(registry, "LOOK_SECONDS", 0.02)
+    settings = Settings(models=models, store=tmp_path / "s.sqlite", threads=1, max_pinned=1)
+    with Client(create_app(settings)) as client:
+        yield client
+
+
+@pytest.fixture
+def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
+    """Publish a bundle written with other options; its version."""
+
+    def publish(*, default: bool = True, **options: Any) -> str:
+        folder = tmp_path / f"bundle-{len(list(tmp_path.iterdir()))}"
+        return bundles.publish(write_bundle(folder, **options), models, default=default).name
+
+    return publish
+
+
+def until(check: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not check():
+        assert time.monotonic() < deadline, "it did not happen within 10 s"
+        time.sleep(0.01)
+
+
+def served(client: Client, **query: Any) -> tuple[str, str]:
+    """Model and version of an answer."""
+    answer = client.post("/predict", json={"instances": pictures(1)}, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["model"], answer.json()["version"]
+
+
+def refusal(client: Client, **query: Any) -> tuple[int, str]:
+    answer = client.post("/predict", json={"instances": pictures(1)}, params=query)
+    return answer.status_code, answer.json()["error"]["message"]
+
+
+def listed(client: Client, model: str = "tiny") -> dict[str, Any]:
+    return next(m for m in client.get("/models").json()["models"] if m["model"] == model)
+
+
+def test_a_new_version_is_served_without_a_restart_and_the_old_one_by_name(
+    client: Client, publish: Callable[..., str]
+) -> None:
+    _, first = served(client)
+    second = publish(calibrator=Temperature(2.5))
+    until(lambda: served(client) == ("tiny", second))
+    assert served(client, version=first) == ("tiny", first)
+    assert served(client, model="tiny") == ("tiny", second)
+    assert {v["version"]: v["meant_as"] for v in listed(client)["versions"]} == {first: [], second: ["default"]}
+
+
+def test_models_of_other_shapes_side_by_side(client: Client, publish: Callable[..., str]) -> None:
+    _, first = served(client)
+    other = publish(name="wide", shape=(2, 8, 1), default=False)
+    until(lambda: "wide" in client.get("/models").text)
+    assert served(client) == ("tiny", first)
+    body = {"instances": pictures(1, (2, 8, 1))}
+    answer = client.post("/predict", json=body, params={"model": "wide", "version": other})
+    assert answer.json()["version"] == other
+    assert client.post("/predict", json=body).status_code == 422
+    status, words = refusal(client, model="wide")
+    assert status == 503 and "wide/default names no version" in words
+
+
+def test_what_is_not_there(client: Client) -> None:
+    assert refusal(client, model="none") == (404, "there is no model 'none'; published are tiny")
+    status, words = refusal(client, version="0")
+    assert status == 404 and words.startswith("there is no version '0' of tiny; published are ")
+
+
+def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
+    client: Client, publish: Callable[..., str], models: Path
+) -> None:
+    _, first = served(client)
+    bad = publish(default=False, calibrator=Temperature(2.5))
+    (models / "tiny" / bad / bundles.CALIBRATOR).write_text('{"calibrator": "identity"}')
+    bundles.promote(models, "tiny", bad)
+    until(lambda: any(v["state"] == "refused" for v in listed(client)["versions"]))
+    reason = next(v["reason"] for v in listed(client)["versions"] if v["version"] == bad)
+    assert "altered or damaged" in reason
+    assert reason in client.get("/models").json()["problems"][0]
+    time.sleep(0.2)
+    assert served(client) == served(client, model="tiny") == ("tiny", first)
+    metrics = client.get("/metrics").text
+    assert 'trueodds_bundle_loads_total{outcome="refused"} 1.0' in metrics
+    assert f'trueodds_version_ready{{model="tiny",role="default",version="{bad}"}} 0.0' in metrics
+    status, words = refusal(client, version=bad)
+    assert status == 503 and "altered or damaged" in words
+    assert client.get(f"/v2/models/tiny/versions/{bad}/ready").status_code == 503
+    assert client.get("/v2/models/tiny/ready").status_code == 200
+    files.write_json(models / "tiny" / bad / bundles.CALIBRATOR, Temperature(2.5).to_json())
+    until(lambda: served(client) == ("tiny", bad))
+
+
+def test_a_folder_under_another_name_is_refused(client: Client, publish: Callable[..., str], models: Path) -> None:
+    _, first = served(client)
+    shutil.copytree(models / "tiny" / first, models / "tiny" / "renamed")
+    until(lambda: len(listed(client)["versions"]) == 2)
+    status, words = refusal(client, version="renamed")
+    assert status == 503 and f"the folder is tiny/renamed, its content is tiny/{first}" in words
+
+
+def test_a_default_that_names_nothing_changes_nothing(client: Client, models: Path) -> None:
+    before = served(client)
+    (models / "tiny" / "default").write_text("gone\n")
+    until(lambda: "names 'gone'" in client.get("/models").text)
+    (models / "default").unlink()
+    until(lambda: "no model yet" in client.get("/models").text)
+    assert served(client) == served(client, model="tiny") == before
+
+
+def test_rolling_back_is_promoting_the_earlier_version(
+    client: Client, publish: Callable[..., str], models: Path
+) -> None:
+    _, first = served(client)
+    second = publish(calibrator=Temperature(2.5))
+    until(lambda: served(client)[1] == second)
+    bundles.promote(models, "tiny", first)
+    until(lambda: served(client)[1] == first)
+    with pytest.raises(bundles.BundleError, match="there is no folder"):
+        bundles.promote(models, "tiny", "../tiny")
+
+
+def test_pinned_versions_are_loaded_when_asked_for_and_the_last_ones_stay(
+    client: Client, publish: Callable[..., str]
+) -> None:
+    versions = [publish(default=False, calibrator=Temperature(2 + k)) for k in range(3)]
+    until(lambda: len(listed(client)["versions"]) == 4)
+
+    def loaded() -> set[str]:
+        return {v["version"] for v in listed(client)["versions"] if v["state"] == "loaded"}
+
+    _, first = served(client)
+    assert loaded() == {first}
+    for version in versions:
+        assert served(client, version=version)[1] == version
+        assert loaded() == {first, version}
+
+
+def test_a_version_that_is_removed_is_drained(client: Client, publish: Callable[..., str], models: Path) -> None:
+    _, first = served(client)
+    second = publish(default=False, calibrator=Temperature(2.5))
+    until(lambda: len(listed(client)["versions"]) == 2)
+    engine = client.run(client.app.state.runtime.registry.engine("tiny", second))
+
+    async def hold_it() -> int:
+        with engine:
+            shutil.rmtree(models / "tiny" / second)
+            while (await client.http.get("/models")).json()["models"][0]["versions"][1:]:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            return len(await engine.predict(Asked(np.asarray(pictures(1), np.uint8), "r")))
+
+    assert client.run(hold_it()) == 1
+    assert refusal(client, version=second)[0] == 404
+    shutil.rmtree(models / "tiny" / first)
+    until(lambda: client.get("/health/ready").status_code == 503)
+
+
+def test_models_that_cannot_be_read_stay(client: Client, models: Path) -> None:
+    before = served(client)
+    models.rename(models.with_name("away"))
+    time.sleep(0.2)
+    assert served(client) == before
+    models.with_name("away").rename(models)
+
+
+def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
+    client: Client, publish: Callable[..., str], models: Path
+) -> None:
+    _, first = served(client)
+    second = publish(default=False, calibrator=Temperature(3.0))
+    bundles.set_shadow(models, "tiny", second)
+    until(lambda: listed(client)["shadow"] == second)
+    predictions = [client.predict(pictures(3, seed=k)) for k in range(4)]
+    assert {p["id"] for answer in predictions for p in answer}
+    shadow = "tiny~shadow"
+    until(lambda: client.report(model=shadow)["answers"] == 12)
+    rows = [{"id": p["id"], "label": 1} for answer in predictions for p in answer]
+    assert client.label(rows) == {"stored": 12, "already_known": 0, "corrected": 0, "held": 0}
+    assert client.label(rows)["already_known"] == 12
+    served_report, shadow_report = client.report(version=first), client.report(model=shadow)
+    assert served_report["labelled"] == shadow_report["labelled"] == 12
+    assert served_report["accuracy"] == shadow_report["accuracy"]
+    assert served_report["mean_confidence"] > shadow_report["mean_confidence"]
+    bundles.set_shadow(models, "tiny", None)
+    until(lambda: listed(client)["shadow"] is None)
+
+
+def test_a_shadow_that_takes_other_images_is_reported(
+    client: Client, publish: Callable[..., str], models: Path
+) -> None:
+    other = publish(default=False, classes=("a", "b"))
+    bundles.set_shadow(models, "tiny", other)
+    until(lambda: "cannot shadow" in client.get("/models").text)
+    assert listed(client)["shadow"] is None

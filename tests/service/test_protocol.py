@@ -1,0 +1,179 @@
+"""The Open Inference Protocol over the same engine: JSON and binary tensors, ids, readiness, its own error body."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
+
+INFER = "/v2/models/tiny/infer"
+IMAGES_NHWC = np.asarray(pictures(3), np.uint8)
+
+
+def tensor(**changes: Any) -> dict[str, Any]:
+    shape = [3, *SHAPE]
+    return {"name": "images", "shape": shape, "datatype": "UINT8", "data": IMAGES_NHWC.ravel().tolist(), **changes}
+
+
+def infer(client: Client, body: dict[str, Any]) -> dict[str, Any]:
+    answer = client.post(INFER, json=body)
+    assert answer.status_code == 200, answer.text
+    tree: dict[str, Any] = answer.json()
+    return tree
+
+
+def outputs(tree: dict[str, Any]) -> dict[str, Any]:
+    return {output["name"]: output["data"] for output in tree["outputs"]}
+
+
+def test_metadata_and_readiness(client: Client) -> None:
+    assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert client.get("/v2/health/live").json() == {"live": True}
+    assert client.get("/v2/health/ready").json() == {"ready": True}
+    version = client.report()["version"]
+    for path in ("/v2/models/tiny", f"/v2/models/tiny/versions/{version}"):
+        found = client.get(path).json()
+        assert (found["name"], found["versions"]) == ("tiny", [version])
+        assert found["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, *SHAPE]}]
+        assert {"name": "probabilities", "datatype": "FP64", "shape": [-1, 4]} in found["outputs"]
+        assert client.get(path + "/ready").json() == {"name": "tiny", "ready": True}
+
+
+@pytest.mark.parametrize("path", ["/v2/models/none", "/v2/models/none/ready", "/v2/models/tiny/versions/0/ready"])
+def test_errors_are_texts(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert list(answer.json()) == ["error"] and "published are tiny" in client.get("/v2/models/none").json()["error"]
+    assert isinstance(client.get("/v2/nothing").json()["error"], str)
+
+
+def test_answers_are_those_of_predict_and_take_labels(client: Client) -> None:
+    expected = client.predict(pictures(3))
+    tree = infer(client, {"id": "42", "inputs": [tensor()]})
+    assert (tree["id"], tree["model_name"], tree["model_version"]) == ("42", "tiny", client.report()["version"])
+    found = outputs(tree)
+    assert list(found) == ["prediction_id", "label", "probabilities"]
+    assert found["label"] == [p["label"] for p in expected]
+    assert found["probabilities"] == [v for p in expected for v in p["probabilities"]]
+    assert client.label([{"id": i, "label": 0} for i in found["prediction_id"]])["stored"] == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"data": IMAGES_NHWC.tolist()}, {"datatype": "FP32"}, {"data": (IMAGES_NHWC / 1).tolist()}]
+)
+def test_nested_and_float_tensors_are_the_same_pixels(client: Client, change: dict[str, Any]) -> None:
+    wanted = {"outputs": [{"name": "logits"}]}
+    expected = infer(client, {"inputs": [tensor()], **wanted})
+    assert outputs(infer(client, {"inputs": [tensor(**change)], **wanted})) == outputs(expected)
+
+
+@pytest.mark.parametrize(("datatype", "kind"), [("UINT8", "application/octet-stream"), ("FP32", "")])
+def test_binary_tensors_both_ways(client: Client, datatype: str, kind: str) -> None:
+    """Triton's client sends no content type."""
+    expected = outputs(infer(client, {"inputs": [tensor()]}))
+    data = IMAGES_NHWC.astype({"UINT8": "<u1", "FP32": "<f4"}[datatype]).tobytes()
+    given = {
+        k: v for k, v in tensor(datatype=datatype, parameters={"binary_data_size": len(data)}).items() if k != "data"
+    }
+    shown = [
+        {"name": "label", "parameters": {"binary_data": False}},
+        {"name": "probabilities"},
+        {"name": "prediction_id"},
+    ]
+    head = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}, "outputs": shown}).encode()
+    headers = {"inference-header-content-length": str(len(head)), "content-type": kind}
+    answer = client.post(INFER, content=head + data, headers=headers)
+    assert answer.status_code == 200, answer.text
+    length = int(answer.headers["inference-header-content-length"])
+    label, probabilities, ids = json.loads(answer.content[:length])["outputs"]
+    assert label["data"] == expected["label"]
+    size = probabilities["parameters"]["binary_data_size"]
+    values = np.frombuffer(answer.content[length : length + size], "<f8")
+    assert values.tolist() == expected["probabilities"] and probabilities["shape"] == [3, len(CLASSES)]
+    rest = answer.content[length + size :]
+    assert len(rest) == ids["parameters"]["binary_data_size"] == 3 * 40
+    assert [struct.unpack_from("<I", rest, 40 * k)[0] for k in range(3)] == [36] * 3
+    assert client.label([{"id": rest[4:40].decode(), "label": 1}])["stored"] == 1
+
+
+def test_an_id_of_the_callers_own(client: Client) -> None:
+    one = tensor(shape=[1, *SHAPE], data=IMAGES_NHWC[0].ravel().tolist())
+    parameters = {"prediction_id": "mine/1", "tag": "left", "propensity": 0.5}
+    first = infer(client, {"inputs": [one], "parameters": parameters})
+    assert outputs(first)["prediction_id"] == ["mine/1"]
+    assert infer(client, {"inputs": [one], "parameters": parameters}) == first
+    answer = client.post(INFER, json={"inputs": [{**one, "data": [0] * 16}], "parameters": parameters})
+    assert answer.status_code == 409 and "'mine/1'" in answer.json()["error"]
+
+
+BAD: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 422, "inputs are None"),
+    ({"inputs": [tensor(name="x")]}, 422, "['x']; the model takes one, named 'images'"),
+    ({"inputs": [tensor(), tensor()]}, 422, "the model takes one"),
+    ({"inputs": [tensor(datatype="INT64")]}, 422, "datatype is 'INT64'; allowed are UINT8, FP32"),
+    ({"inputs": [tensor(shape=[3, 4, 4])]}, 422, "the model takes [N, 4, 4, 1]"),
+    ({"inputs": [tensor(shape=[-1, *SHAPE])]}, 422, "the model takes"),
+    ({"inputs": [tensor(shape=[2, *SHAPE])]}, 422, "48 values; [2, 4, 4, 1] needs 32"),
+    ({"inputs": [tensor(shape=[0, *SHAPE], data=[])]}, 422, "no image"),
+    ({"inputs": [tensor(shape=[300, *SHAPE])]}, 413, "300 images in one call; the limit is 256"),
+    ({"inputs": [tensor(data=[*range(300, 348)])]}, 422, "holds 300.0 at [0, 0, 0, 0]"),
+    (
+        {"inputs": [tensor(datatype="FP32", data=[0.5] * 48)]},
+        422,
+        "0.5 at [0, 0, 0, 0]; allowed are whole numbers 0..255. Send",
+    ),
+    ({"inputs": [tensor(data=[True] * 48)]}, 422, "holds True"),
+    ({"inputs": [tensor(data=[10**400] * 48)]}, 400, ""),
+    ({"inputs": [tensor(data=["7"] * 48)]}, 422, "holds '7'"),
+    ({"inputs": [tensor(data=IMAGES_NHWC.tolist()[:2])]}, 422, "axis 0 is not 3"),
+    ({"inputs": [tensor(data=[[[[0]] * 4] * 3] * 3)]}, 422, "axis 1 has 3 values, not 4"),
+    ({"inputs": [tensor(data=None)]}, 422, "data is None"),
+    ({"inputs": [tensor(parameters={"binary_data_size": 48})]}, 422, "give one of them"),
+    ({"inputs": [tensor(shared_memory=1)]}, 422, "unknown key 'shared_memory'"),
+    ({"inputs": [tensor()], "id": 3}, 422, "id is 3"),
+    ({"inputs": [tensor()], "outputs": [{"name": "top"}]}, 422, "allowed are objects with the name"),
+    ({"inputs": [tensor()], "outputs": 1}, 422, "outputs is 1"),
+    ({"inputs": [tensor()], "parameters": {"sequence_id": 1}}, 422, "allowed are prediction_id"),
+    ({"inputs": [tensor()], "parameters": {"prediction_id": "a"}}, 422, "names one image; this call has 3"),
+    ({"inputs": [tensor()], "parameters": {"tag": "x" * 65}}, 422, "1 to 64 printable"),
+    ({"inputs": [tensor()], "parameters": {"propensity": 0}}, 422, "a number in (0, 1]"),
+    ({"inputs": [tensor()], "parameters": {"binary_data_output": 1}}, 422, "allowed are true and false"),
+]
+
+
+def test_bad_requests_are_answered_in_words(client: Client) -> None:
+    for body, status, words in BAD:
+        answer = client.post(INFER, content=json.dumps(body), headers={"content-type": "application/json"})
+        assert answer.status_code == status, (words, answer.text)
+        assert words in answer.json()["error"], answer.text
+    assert client.report()["answers"] == 0
+
+
+def test_bad_binary_requests(client: Client) -> None:
+    kind = {"content-type": "application/octet-stream"}
+    assert client.post(INFER, content=b"{}", headers=kind).status_code == 415
+    given = {k: v for k, v in tensor(parameters={"binary_data_size": 48}).items() if k != "data"}
+    head = json.dumps({"inputs": [given]}).encode()
+    for length, data, status, words in [
+        (len(head), b"x" * 47, 422, "47 bytes follow the JSON; [3, 4, 4, 1] of UINT8 needs 48"),
+        (len(head) + 100, b"x" * 48, 400, "Inference-Header-Content-Length is"),
+        ("many", b"x" * 48, 400, "Inference-Header-Content-Length is 'many'"),
+        (5, b"x" * 48, 400, "not JSON"),
+    ]:
+        headers = {**kind, "inference-header-content-length": str(length)}
+        answer = client.post(INFER, content=head + data, headers=headers)
+        assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
+
+
+def test_not_ready_without_a_model(serve: Callable[..., Client], client: Client) -> None:
+    registry = client.app.state.runtime.registry
+    registry._default = None
+    answer = client.get("/v2/health/ready")
+    assert answer.status_code == 503 and isinstance(answer.json()["error"], str)
