@@ -13,7 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calibrators, interval_coverage, labelling, metrics, pipeline_run, sequential, significance
+from benchmarks import (
+    calibrators,
+    interval_coverage,
+    labelling,
+    metrics,
+    pipeline_run,
+    sequential,
+    serving_report,
+    significance,
+)
+from benchmarks.faults import report as faults_report
 from pipeline.listing import methods_table
 
 README = Path(__file__).resolve().parent.parent / "README.md"
@@ -27,6 +37,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "significance": significance.markdown,
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,
+    "serving": serving_report.markdown,
+    "faults": faults_report.markdown,
 }
 
 

@@ -14,6 +14,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 Pixels = npt.NDArray[np.uint8]
 FORMATS = {"PNG": ".png", "JPEG": ".jpg"}
 MAX_PIXELS = 4096 * 4096
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_KEPT = (b"tRNS", b"eXIf")
+"""Optional chunks that change pixels: transparency, which conversion looks at, and the orientation."""
 ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
 
 
@@ -53,7 +56,7 @@ def size_of(source: bytes | Path, max_pixels: int = MAX_PIXELS) -> tuple[int, in
 @contextmanager
 def _opened(source: bytes | Path, max_pixels: int) -> Iterator[Image.Image]:
     """Pillow's image, nothing decoded yet; Pillow's errors, in the block too, as PictureError."""
-    data = source if isinstance(source, bytes) else source.read_bytes()
+    data = _pixels_only(source if isinstance(source, bytes) else source.read_bytes())
     try:
         with Image.open(io.BytesIO(data), formats=list(FORMATS)) as image:
             if image.width * image.height > max_pixels:
@@ -71,6 +74,23 @@ def _opened(source: bytes | Path, max_pixels: int) -> Iterator[Image.Image]:
         raise PictureError(
             f"the image is damaged or cut short ({error}); allowed are whole PNG and JPEG files"
         ) from None
+
+
+def _pixels_only(data: bytes) -> bytes:
+    """A PNG without the chunks that change no pixel here: Pillow inflates texts and profiles as soon as it meets them.
+
+    30 chunks of a megabyte of zeros in each of 256 PNGs, 10 MB in all, took 105 s. Anything else stays as it is.
+    """
+    if not data.startswith(PNG_SIGNATURE):
+        return data
+    kept, start = [PNG_SIGNATURE], len(PNG_SIGNATURE)
+    while start < len(data):
+        end = start + 12 + int.from_bytes(data[start : start + 4])  # length, name, content, checksum
+        name = data[start + 4 : start + 8]
+        if not name[:1].islower() or name in PNG_KEPT:
+            kept.append(data[start:end])
+        start = end
+    return b"".join(kept)
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:

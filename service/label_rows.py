@@ -56,7 +56,7 @@ def row_problem(row: int, value: Any) -> Problem | None:
     if not isinstance(value, dict):
         return _bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label")
     id_ = value.get("id")
-    shown = id_ if isinstance(id_, str) else None
+    shown = id_[:MAX_ID] if isinstance(id_, str) else None
     if extra := value.keys() - {"id", "label", "correct", "model"}:
         return _bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label, correct and model")
     if missing := _missing(value, ("id", "label")):

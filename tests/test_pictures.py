@@ -33,14 +33,19 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     return out.getvalue()
 
 
+def png_chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
 def png_header(width: int, height: int) -> bytes:
     """A PNG of a few bytes that claims any size."""
-
-    def chunk(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + png_chunk(b"IHDR", header)
+        + png_chunk(b"IDAT", zlib.compress(b""))
+        + png_chunk(b"IEND", b"")
+    )
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3]))
@@ -182,6 +187,19 @@ def test_every_truncation_is_refused_or_harmless(kind: str) -> None:
         except PictureError:
             refused += 1
     assert refused >= len(data) - 20  # checksums and end marks
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "P", "LA"])
+def test_what_changes_no_pixel_is_not_read(mode: str) -> None:
+    """Texts and profiles are inflated by whoever looks at them: a few kilobytes can hold gigabytes."""
+    image = Image.fromarray(noise(16, 16)).convert(mode)
+    plain = encoded(image, "PNG")
+    bomb = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10_000))) + png_chunk(b"iCCP", b"b\0\0" + bytes(100))
+    after_header = 8 + 12 + 13
+    laden = plain[:after_header] + 50 * bomb + plain[after_header:]
+    assert np.array_equal(pictures.read(laden, 3), pictures.read(plain, 3))
+    assert pictures._pixels_only(laden) == pictures._pixels_only(plain)
+    assert pictures.size_of(laden) == (16, 16)
 
 
 @settings(max_examples=300)

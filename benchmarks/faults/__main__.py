@@ -1,0 +1,170 @@
+"""What the service bears, counted: kills, full disks, clock jumps, damaged bundles, hostile bodies and clients.
+
+    python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
+    python -m benchmarks.faults --only kills --kills 20
+    python -m benchmarks.faults --store postgresql://...       # an empty database; adds cuts of its network
+    python -m benchmarks.faults --table
+
+Real processes over real sockets, with the tests' own code (tests/service/test_faults.py does a dozen of each). After
+every fault the service is asked for all that a client knows: each acknowledged prediction takes its label, each
+acknowledged label counts once, and the report's numbers are those of the client's own ledger. The first difference ends
+the run with an error, so a result says that there was none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import untrained
+from benchmarks.faults import bundles, clock, connections, database, disk, hostile, kills
+from benchmarks.faults.ledger import Ledger
+from benchmarks.faults.process import Service
+from benchmarks.faults.report import markdown
+from benchmarks.faults.watch import watched
+from benchmarks.interval_coverage import processor
+from benchmarks.metrics import commit
+
+RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
+CLASSES = 10
+SHAPE = (untrained.SIZE, untrained.SIZE, untrained.CHANNELS)
+Found = dict[str, Any]
+
+
+class Faults:
+    """One folder and one small net; every fault gets a service and a store of its own."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder, self.models = options, folder, folder / "models"
+        untrained.publish("resnet8", self.models, classes=CLASSES, temperature=1.5, width=4)
+
+    def _service(self, name: str, *, environment: dict[str, str] | None = None, store: str | None = None) -> Service:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return Service(folder, self.models, store=store, environment=environment)
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self.options.seed, CLASSES, SHAPE)
+
+    def kills(self) -> Found:
+        ledger = self._ledger()
+        with self._service("kills", store=self.options.store) as service:
+            done = kills.kill_at_random(service, ledger, self.options.kills, self.options.seed)
+        return {**done, **_kept(ledger)}
+
+    def disk(self) -> Found:
+        found: Found = {}
+        ledger = self._ledger()
+        with self._service("limit") as service:
+            done = disk.fill_and_free(service, ledger, disk.FileLimit(), self.options.times)
+        found["limit on files"] = {**done, **_kept(ledger)}
+        if disk.may_mount():
+            ledger = self._ledger()
+            with disk.tmpfs(self.folder / "small", 64) as folder, Service(folder, self.models) as service:
+                done = disk.fill_and_free(service, ledger, disk.SmallFileSystem(), self.options.times)
+            found["full file system"] = {**done, **_kept(ledger)}
+        return found
+
+    def clock(self) -> Found:
+        folder, ledger = self.folder / "clock", self._ledger()
+        folder.mkdir()
+        wall = clock.Clock(folder)
+        with self._service("clock", environment=wall.environment, store=self.options.store) as service:
+            done = clock.jump(service, ledger, wall, 3 * self.options.times, self.options.seed)
+        return {**done, **_kept(ledger)}
+
+    def bundles(self) -> Found:
+        with self._service("bundles") as service:
+            reasons = {kind: bundles.refused_at_start(service, kind, self.options.seed) for kind in bundles.DAMAGES}
+        return {"refused": len(reasons), "kinds": list(reasons)}
+
+    def bodies(self) -> Found:
+        with self._service("bodies") as service:
+            service.start().until(200)
+            made = hostile.attack(service, self.options.bodies, SHAPE)
+            # Not asdict: it makes a Counter of pairs out of a Counter.
+            counts = {"statuses": dict(sorted(made.statuses.items())), "kinds": dict(made.kinds)}
+            found: Found = {**vars(made), **counts, "watched": asdict(made.watched)}
+            found["still_answers"] = service.post("/predict", connections.question(SHAPE)).status
+        if found["server_errors"] or found["odd_errors"] or found["still_answers"] != 200:
+            raise SystemExit("\n".join([*found["server_errors"][:20], *found["odd_errors"][:20], str(found)]))
+        return found
+
+    def clients(self) -> Found:
+        body = json.dumps(connections.question(SHAPE)).encode()
+        with self._service("clients") as service:
+            service.start().until(200)
+            files = service.open_files()
+            with watched(service) as beside:
+                cut = connections.cut_bodies(service, self.options.bodies // 5, body, self.options.seed)
+                with connections.slow_bodies(service, 500, body) as slow:
+                    sent, closed = connections.drip(slow, body, 20)
+            left = connections.until_files_closed(service, files) - files
+        if left > 2 or cut["answered_2xx"] or beside.probes_failed:
+            raise SystemExit(f"{left} files left open, {cut}, {beside}")
+        return {"cut": cut, "slow": {"clients": 500, "bytes": sent, "closed": closed}, "watched": asdict(beside)}
+
+    def database(self) -> Found:
+        if not self.options.store:
+            return {"skipped": "no --store postgresql://..."}
+        ledger = self._ledger()
+        with database.Network(self.options.store) as network, self._service("db", store=network.url) as service:
+            done = database.interrupt(service, ledger, network, self.options.times)
+        return {**done, **_kept(ledger)}
+
+
+def _kept(ledger: Ledger) -> Found:
+    counted = {k: v for k, v in ledger.counts.items() if not k.endswith("_checked")}
+    return {"predictions": len(ledger.probabilities), "labels": len(ledger.labels), **counted}
+
+
+def main() -> None:
+    names = ("kills", "disk", "clock", "bundles", "bodies", "clients", "database")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--bodies", type=int, default=10_000)
+    parser.add_argument("--times", type=int, default=10, help="full disks, thirds of clock jumps, database cuts")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--store", help="postgresql://... of an empty database, for the kills, clocks and cuts")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    if options.table:
+        print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))
+        return
+    started, found = time.perf_counter(), dict[str, Any]()
+    with tempfile.TemporaryDirectory() as folder:
+        faults = Faults(options, Path(folder))
+        for name in options.only:
+            run: Callable[[], Found] = getattr(faults, name)
+            begin = time.perf_counter()
+            found[name] = {**run(), "seconds": round(time.perf_counter() - begin, 1)}
+            print(f"{time.perf_counter() - started:6.0f} s  {name}: {found[name]}", file=sys.stderr, flush=True)
+    result = {
+        "command": shlex.join(["python", "-m", "benchmarks.faults", *sys.argv[1:]]),
+        "commit": commit(),
+        "processor": processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "seconds": round(time.perf_counter() - started, 1),
+        "faults": found,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(markdown(result))
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""What a client knows for certain: every acknowledged prediction and label, and what was sent without an answer.
+
+`Ledger.settle` then asks the service whether it knows the same, to the last label.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from benchmarks.faults.process import DEAD, Answer, Client, Service
+from pipeline import metrics
+from pipeline.metrics import CalibrationSums
+
+COMPARED = ("accuracy", "mean_confidence", "ece", "nll", "brier")
+PAGE = 5_000
+
+
+class LostError(AssertionError):
+    """Something that was acknowledged is not there, or counts twice."""
+
+
+class Ledger:
+    """Shared by the client threads; `counts` says what was done, so that a check cannot pass by doing nothing."""
+
+    def __init__(self, seed: int, classes: int, shape: tuple[int, int, int]) -> None:
+        self.probabilities: dict[str, list[float]] = {}
+        self.labels: dict[str, int] = {}
+        self.unsure: dict[str, int] = {}
+        """Labels sent without an answer: stored or not, until `settle` sends them again."""
+        self.counts: Counter[str] = Counter()
+        self.surprises: list[str] = []
+        self._free: list[str] = []
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._seed, self._classes, self._shape = seed, classes, shape
+
+    # The load.
+
+    @contextmanager
+    def load(self, service: Service, predicting: int = 2, labelling: int = 2) -> Iterator[None]:
+        """Threads that ask and label at once, until the block ends or the server is dead."""
+        self._stop.clear()
+        self._seed += 1
+        work = [self._predict] * predicting + [self._label] * labelling
+        url = service.url
+        threads = [
+            threading.Thread(target=task, args=(Client(url), random.Random(1000 * self._seed + k)))
+            for k, task in enumerate(work)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+
+    def _predict(self, client: Client, rng: random.Random) -> None:
+        pixels = np.random.default_rng(rng.randrange(2**32))
+        while not self._stop.is_set():
+            size = rng.randint(1, 4)
+            try:
+                answer = client.post("/predict", {"instances": pixels.integers(0, 256, (size, *self._shape)).tolist()})
+            except DEAD:
+                with self._lock:
+                    self.counts["images_without_answer"] += size
+                if self._stop.wait(0.02):
+                    break
+                continue
+            if answer.status == 200:
+                with self._lock:
+                    for prediction in answer.json()["predictions"]:
+                        if prediction["id"] in self.probabilities:
+                            self.surprises.append(f"the id {prediction['id']} was given twice")
+                        self.probabilities[prediction["id"]] = prediction["probabilities"]
+                        self._free.append(prediction["id"])
+            else:
+                self._refused("predict", answer)
+                self._stop.wait(0.01)
+        client.close()
+
+    def _label(self, client: Client, rng: random.Random) -> None:
+        while not self._stop.is_set():
+            rows, expected = self._take(rng)
+            if not rows:
+                self._stop.wait(0.002)
+                continue
+            given = {row["id"]: int(row["label"]) for row in rows}
+            try:
+                answer = client.post("/feedback", {"labels": rows})
+            except DEAD:
+                with self._lock:
+                    self.unsure.update(given)
+                    self.counts["labels_without_answer"] += len(rows)
+                if self._stop.wait(0.02):
+                    break
+                continue
+            with self._lock:
+                if answer.status == 200:
+                    if answer.json() != expected:
+                        self.surprises.append(f"/feedback counted {answer.body!r}, the ledger {expected}")
+                    self.labels.update(given)
+                self._free.extend(given)
+            if answer.status != 200:
+                self._refused("feedback", answer)
+                self._stop.wait(0.01)
+        client.close()
+
+    def _take(self, rng: random.Random) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """Some ids that no other thread has: unlabelled ones, repetitions and corrections; and what will come of it."""
+        expected = {"stored": 0, "already_known": 0, "corrected": 0, "held": 0}
+        with self._lock:
+            taken = [self._free.pop(rng.randrange(len(self._free))) for _ in range(min(8, len(self._free)))]
+            rows: list[dict[str, Any]] = []
+            for id_ in taken:
+                known, label = self.labels.get(id_), rng.randrange(self._classes)
+                if known is None:
+                    expected["stored"] += 1
+                    rows.append({"id": id_, "label": label})
+                elif rng.random() < 0.2:
+                    expected["already_known" if label == known else "corrected"] += 1
+                    rows.append({"id": id_, "label": label, "correct": True})
+                else:
+                    expected["already_known"] += 1
+                    rows.append({"id": id_, "label": known})
+            return rows, expected
+
+    def _refused(self, what: str, answer: Answer) -> None:
+        with self._lock:
+            self.counts[f"{what}_{answer.status}"] += 1
+            if answer.status != 503 or "retry-after" not in answer.headers:
+                self.surprises.append(f"/{what} answered {answer.status}: {answer.body[:300]!r}")
+
+    # The reckoning.
+
+    def settle(self, service: Service, *, ambiguous_refusals: bool = False) -> None:
+        """Compare with what the service knows: every label and prediction one by one, then the sums.
+
+        `ambiguous_refusals`: a 503 may have been stored all the same (a database that was cut off while it committed).
+
+        Raises:
+            LostError: anything acknowledged is missing, or anything counts twice.
+        """
+        if self.surprises:
+            raise LostError("; ".join(self.surprises[:5]))
+        with service.client(timeout=60) as client:
+            self._settle(client, ambiguous_refusals)
+        self.counts.update(settled=1, labels_checked=len(self.labels), predictions_checked=len(self.probabilities))
+
+    def _settle(self, client: Client, ambiguous: bool) -> None:
+        sure = {id_: label for id_, label in self.labels.items() if id_ not in self.unsure}
+        self._agree(self._send(client, sure), {"stored": 0, "already_known": len(sure), "corrected": 0, "held": 0})
+        if sum(self._send(client, self.unsure, correct=True).values()) != len(self.unsure):
+            raise LostError("labels that had no answer were not taken again")
+        self.labels.update(self.unsure)
+        self.unsure.clear()
+        late = {i: k % self._classes for k, i in enumerate(self.probabilities) if i not in self.labels}
+        found = self._send(client, late, correct=ambiguous)
+        if not ambiguous:
+            self._agree(found, {"stored": len(late), "already_known": 0, "corrected": 0, "held": 0})
+        self.labels.update(late)
+        self._free = list(self.labels)[-500:]  # to be repeated and corrected in the next round
+        self._compare(client.get("/calibration-report").json(), ambiguous)
+
+    def _send(self, client: Client, labels: dict[str, int], *, correct: bool = False) -> Counter[str]:
+        rows, found = [{"id": i, "label": y, "correct": correct} for i, y in labels.items()], Counter[str]()
+        for start in range(0, len(rows), PAGE):
+            answer = client.post("/feedback", {"labels": rows[start : start + PAGE]})
+            if answer.status != 200:
+                raise LostError(f"labels of acknowledged predictions: {answer.status} {answer.body[:500]!r}")
+            found.update(answer.json())
+        return found
+
+    def _agree(self, found: Counter[str], expected: dict[str, int]) -> None:
+        if any(found[key] != expected[key] for key in expected):
+            raise LostError(f"the service counted {dict(found)}, the ledger {expected}")
+
+    def _compare(self, report: dict[str, Any], ambiguous: bool) -> None:
+        most = len(self.probabilities) + self.counts["images_without_answer"]
+        if not len(self.probabilities) <= report["answers"] or (report["answers"] > most and not ambiguous):
+            raise LostError(f"{report['answers']} answers; the ledger has {len(self.probabilities)} to {most}")
+        if report["labelled"] != len(self.labels):
+            raise LostError(f"{report['labelled']} labels; the ledger has {len(self.labels)}")
+        if not self.labels:
+            return
+        rows_NC = np.array([self.probabilities[i] for i in self.labels])
+        expected = metrics.summary(CalibrationSums.from_probabilities(rows_NC, list(self.labels.values())))
+        for name in COMPARED:
+            if not abs(report[name] - expected[name]) <= 1e-9 * max(1.0, abs(expected[name])):
+                raise LostError(f"{name} is {report[name]!r}, from the ledger {expected[name]!r}")

@@ -1,0 +1,68 @@
+"""The README's table of a result of `python -m benchmarks.faults`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """A row for each fault: how often, and what came of it. A result exists only if nothing was lost."""
+    rows = [
+        (label, *row(result["faults"][name]))
+        for name, (label, row) in ROWS.items()
+        if name in result["faults"] and "skipped" not in result["faults"][name]
+    ]
+    lines = ["| fault | how often | what came of it |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _kept(found: dict[str, Any]) -> str:
+    return f"{found['predictions']:,} predictions and {found['labels']:,} labels acknowledged, 0 lost, 0 counted twice"
+
+
+def _kills(found: dict[str, Any]) -> tuple[str, str]:
+    parts = ("under_load", "while_starting", "while_stopping")
+    return ", ".join(f"{found[part]:,} {part.replace('_', ' ')}" for part in parts), _kept(found)
+
+
+def _disk(found: dict[str, Any]) -> tuple[str, str]:
+    kinds = [kind for kind in found.values() if isinstance(kind, dict)]
+    total = {key: sum(kind.get(key, 0) for kind in kinds) for key in ("filled", "predictions", "labels", "predict_503")}
+    return f"{total['filled']} times", f"{total['predict_503']:,} calls answered 503, then 200 again; {_kept(total)}"
+
+
+def _clock(found: dict[str, Any]) -> tuple[str, str]:
+    return f"{found['jumps']} jumps, up to 75 years, both ways", _kept(found)
+
+
+def _bundles(found: dict[str, Any]) -> tuple[str, str]:
+    return f"{found['refused']} kinds of damage", "each refused with its reason, none served"
+
+
+def _bodies(found: dict[str, Any]) -> tuple[str, str]:
+    beside = found["watched"]
+    worst = f"a health probe waited {beside['worst_ms']:.0f} ms at most ({beside['p99_ms']:.0f} ms p99)"
+    return f"{found['sent']:,}", f"0 answers of 5xx; {worst}; memory grew by {beside['grown_mb']:.0f} MB"
+
+
+def _clients(found: dict[str, Any]) -> tuple[str, str]:
+    cut = sum(value for key, value in found["cut"].items() if key != "answered_2xx")
+    often = f"{cut:,} bodies cut, {found['slow']['clients']:,} clients that send a byte at a time"
+    return often, f"a health probe waited {found['watched']['worst_ms']:.0f} ms at most; no connection was left open"
+
+
+def _database(found: dict[str, Any]) -> tuple[str, str]:
+    often = ", ".join(f"{found[kind]} times {kind}" for kind in ("restarted", "gone", "hanging"))
+    return often, f"503, then 200 again; {_kept(found)}"
+
+
+ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
+    "kills": ("`kill -9`", _kills),
+    "disk": ("disk full", _disk),
+    "clock": ("clock jumps", _clock),
+    "bundles": ("damaged bundle", _bundles),
+    "bodies": ("hostile bodies", _bodies),
+    "clients": ("bodies cut, slow clients", _clients),
+    "database": ("database", _database),
+}

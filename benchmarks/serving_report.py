@@ -1,0 +1,48 @@
+"""A result of `python -m benchmarks.serving` as the README shows it, and beside what was aimed at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.servers import RAW
+
+SERVERS = ("ours", "LitServe", "BentoML", RAW)
+
+
+def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was aimed at, and what was found; `ratio` is of requests per second, ours by theirs."""
+    cells = {(c["net"], c["server"], c["connections"]): c for c in result["cells"] if c["body"] != "pixels"}
+
+    def best(net: str, server: str) -> dict[str, Any] | None:
+        return max((c for k, c in cells.items() if k[:2] == (net, server)), key=lambda c: c["rps"], default=None)
+
+    found = []
+    for net, server, wanted in (("resnet8", "LitServe", 2.0), ("resnet20", "LitServe", 1.4), ("resnet18", RAW, 0.9)):
+        ours, theirs = best(net, "ours"), best(net, server)
+        if ours and theirs:
+            ratio, lower = ours["rps"] / theirs["rps"], ours["p99_ms"] < theirs["p99_ms"]
+            reached = ratio >= wanted and (lower or server == RAW)
+            found.append({"net": net, "beside": server, "wanted": wanted, "ratio": ratio, "reached": reached})
+            found[-1] |= {"p99_ms": ours["p99_ms"], "their_p99_ms": theirs["p99_ms"]}
+    rate = max((row["labels_per_second"] for row in result["labels"]), default=0.0)
+    return [*found, {"labels_per_second": rate, "wanted": 20_000, "reached": rate >= 20_000}]
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The README's table: requests per second, and p50 / p99 in milliseconds."""
+    cells = {(c["net"], c["body"], c["connections"], c["server"]): c for c in result["cells"]}
+    memory = {(m["net"], m["server"]): m for m in result["memory"]}
+    lines = ["| net, body | connections | " + " | ".join(SERVERS) + " |", "|---" * (2 + len(SERVERS)) + "|"]
+    for net, body, connections in dict.fromkeys(k[:3] for k in cells if k[1] != "none"):
+        row = [f"{net}, {body}", str(connections)]
+        for name in SERVERS:
+            cell = cells.get((net, "none" if name == RAW else body, connections, name))
+            text = f"{cell['rps']:,.0f}/s, {cell['p50_ms']:.1f} / {cell['p99_ms']:.1f} ms" if cell else ""
+            row.append(text + (f", {cell['failed']:,} failed" if cell and cell["failed"] else ""))
+        lines.append("| " + " | ".join(row) + " |")
+    for net in dict.fromkeys(net for net, _ in memory):
+        held = [memory.get((net, name)) for name in SERVERS]
+        row = [f"{m['pss_mb']:,.0f} MB" if m else "" for m in held]
+        lines.append(f"| {net}, memory (PSS) | | {' | '.join(row)} |")
+    rates = [f"{row['labels_per_second']:,.0f}/s in calls of {row['labels_per_call']:,}" for row in result["labels"]]
+    return "\n".join([*lines, "", f"Labels through `/feedback`, durable when answered: {', '.join(rates)}."])

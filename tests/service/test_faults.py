@@ -1,0 +1,170 @@
+"""Faults over HTTP with real processes: what was acknowledged is there, counts once, and bad input is never a 5xx.
+
+`python -m benchmarks.faults` does hundreds of what is done a few times here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import bundles as damaged
+from benchmarks.faults import clock, connections, database, disk, hostile, kills
+from benchmarks.faults.ledger import Ledger, LostError
+from benchmarks.faults.process import Service
+from benchmarks.faults.watch import watched
+from tests.service.tiny_bundle import CLASSES, SHAPE
+
+WORST_MS = 5_000  # a loaded machine runs these too; the benchmark records what a quiet one needs
+STORES = ("sqlite", "postgresql")
+
+
+@pytest.fixture
+def service(models: Path, tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path, models) as service:
+        yield service
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest) -> str | None:
+    """None: SQLite in the service's folder."""
+    return None if request.param == "sqlite" else request.getfixturevalue("cluster").database()
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger(0, len(CLASSES), SHAPE)
+
+
+def test_the_ledger_sees_what_is_lost(service: Service, ledger: Ledger) -> None:
+    """Otherwise the other tests here would prove nothing."""
+    service.start().until(200)
+    with ledger.load(service):
+        while len(ledger.labels) < 20:
+            time.sleep(0.01)
+    ledger.settle(service)
+    id_ = next(iter(ledger.labels))
+    true = ledger.labels[id_]
+    service.post("/feedback", {"id": id_, "label": (true + 1) % len(CLASSES), "correct": True})
+    with pytest.raises(LostError, match="409"):
+        ledger.settle(service)
+    service.post("/feedback", {"id": id_, "label": true, "correct": True})
+    ledger.settle(service)
+    ledger.probabilities["0" * 36] = ledger.probabilities[id_]
+    with pytest.raises(LostError, match="404"):
+        ledger.settle(service)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("store_url", STORES, indirect=True)
+def test_a_dozen_kills(models: Path, tmp_path: Path, store_url: str | None, ledger: Ledger) -> None:
+    with Service(tmp_path, models, store=store_url) as service:
+        done = kills.kill_at_random(service, ledger, 12)
+        assert service.starts == 1 + 12 + done["while_starting"]
+    assert done["under_load"] == 10 and done["while_starting"] == 3
+    assert ledger.counts["settled"] == 12
+    assert ledger.counts["images_without_answer"] > 0
+    assert len(ledger.labels) == len(ledger.probabilities) > 200
+
+
+@pytest.mark.full
+def test_disk_full_by_a_limit_on_files(service: Service, ledger: Ledger) -> None:
+    assert disk.fill_and_free(service, ledger, disk.FileLimit(), 2) == {
+        "filled": 2, "recovered": 2, "live_while_full": 2
+    }  # fmt: skip
+    assert ledger.counts["predict_503"] >= 20 and ledger.counts["settled"] == 4
+
+
+@pytest.mark.full
+def test_disk_full_by_a_full_file_system(models: Path, tmp_path: Path, ledger: Ledger) -> None:
+    try:
+        with disk.tmpfs(tmp_path / "small") as folder, Service(folder, models) as service:
+            done = disk.fill_and_free(service, ledger, disk.SmallFileSystem(), 2)
+    except PermissionError as error:
+        pytest.skip(str(error))
+    assert done == {"filled": 2, "recovered": 2, "live_while_full": 2}
+    assert ledger.counts["predict_503"] >= 20 and ledger.counts["settled"] == 4
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("store_url", STORES, indirect=True)
+def test_clock_jumps(models: Path, tmp_path: Path, store_url: str | None, ledger: Ledger) -> None:
+    wall = clock.Clock(tmp_path)
+    with Service(tmp_path, models, store=store_url, environment=wall.environment) as service:
+        done = clock.jump(service, ledger, wall, len(clock.JUMPS))
+    assert done == {"jumps": len(clock.JUMPS), "seen": len(clock.JUMPS), "restarts": len(clock.JUMPS) // 3}
+    assert ledger.counts["settled"] == len(clock.JUMPS) and len(ledger.labels) > 200
+
+
+@pytest.mark.full
+def test_a_damaged_bundle_is_refused_in_words(service: Service) -> None:
+    reasons = {kind: damaged.refused_at_start(service, kind) for kind in damaged.DAMAGES}
+    assert len(reasons) == len(damaged.DAMAGES) == 12
+    assert all("damaged-" in reason and "Traceback" not in reason for reason in reasons.values())
+
+
+@pytest.mark.full
+def test_a_damaged_new_version_leaves_the_old_one_serving(service: Service) -> None:
+    question = connections.question(SHAPE)
+    service.start().until(200)
+    before = service.post("/predict", question).json()
+    damaged.damage(service.models, "model flipped", 0)
+    deadline, asked = time.monotonic() + 3, 0
+    while time.monotonic() < deadline:
+        after = service.post("/predict", question).json()
+        assert (after["version"], service.get("/health/ready").status) == (before["version"], 200)
+        assert after["predictions"][0]["probabilities"] == before["predictions"][0]["probabilities"]
+        asked += 1
+    assert asked > 10
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.full)])
+def test_hostile_bodies(service: Service, count: int) -> None:
+    service.start().until(200)
+    found = hostile.attack(service, count, SHAPE)
+    assert found.server_errors == [] and found.odd_errors == []
+    assert found.sent == sum(found.statuses.values()) == count
+    assert set(found.kinds) == set(hostile.MAKERS)
+    assert found.unheard < 0.05 * count
+    assert sum(found.statuses[status] for status in (400, 404, 413, 415, 422)) > 0.9 * count
+    assert found.watched.probes > 10 and found.watched.probes_failed == 0
+    assert found.watched.worst_ms < WORST_MS
+    assert found.watched.grown_mb < 400
+    assert service.post("/predict", connections.question(SHAPE)).status == 200
+    assert "Traceback" not in service.log()
+
+
+def test_bodies_cut_in_the_middle(service: Service) -> None:
+    service.start().until(200)
+    before = service.open_files()
+    done = connections.cut_bodies(service, 80, json.dumps(connections.question(SHAPE)).encode())
+    assert done == {"fin": 20, "reset": 20, "half": 20, "chunk": 20, "answered_2xx": 0}
+    assert connections.until_files_closed(service, before) <= before
+    assert service.get("/calibration-report").json()["answers"] == 0
+    assert "Traceback" not in service.log()
+
+
+@pytest.mark.full
+def test_slow_clients_do_not_slow_the_others(service: Service) -> None:
+    service.start().until(200)
+    before, body = service.open_files(), json.dumps(connections.question(SHAPE)).encode()
+    with watched(service) as beside, connections.slow_bodies(service, 300, body) as clients:
+        sent, closed = connections.drip(clients, body, 4)
+        assert service.post("/predict", connections.question(SHAPE)).status == 200
+    assert sent > 300 and closed <= 300
+    assert beside.probes > 20 and beside.probes_failed == 0 and beside.worst_ms < WORST_MS and beside.grown_mb < 100
+    assert connections.until_files_closed(service, before) <= before + 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
+def test_the_database_restarted_gone_and_hanging(models: Path, tmp_path: Path, store_url: str, ledger: Ledger) -> None:
+    with database.Network(store_url) as network, Service(tmp_path, models, store=network.url) as service:
+        done = database.interrupt(service, ledger, network, 2)
+    assert (done["restarted"], done["gone"], done["hanging"]) == (2, 2, 2)
+    assert done["connections_broken"] >= 4 and done["live"] == 4
+    assert network.carried > 10_000 and ledger.counts["settled"] == 6 and len(ledger.labels) > 100
