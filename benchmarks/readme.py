@@ -17,6 +17,7 @@ from benchmarks import (
     calibrators,
     interval_coverage,
     labelling,
+    losses,
     metrics,
     pipeline_run,
     sequential,
@@ -31,6 +32,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "cifar100-resnet8-cpu": pipeline_run.markdown,
     "flow-overhead-digits": pipeline_run.overhead,
+    "losses-cifar100-subset": losses.markdown,
     "metrics": metrics.markdown,
     "calibrators": calibrators.markdown,
     "interval_coverage": interval_coverage.markdown,
