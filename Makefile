@@ -46,7 +46,7 @@ prefect-stop: ## end what make prefect started
 	@python -m pipeline.flows down
 
 test: setup lint ## lint, type check and the fast tests
-	@python -m pytest -m "not full" -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-full: setup ## every test, the long ones too
 	@python -m pytest
