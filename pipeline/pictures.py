@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,11 +28,19 @@ class PictureTooLargeError(PictureError):
     """More pixels than are allowed, by the header alone."""
 
 
-def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
+def read(
+    source: bytes | Path,
+    channels: int,
+    *,
+    side: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    accept: Callable[[int, int], None] | None = None,
+) -> Pixels:
     """Decode a PNG or JPEG into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
 
     `side`: scale the shorter edge to that many pixels (Pillow's bilinear filter) and cut the centre square.
     The size is read from the header and checked before a pixel is decoded, so a decompression bomb costs nothing.
+    `accept`, given its upright width and height, may refuse it then, by an error of its own.
     An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
 
     Raises:
@@ -40,17 +48,13 @@ def read(source: bytes | Path, channels: int, *, side: int | None = None, max_pi
         OSError: a path that cannot be read.
     """
     with _opened(source, max_pixels) as image:
+        if accept:
+            accept(*upright_size(image))
         ImageOps.exif_transpose(image, in_place=True)  # without an orientation to apply, no copy
         flat = _eight_bit(image).convert("L" if channels == 1 else "RGB")
     if side is not None and flat.size != (side, side):
         flat = _centre_square(flat, side)
     return np.asarray(flat, dtype=np.uint8).reshape(flat.height, flat.width, channels)
-
-
-def size_of(source: bytes | Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """(width, height) as `read` gives them, by the header alone; errors as `read`."""
-    with _opened(source, max_pixels) as image:
-        return upright_size(image)
 
 
 @contextmanager

@@ -123,14 +123,16 @@ def encoded_image(data: bytes, name: str, spec: ImageInput, budget: Budget) -> P
 
     What its header says is judged before a pixel is decoded: a few bytes can hold gigabytes of nothing.
     """
-    try:
-        width, height = pictures.size_of(data, budget.limit)
+
+    def accept(width: int, height: int) -> None:
         budget.take(width * height, name)
         if not spec.resized and (height, width) != (spec.height, spec.width):
             wanted = f"the model takes {spec.height} x {spec.width} (height x width). Scale it to that size first"
             raise ServiceError(422, "wrong_size", f"{name} is {height} x {width} pixels; {wanted}")
+
+    try:
         side = spec.height if spec.resized else None
-        return pictures.read(data, spec.channels, side=side, max_pixels=budget.limit)
+        return pictures.read(data, spec.channels, side=side, max_pixels=budget.limit, accept=accept)
     except PictureTooLargeError as error:
         raise ServiceError(413, "image_too_large", f"{name}: {error}") from None
     except PictureError as error:
