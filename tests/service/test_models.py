@@ -79,7 +79,7 @@ def test_a_new_version_is_served_without_a_restart_and_the_old_one_by_name(
 def test_models_of_other_shapes_side_by_side(client: Client, publish: Callable[..., str]) -> None:
     _, first = served(client)
     other = publish(name="wide", shape=(2, 8, 1), default=False)
-    until(lambda: "wide" in client.get("/models").text)
+    until(lambda: other in client.get("/models").text)
     assert served(client) == ("tiny", first)
     body = {"instances": pictures(1, (2, 8, 1))}
     answer = client.post("/predict", json=body, params={"model": "wide", "version": other})
