@@ -23,6 +23,7 @@ from benchmarks import (
     sequential,
     serving_report,
     significance,
+    training,
 )
 from benchmarks.faults import report as faults_report
 from pipeline.listing import methods_table
@@ -39,6 +40,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "significance": significance.markdown,
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,
+    "training": training.markdown,
     "serving": serving_report.markdown,
     "faults": faults_report.markdown,
 }
