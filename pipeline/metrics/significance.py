@@ -86,7 +86,9 @@ def calibration_test(given: Given, labels_N: npt.ArrayLike | None = None, *, bin
     else:
         covariance_JJ = load_MJ.T @ (variance_M[:, None] * load_MJ)
         value_J, vector_JJ = np.linalg.eigh(covariance_JJ)  # singular: sums over bins and waves share the shift
-        drawn_RJ = _normals(len(value_J)) @ (np.sqrt(np.maximum(value_J, 0.0))[:, None] * vector_JJ.T)
+        # The symmetric root: eigenvectors are free to turn where eigenvalues agree, and would take the p-value along.
+        root_JJ = (vector_JJ * np.sqrt(np.maximum(value_J, 0.0))) @ vector_JJ.T
+        drawn_RJ = _normals(len(value_J)) @ root_JJ
     null_R = _scores(drawn_RJ, bin_variance_B).max(axis=1)
     score_K = _scores((gap_M @ load_MJ)[None], bin_variance_B)[0]
     observed, best = float(score_K.max()), int(score_K.argmax())

@@ -67,7 +67,7 @@ def test_what_speaks_loudest() -> None:
     c = rng.uniform(0.5, 1, 20_000)
     off = {
         "shift": -0.03 * np.ones(len(c)),
-        "smooth": 0.12 * (c - 0.75),
+        "smooth": 0.08 * (c - 0.75),
         "jagged": np.where(np.ceil(c * 15) % 2, 0.04, -0.04),
     }
     for pattern, by in off.items():
