@@ -26,7 +26,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        words = [f"{key.lower()}={value}" for key, value in self.options.items()]
+        words = [f"{key.lower().lstrip('-')}={value}" for key, value in self.options.items()]
         return " ".join([self.server, *words]) if words else f"{self.server}, default options"
 
 
@@ -35,6 +35,7 @@ RAW = "onnxruntime alone"
 # Workers: LitServe's documentation says as many as cores on a CPU. Batching: both documentations advise it; a waiting
 # time only loses here, so LitServe's is 0 (its default) and BentoML's the adaptive one.
 VARIANTS: dict[str, tuple[Variant, ...]] = {
+    "ours": (OURS, Variant("ours", {"--workers": "2"})),
     "LitServe": (
         Variant("LitServe"),
         Variant("LitServe", {"WORKERS": "2"}),

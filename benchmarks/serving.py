@@ -6,11 +6,11 @@
     python -m benchmarks.serving --peers .peers/bin/python --quick
     python -m benchmarks.serving --table                       # the README's table, from the committed result
 
-One run: the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies for all, wrk on the same cores. The
-peers' best options for each net are found by a short trial at 32 connections. Then rounds: in each, every server in a
-new order, started, warmed up and loaded; figures are medians over the rounds. Every server's answer is compared with
-ours first. Ours stores every prediction durably before it answers, always; the others store nothing. onnxruntime alone
-gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
+One run: the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies for all, wrk on the same cores.
+The best options of each server for each net are found by a short trial at 32 connections. Then rounds: in each,
+every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every server's
+answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others store
+nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
 """
 
 from __future__ import annotations
@@ -96,11 +96,13 @@ class Bench:
         return servers.running(variant, self.models[net], self.peers, self.folder, self.bodies["png"])
 
     def best(self, net: str) -> list[Variant]:
-        """Ours, and of each peer the options with the most good answers per second; all must agree with ours."""
+        """Of each server the options with the most good answers per second; all answers must agree with ours."""
         with self.running(OURS, net) as ours:
             expected = self._answers(ours)
-        chosen = [OURS]
-        for server, variants in VARIANTS.items() if self.peers else ():
+        chosen = []
+        for server, variants in VARIANTS.items():
+            if not self.peers and server != OURS.server:
+                continue
             rates = {}
             for k, variant in enumerate(variants):
                 try:

@@ -13,6 +13,7 @@ import queue
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ GROUP = 256
 """Jobs in one commit at most: enough to share an fsync, few enough that the first waits milliseconds."""
 BUSY_SECONDS = 10.0
 """How long a commit waits for another process's commit."""
+TURN_SECONDS = 0.0005
+"""Between two tries for the write lock. SQLite's own waiting backs off to .1 s: with two busy workers one was kept
+waiting up to .9 s (p99), with this .03 s."""
 MAX_QUEUED = 4096
 """Jobs that may wait for the writer; a disk that slow is reported as a failure, not buffered in memory."""
 LEAST_FREE = 16 * 1024**2
@@ -72,6 +76,7 @@ class SqliteStore(DatabaseStore):
                 writer = undo.enter_context(contextlib.closing(_connect(path)))
                 writer.execute("PRAGMA journal_mode=WAL")
                 migrate(writer, path)
+                writer.execute("PRAGMA busy_timeout=0")
                 reader = _connect(path)
                 reader.execute("PRAGMA query_only=ON")
                 undo.pop_all()
@@ -153,7 +158,7 @@ class SqliteStore(DatabaseStore):
         db = self._writer
         try:
             self._check_file()
-            db.execute("BEGIN IMMEDIATE")
+            _begin(db)
             outcomes = [self._attempt(db, job) for job in group]
             db.execute("COMMIT")
         except Exception as error:
@@ -188,6 +193,20 @@ def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA synchronous=FULL")
     return db
+
+
+def _begin(db: sqlite3.Connection) -> None:
+    """Take the write lock as soon as another process gives it back."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(TURN_SECONDS)
+        else:
+            return
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
