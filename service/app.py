@@ -13,7 +13,18 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
-from service import errors, keys, monitor, page, predictions, protocol, remembering, request_schemas, schemas
+from service import (
+    errors,
+    keys,
+    monitor,
+    page,
+    predictions,
+    protocol,
+    remembering,
+    report_schemas,
+    request_schemas,
+    schemas,
+)
 from service.direct import Direct
 from service.errors import ServiceError
 from service.middleware import Envelope
@@ -98,7 +109,7 @@ async def predict(request: Request) -> Response:
     tags=["odds"],
     summary="Do the probabilities mean what they say?",
     responses={
-        200: {"model": schemas.Report, "content": {"text/html": {}}},
+        200: {"model": report_schemas.Report, "content": {"text/html": {}}},
         **schemas.errors(
             _404="unknown model or version", _422="a parameter out of range", _503="no model has been served yet"
         ),

@@ -10,7 +10,7 @@ from pipeline import metrics
 from pipeline.metrics import CELLS, Bins, CalibrationSums
 from service.errors import ServiceError
 from service.records import StoredSums, Version
-from service.schemas import Bin, Report, Verdict, WorstBin
+from service.report_schemas import Bin, Report, Verdict, WorstBin
 
 MAX_BINS = 1000
 MEASURED_FROM = 500

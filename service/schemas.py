@@ -162,63 +162,6 @@ class Models(BaseModel):
     problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused")
 
 
-class Bin(BaseModel):
-    """Labelled answers with a confidence in (lo, hi]; means are null in an empty bin."""
-
-    lo: float
-    hi: float
-    count: int
-    mean_confidence: float | None
-    accuracy: float | None
-    accuracy_lower: float | None = Field(description="exact binomial (Clopper-Pearson) interval of the accuracy")
-    accuracy_upper: float | None
-    gap: float | None = Field(description="accuracy - mean confidence; negative: over-confident")
-
-
-class WorstBin(BaseModel):
-    """Where the MCE comes from; with a small count it says little."""
-
-    lo: float
-    hi: float
-    count: int
-
-
-Verdict = Literal["no_answers", "no_labels", "cannot_tell", "over_confident", "under_confident", "uneven"]
-
-
-class Report(BaseModel):
-    """How well the confidences of one model version agree with the labels that came back; null without labels."""
-
-    model: str
-    version: str
-    verdict: Verdict
-    reading: str = Field(description="what the numbers mean, in plain words")
-    headline: str = Field(description="the reading's first part: what was found")
-    cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
-    answers: int
-    labelled: int
-    coverage: float | None = Field(description="labelled / answers")
-    error: float | None = Field(None, description="1 - accuracy")
-    accuracy: float | None = None
-    mean_confidence: float | None = None
-    signed_gap: float | None = Field(None, description="accuracy - mean confidence; negative: over-confident")
-    level: float = Field(description="nominal coverage of the intervals")
-    ece: float | None = Field(
-        None, description="expected calibration error, plug-in: mean |accuracy - confidence| over bins"
-    )
-    ece_estimate: float | None = Field(None, description="median-unbiased estimate of the ECE")
-    ece_lower: float | None = None
-    ece_upper: float | None = None
-    floor_mean: float | None = Field(None, description="mean ECE of a perfectly calibrated model on as many answers")
-    floor_p95: float | None = Field(None, description="its 95th percentile")
-    mce: float | None = Field(None, description="the largest |accuracy - mean confidence| of a bin")
-    mce_bin: WorstBin | None = None
-    nll: float | None = Field(None, description="negative log-likelihood, nats")
-    brier: float | None = Field(None, description="Brier score over all classes, 0 to 2")
-    bins: list[Bin]
-    offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
-
-
 KEYS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
 """For `errors`, of a route that needs a key."""
 

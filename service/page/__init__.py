@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.page.diagram import diagram
-from service.schemas import Report
+from service.report_schemas import Report
 
 FOLDER = Path(__file__).parent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.schemas import Bin
+from service.report_schemas import Bin
 
 LEFT, TOP, SIDE = 62.0, 16.0, 420.0
 STRIP = 70.0
