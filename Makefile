@@ -6,7 +6,7 @@ export PATH := $(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run serve prefect prefect-stop test test-full lint clean
+.PHONY: help setup run demo serve prefect prefect-stop test test-full lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -34,6 +34,10 @@ run: setup ## pipeline on the embedded data, then serve, predict, label and repo
 	@echo "[2/2] service: publish, serve, predict, label, report"
 	@python -m pipeline demo
 
+demo: setup ## two minutes with the page open: a calibrated model meets worse images, and the alarm fires
+	@dvc repro
+	@python -m pipeline demo --live --work .demo
+
 serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with its own store
 	@dvc repro
 	@python -m pipeline publish --models .serve/models >/dev/null
@@ -55,5 +59,5 @@ lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
 
 clean: ## remove what was built; the DVC cache, your models and stores stay
-	rm -rf artifacts .run .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf artifacts .run .demo .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	git worktree prune

@@ -8,6 +8,7 @@ publish      copy artifacts/bundle (--int8: artifacts/bundle_int8) to the model 
 curves       draw artifacts/model: the epochs, and those that training.curves names, into artifacts/curves
 gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artifacts/curves
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
+demo --live  what `make demo` does: two minutes of traffic in which the model's calibration breaks, with the page open
 methods | recipes | calibrators | params         what can be written into params.yaml
 """
 
@@ -39,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         "--fold", action="store_true", help="export: calibrated probabilities in one ONNX graph instead"
     )
     parser.add_argument("--int8", action="store_true", help="export, publish: the quantised twin of the bundle")
+    parser.add_argument("--live", action="store_true", help="demo: the alarm on live traffic, in two minutes")
     arguments = parser.parse_args(argv)
     lifeline.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
@@ -49,7 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; the next run goes on from the last checkpoint", file=sys.stderr)
+        training = arguments.command in (*_stage_names(), "all")
+        print(f"stopped{'; the next run goes on from the last checkpoint' if training else ''}", file=sys.stderr)
         return 130
     return 0
 
@@ -62,6 +65,8 @@ def _run(arguments: argparse.Namespace) -> None:
         raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if arguments.fold and command != "export":
         raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
+    if arguments.live and command != "demo":
+        raise config.ConfigError(f"--live belongs to demo, not to {command}: python -m pipeline demo --live")
     if arguments.int8 and (command not in ("export", "publish") or arguments.fold):
         raise config.ConfigError("--int8 belongs to export and to publish, alone: python -m pipeline export --int8")
     if command in LISTS:
@@ -76,6 +81,11 @@ def _run(arguments: argparse.Namespace) -> None:
         from pipeline.bundle import publish
 
         print(publish(stages.INT8 if arguments.int8 else stages.BUNDLE, arguments.models))
+        return
+    if command == "demo" and arguments.live:
+        from pipeline.live_demo import live_demo
+
+        live_demo(Path(arguments.work))
         return
     if command == "demo":
         from pipeline.demo import demo

@@ -1,4 +1,7 @@
-"""python -m service: serve the models of a folder of published bundles.  python -m service key: make a key."""
+"""Serve the models of a folder of published bundles.
+
+python -m service key: make a key.  python -m service replay: send a data set to a running service, drift and all.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,10 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if argv == ["key"]:
         return _make_key()
+    if argv[:1] == ["replay"]:
+        from service.replay.command import main as replay  # its HTTP client is not the service's affair
+
+        return replay(argv[1:])
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     given = vars(_parser().parse_args(argv))
     try:

@@ -20,6 +20,7 @@ from tests.conftest import ROOT, run
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
+PROMETHEUS = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
 GPU = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text(encoding="utf-8"))
 
 each_dockerfile = pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
@@ -163,7 +164,7 @@ def test_health_is_asked_for_where_the_service_listens() -> None:
 
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert len(ports) == 2 and all(port.startswith("127.0.0.1:") for port in ports)
+    assert len(ports) == 3 and all(port.startswith("127.0.0.1:") for port in ports)
 
 
 def test_services_come_back_and_reap_their_children() -> None:
@@ -191,6 +192,20 @@ def compose() -> list[str]:
     pytest.skip("neither `docker compose` nor docker-compose is here: compose.yaml is read, but not checked by Compose")
 
 
+def test_compose_has_prometheus_for_those_who_ask(compose: list[str]) -> None:
+    command = [*compose, "-f", str(DOCKER / "compose.yaml"), "--profile", "monitoring", "config", "--format", "json"]
+    found = json.loads(run(command, ROOT).stdout)["services"]["prometheus"]
+    assert {
+        "type": "bind",
+        "source": str(DOCKER / "prometheus"),
+        "target": "/etc/prometheus",
+        "read_only": True,
+    }.items() <= (found["volumes"][0].items())
+    assert [target for config in PROMETHEUS["scrape_configs"] for target in config["static_configs"][0]["targets"]] == [
+        f"service:{environment_of(DOCKER / 'serve.Dockerfile')['TRUEODDS_PORT']}"
+    ]
+
+
 @pytest.mark.parametrize("files", [["compose.yaml"], ["compose.yaml", "compose.gpu.yaml"]], ids=["cpu", "gpu"])
 def test_compose_accepts_it(compose: list[str], files: list[str]) -> None:
     named = [word for file in files for word in ("-f", str(DOCKER / file))]
@@ -200,3 +215,4 @@ def test_compose_accepts_it(compose: list[str], files: list[str]) -> None:
     assert any(mount.get("source") == str(ROOT / "datasets") for mount in worker["volumes"])
     asked = worker.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
     assert bool(asked) == (len(files) == 2)
+    assert "prometheus" not in config["services"], "only where its profile is asked for"

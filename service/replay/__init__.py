@@ -1,0 +1,15 @@
+"""python -m service replay: a data set as live traffic, with labels that come late, in part, and while things change.
+
+    source -> stream (who comes when, and what becomes of the pixels) -> caller (HTTP) -> a running service
+
+What is sent is decided by the seed alone, never by the clock or by how fast the service answers. The module `runner`
+keeps the time, `command` is the command line.
+"""
+
+from __future__ import annotations
+
+from pipeline.errors import UserError
+
+
+class ReplayError(UserError, RuntimeError):
+    """What cannot be replayed: an option, the data, or a service that refuses or does not answer."""

@@ -1,0 +1,220 @@
+"""What a replay sends, before anything is sent: the drift's grammar, the stream, the data, who gets a label."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import pictures
+from service.replay import ReplayError
+from service.replay.command import main
+from service.replay.drift import KINDS, Schedule, clock, seconds
+from service.replay.source import Shape, Source, read
+from service.replay.stream import Bias, Event, Stream
+
+SHAPE = Shape(8, 6, 1, 10)
+PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)
+
+
+def source(labels: int = 10) -> Source:
+    return Source("here", PIXELS.__getitem__, np.arange(len(PIXELS)) % labels, None)
+
+
+def events(count: int, **changes: Any) -> list[Event]:
+    options: dict[str, Any] = {"rate": 30.0, "delay": 4.0, "classes": 10, "seed": 5}
+    return list(islice(Stream(source(), **options | changes).events(), count))
+
+
+def test_times() -> None:
+    assert [seconds(text) for text in ("40", "40s", "1.5m", ".5s", "2h")] == [40, 40, 90, 0.5, 7200]
+    assert [clock(at) for at in (0.9, 61, 3600)] == ["0:00", "1:01", "1:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("drift", "at", "strength"),
+    [
+        ("noise:0.5@40s", 39.9, 0),
+        ("noise:0.5@40s", 40, 0.5),
+        ("noise:0.5@40..60", 45, 0.125),
+        ("noise:0.5@40s..1m,noise:0@90s", 89, 0.5),
+        ("noise:0@90s,noise:0.5@40s", 90, 0),
+        ("noise:0.5@10,noise:0.1@20..30", 25, 0.3),
+        ("noise:0.5@.5s..1.5s", 1.0, 0.25),
+    ],
+)
+def test_the_strength_follows_the_schedule(drift: str, at: float, strength: float) -> None:
+    schedule = Schedule.parse([drift])
+    assert schedule.strength("noise", at) == pytest.approx(strength)
+    assert all(schedule.strength(kind, at) == found.neutral for kind, found in KINDS.items() if kind != "noise")
+
+
+@pytest.mark.parametrize(
+    ("drift", "words"),
+    [
+        ("noise", "expected KIND:STRENGTH@TIME"),
+        ("nois:1@4", "Did you mean 'noise'?"),
+        ("noise:x@4", "the strength of noise is 'x'; allowed is 0..4"),
+        ("noise:nan@4", "allowed is 0..4"),
+        ("labels:1.5@4", "allowed is 0..1: share of the true labels"),
+        ("blur:1@soon", "'soon' is no time; allowed are seconds"),
+        ("blur:1@40s..30s", "30s is not after 40s"),
+        ("blur:1@40s..60s,blur:2@50s", "two entries for blur overlap"),
+        ("blur:1@40s,blur:2@40s", "two entries for blur overlap"),
+        ("", "expected KIND:STRENGTH@TIME"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_named(drift: str, words: str) -> None:
+    with pytest.raises(ReplayError) as refused:
+        Schedule.parse([drift])
+    assert words in str(refused.value)
+
+
+def test_what_each_kind_does_to_pixels() -> None:
+    def changed(drift: str, at: float = 1.0) -> Any:
+        generator = np.random.default_rng(0)
+        return np.stack([Schedule.parse([drift]).changed(image, at, generator) for image in PIXELS]).astype(float)
+
+    plain = PIXELS.astype(float)
+    assert (changed("noise:1@2") == plain).all()
+    assert (changed("noise:0.1@0") - plain).std() == pytest.approx(25.5, rel=0.05)
+    assert (changed("noise:0.1@0") - plain).mean() == pytest.approx(0, abs=2)
+    assert (changed("brightness:0.2@0") - plain == 51).all()
+    assert changed("brightness:-1@0").max() == 0
+    assert changed("contrast:0.5@0").std(axis=(1, 2)) == pytest.approx(plain.std(axis=(1, 2)) / 2, abs=0.3)
+    assert changed("contrast:0@0") == pytest.approx(
+        np.broadcast_to(plain.mean((1, 2, 3), keepdims=True), plain.shape), abs=0.51
+    )
+    blurred = changed("blur:1@0")
+    assert np.abs(np.diff(blurred, axis=1)).mean() < np.abs(np.diff(plain, axis=1)).mean() / 2
+    assert blurred.mean() == pytest.approx(plain.mean(), rel=0.02)
+
+
+@given(strength=st.floats(0, 4), at=st.floats(0, 100), kind=st.sampled_from(["noise", "blur", "contrast"]))
+def test_any_drift_gives_an_image(strength: float, at: float, kind: str) -> None:
+    found = Schedule.parse([f"{kind}:{strength:f}@10..60"]).changed(PIXELS[0], at, np.random.default_rng(0))
+    assert found.dtype == np.uint8 and found.shape == PIXELS[0].shape
+
+
+def test_the_seed_decides_everything_and_drift_changes_pixels_only() -> None:
+    first, again, other = events(2000), events(2000), events(2000, seed=6)
+    noisy = events(2000, drift=Schedule.parse(["noise:0.3@30s"]))
+
+    def fates(found: list[Event]) -> list[tuple[Any, ...]]:
+        return [(e.number, e.at, e.label, e.delay, e.fate, e.tag) for e in found]
+
+    assert fates(first) == fates(again) == fates(noisy) != fates(other)
+    assert all((a.pixels_HWC == b.pixels_HWC).all() for a, b in zip(first, again, strict=True))
+    assert {(a.pixels_HWC != b.pixels_HWC).any() for a, b in zip(first, noisy, strict=True) if a.at >= 30} == {True}
+    assert not any((a.pixels_HWC != b.pixels_HWC).any() for a, b in zip(first, noisy, strict=True) if a.at < 30)
+
+
+def test_arrivals_delays_and_tags_are_as_asked() -> None:
+    found = events(5000, tags=("day", "night"))
+    gaps, delays = np.diff([0.0, *(e.at for e in found)]), np.array([e.delay for e in found])
+    assert gaps.mean() == pytest.approx(1 / 30, rel=0.05) and gaps.std() == pytest.approx(1 / 30, rel=0.05)
+    assert (gaps > 0).all() and delays.mean() == pytest.approx(4, rel=0.05)
+    assert np.mean([e.tag == "night" for e in found]) == pytest.approx(0.5, abs=0.03)
+    assert len({e.label for e in found}) == 10 and {e.delay for e in events(9, delay=0)} == {0}
+
+
+def test_shuffled_labels_are_another_class() -> None:
+    plain, drifted = events(5000), events(5000, drift=Schedule.parse(["labels:0.3@0,labels:1@2m"]))
+    wrong = [a.label != b.label for a, b in zip(plain, drifted, strict=True)]
+    early = sum(e.at < 120 for e in plain)
+    assert np.mean(wrong[:early]) == pytest.approx(0.3, abs=0.03) and all(wrong[early:])
+    assert {e.label for e in drifted} == set(range(10))
+
+
+@pytest.mark.parametrize("labelled", [0.1, 0.8, 1.0])
+def test_a_bias_is_a_ratio_of_chances(labelled: float) -> None:
+    none, bias = Bias(), Bias.parse(["wrong:2,unsure:4", "early:5"])
+    assert {none.chance(labelled, right, c) for right in (True, False) for c in (0.2, 0.95)} == {labelled}
+    right, wrong, doubtful = (
+        bias.chance(labelled, True, 0.95),
+        bias.chance(labelled, False, 0.95),
+        bias.chance(labelled, True, 0.4),
+    )
+    assert wrong / right == pytest.approx(2) and doubtful / right == pytest.approx(4)
+    assert bias.chance(labelled, False, 0.4) <= 1
+    assert (bias.delay(10, True), bias.delay(10, False), none.delay(10, False)) == (10, 2, 10)
+
+
+@pytest.mark.parametrize("text", ["wrong", "wrong:0.5", "wrong:x", "rong:2", ""])
+def test_a_bias_that_cannot_be_read_is_named(text: str) -> None:
+    with pytest.raises(ReplayError, match="allowed"):
+        Bias.parse([text])
+
+
+def test_npz(tmp_path: Path) -> None:
+    y = np.arange(50) % 10
+    np.savez(tmp_path / "a.npz", x_train=PIXELS, y_train=y, x_test=PIXELS[:20, :, :, 0], y_test=y[:20])
+    found = read(tmp_path / "a.npz", SHAPE)
+    assert found.name.endswith("(test)") and len(found) == 20 and found.label(3) == 3
+    assert (found.image(7) == PIXELS[7]).all()
+    assert len(read(tmp_path / "a.npz", SHAPE, "train")) == 50
+    np.savez(tmp_path / "named.npz", x_train=PIXELS, y_train=y, class_names=[f"c{k}" for k in range(10)])
+    assert read(tmp_path / "named.npz", SHAPE).label(3) == "c3"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": PIXELS}, "it has none, expected is x_<split> and y_<split>"),
+        ({"x_test": PIXELS / 255, "y_test": np.zeros(50, int)}, "x_test is float64 of shape (50, 8, 6, 1)"),
+        ({"x_test": PIXELS[:, :4], "y_test": np.zeros(50, int)}, "the model takes uint8, N x 8 x 6 x 1"),
+        ({"x_test": PIXELS, "y_test": np.zeros(50)}, "y_test is float64"),
+        ({"x_test": PIXELS, "y_test": np.zeros(49, int)}, "expected 50 integers"),
+        ({"x_test": PIXELS, "y_test": np.full(50, 10)}, "holds the label 10; allowed are 0..9"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ReplayError) as refused:
+        read(tmp_path / "a.npz", SHAPE)
+    assert words in str(refused.value)
+
+
+def test_folder(tmp_path: Path) -> None:
+    for row, name in enumerate(("cat", "dog", "dog")):
+        (tmp_path / "test" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "test" / name / f"{row}.png").write_bytes(pictures.encode_png(PIXELS[row]))
+    found = read(tmp_path, SHAPE)
+    assert [found.label(int(k)) for k in found.labels_N] == ["cat", "dog", "dog"]
+    assert (found.image(2) == PIXELS[2]).all()
+    assert read(tmp_path, Shape(4, 4, 3, 2)).image(0).shape == (4, 4, 3), "scaled as the service does"
+    assert len(read(tmp_path / "test", SHAPE)) == 3, "classes without a split"
+    for path, split, words in (
+        (tmp_path, "train", "has no split 'train'; it has test"),
+        (tmp_path / "test" / "cat", None, "holds no image"),
+        (tmp_path / "none", None, "does not exist"),
+    ):
+        with pytest.raises(ReplayError, match=words):
+            read(path, SHAPE, split)
+    with pytest.raises(ReplayError, match=r"8 x 6 x 1 pixels; the model takes 9 x 6 x 1"):
+        read(tmp_path, Shape(9, 6, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--rate", "0"], "argument --rate: '0' is given; allowed is 0.001 to 100000"),
+        (["--labelled", "1.2"], "allowed is a share, 0 to 1"),
+        (["--delay", "x"], "'x' is no time"),
+        (["--every", "0"], "any time above 0"),
+        (["--speed", "fast"], "or max"),
+        (["--seed", "-1"], "whole numbers from 0 on"),
+        (["--wat"], "unrecognized arguments: --wat"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(
+    capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--data", "x.npz", *options])
+    assert ended.value.code == 2 and words in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""`make demo` without its `dvc repro`: the service, the replay and their end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline import live_demo
+from tests.conftest import ROOT, environment
+
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture
+def folder(reproduced: Path, tmp_path: Path) -> Path:
+    shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
+    return tmp_path
+
+
+def start(folder: Path, *command: str) -> subprocess.Popen[str]:
+    """In a session of its own, as a terminal has one, and without a browser."""
+    hidden = dict.fromkeys(("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME"), "")
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**environment(), **hidden, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def left(folder: Path) -> list[psutil.Process]:
+    """Processes that still run in the folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_it_shows_what_it_says_it_will(folder: Path) -> None:
+    code = "from pathlib import Path; from pipeline.live_demo import live_demo; live_demo(Path('.demo'), speed=20)"
+    process = start(folder, "-c", code)
+    out, err = process.communicate(timeout=90)
+    assert (process.returncode, err) == (0, ""), out
+    assert "The page to watch: http://127.0.0.1:" in out and "Open it in a browser." in out
+    before, drift, after = out.partition(f"0:{live_demo.DRIFT_AT}   noise {live_demo.NOISE} from now on")
+    assert drift and "THE ALARM HAS FIRED" not in before
+
+    def accuracy(line: str) -> float:
+        return float(line.split()[3])
+
+    rows = [[line for line in part.splitlines() if "[" in line and line[4:5] == ":"] for part in (before, after)]
+    if not rows[1][-1].endswith(" -"):  # the service keeps an alarm
+        assert "THE ALARM HAS FIRED" in after and "The alarm fired after" in after
+    assert accuracy(rows[0][-1]) > 0.95 > 0.92 > accuracy(rows[1][-1])
+    assert (folder / ".demo" / "calibration-report.html").read_text(encoding="utf-8").startswith("<!")
+    assert "The page as it was at the end: .demo/calibration-report.html" in out and not left(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_stopped(folder: Path, number: signal.Signals) -> None:
+    """Ctrl-C goes to all of a terminal's foreground; SIGKILL to the demo alone."""
+    process = start(folder, "-m", "pipeline", "demo", "--live", "--work", ".demo")
+    assert process.stdout
+    seen = ""
+    while "   0:05 " not in seen:
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        seen += line
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    if number == signal.SIGINT:
+        assert (process.returncode, err) == (130, "stopped\n")
+        assert "stopped: the labels that are due are sent" in out and " labels sent" in out
+    deadline = time.monotonic() + 10
+    while left(folder) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left(folder)
