@@ -77,7 +77,8 @@ def main(argv: list[str] | None = None) -> int:
     except ValidationError as error:
         for found in error.errors():
             name = ".".join(map(str, found["loc"]))
-            value = "" if name.endswith("_key") else f" = {found['input']!r}"  # a key given in place of its hash
+            secret = name.endswith(("_key", "_webhook"))  # a key given in place of its hash, or a URL with a token
+            value = "" if secret else f" = {found['input']!r}"
             print(
                 f"{name}{value}: {found['msg']} (--{name.replace('_', '-')} or TRUEODDS_{name.upper()})",
                 file=sys.stderr,

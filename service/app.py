@@ -25,6 +25,7 @@ from service import (
     request_schemas,
     schemas,
 )
+from service.alarm import route as alarm
 from service.direct import Direct
 from service.errors import ServiceError
 from service.middleware import Envelope
@@ -59,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    for part in (direct, router, remembering.router, protocol.direct, protocol.router):
+    for part in (direct, router, remembering.router, alarm.router, protocol.direct, protocol.router):
         app.include_router(part)
     return app
 
@@ -133,6 +134,7 @@ async def calibration_report(
     found = await runtime.version(model, version)
     sums = await runtime.store.read_sums(found.model, found.version)
     report = await asyncio.to_thread(monitor.report, found, sums, bins=bins, level=level)
+    await alarm.add_to(report, runtime, str(request.base_url))
     if format == "html" or (format is None and page.is_preferred(request.headers.get("accept", ""))):
         return Response(page.render(report), media_type="text/html", headers={"vary": "accept"})
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
@@ -173,9 +175,14 @@ async def models(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {}}}},
 )
 async def metrics(request: Request) -> Response:
-    """What all workers did (requests, latencies, batches, labels), and what the store holds (answers, labels, ECE)."""
+    """What all workers did (requests, latencies, batches, labels), and what the store holds (answers, labels, ECE,
+    evidence of miscalibration).
+    """
     runtime = _runtime(request)
-    stored = [(v, await runtime.store.read_sums(v.model, v.version)) for v in await runtime.store.read_versions()]
+    stored = [
+        (v, await runtime.store.read_sums(v.model, v.version), *await alarm.for_telemetry(runtime, v.model, v.version))
+        for v in await runtime.store.read_versions()
+    ]
     text = await asyncio.to_thread(runtime.telemetry.text, stored, list(runtime.registry.loaded()))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TypeVar
 
+from service.alarm.watch import Watch
 from service.engine import Engine
 from service.errors import ServiceError
 from service.records import SHADOW, Version
@@ -27,7 +28,7 @@ class Runtime:
         self.settings, self.telemetry = settings, Telemetry()
         self._store: Store | None = None
         self._registry: Registry | None = None
-        self._housekeeping: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Open the store and load the models that are there; what comes later is found within a second.
@@ -36,7 +37,10 @@ class Runtime:
             StoreError: the store cannot be opened.
         """
         self._store = await open_store(self.settings.store, self.settings.database_connections)
-        self._housekeeping = asyncio.create_task(keep_house(self._store, self.settings))
+        watch = Watch(self._store, self.settings)
+        self._beside = [
+            asyncio.create_task(work) for work in (keep_house(self._store, self.settings), watch.keep_watching())
+        ]
         self._registry = Registry(self.settings, self._store, self.telemetry, self.answered_by)
         await self._registry.open()
 
@@ -44,10 +48,10 @@ class Runtime:
         """Answer what is queued, then close the store."""
         if self._registry:
             await self._registry.close()
-        if self._housekeeping:
-            self._housekeeping.cancel()
+        for task in self._beside:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._housekeeping
+                await task
         if self._store:
             await self._store.close()
 

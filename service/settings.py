@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pipeline.pictures import MAX_PIXELS
 from service.keys import read_hashes
+from service.webhooks import read_webhooks
 
 _KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
 
@@ -57,8 +60,40 @@ class Settings(BaseSettings):
     hold_hours: int = Field(72, ge=1, description="hours that a label waits for a prediction with the caller's own id")
     database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")
 
+    alarm_tolerance: float = Field(0.02, ge=0, lt=0.5, description="calibration error that is put up with")
+    alarm_alpha: float = Field(
+        0.05, gt=0, lt=1, description="share of sound versions that may alarm falsely, ever; it fires at 1/alpha"
+    )
+    alarm_run_length: int | None = Field(
+        None, ge=20, description="fire sooner, too, at the price of one false alarm in so many labels; left out: no"
+    )
+    alarm_webhook: str = Field(
+        "", description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
+    )
+    alarm_url: str = Field("", description="public address of this service, for links; left out: http://host:port")
+
     @field_validator("predict_key", "feedback_key", "admin_key")
     @classmethod
     def _hashes(cls, text: str) -> str:
         read_hashes(text)
         return text
+
+    @field_validator("alarm_webhook")
+    @classmethod
+    def _webhooks(cls, text: str) -> str:
+        read_webhooks(text)
+        return text
+
+    @field_validator("alarm_url")
+    @classmethod
+    def _address(cls, text: str) -> str:
+        parts = urlsplit(text)
+        if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
+            raise ValueError("expected an address such as https://odds.example.org")
+        return text.rstrip("/")
+
+    @property
+    def address(self) -> str:
+        """Where people reach the service, as far as it can know."""
+        host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+        return self.alarm_url or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

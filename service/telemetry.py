@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from pipeline.metrics import ece
+from pipeline.metrics import EceInterval, ece_interval
+from pipeline.metrics.inputs import Array
+from service.alarm.readings import Standing
+from service.alarm.state import NULLS, AlarmState
 from service.records import LabelCounts, StoredSums, Version
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -20,6 +25,10 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 KEY = ["model", "version"]
+ALARM_STATES: tuple[Standing, ...] = ("quiet", "notice", "fired", "acknowledged")
+
+Stored = tuple[Version, StoredSums, AlarmState | None, Standing]
+"""What the store holds of a version, its evidence (None: it is damaged), and how its alarm stands."""
 
 
 class Telemetry:
@@ -49,6 +58,7 @@ class Telemetry:
         self._loads = Counter("trueodds_bundle_loads", "Bundles loaded, by outcome", ["outcome"], registry=registry)
         self._labels = Counter("trueodds_labels", "Labels received, by outcome", ["outcome"], registry=registry)
         self._request_of = lru_cache(4096)(self._children)
+        self._intervals: dict[tuple[str, str], tuple[Array, EceInterval]] = {}
 
     def of(self, model: str, version: str) -> VersionTelemetry:
         key = model, version
@@ -74,7 +84,7 @@ class Telemetry:
         """Labels that were not stored, by the code of their error; unknown_id is counted as unmatched."""
         self._labels.labels("unmatched" if code == "unknown_id" else code).inc(count)
 
-    def text(self, store: Iterable[tuple[Version, StoredSums]], loaded: Iterable[tuple[str, str, str, bool]]) -> bytes:
+    def text(self, store: Iterable[Stored], loaded: Iterable[tuple[str, str, str, bool]]) -> bytes:
         """The exposition format, with gauges of what is stored, and of (model, version, role, ready)."""
         counted = self._registry
         if folder := os.environ.get(SHARED_FOLDER):
@@ -82,8 +92,31 @@ class Telemetry:
             counted = CollectorRegistry()
             multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
         read = CollectorRegistry()
-        read.register(_Now([*_stored(store), *_loaded(loaded)]))
+        store = list(store)
+        read.register(_Now([*_stored(store), *self._calibration(store), *_evidence(store), *_loaded(loaded)]))
         return generate_latest(counted) + generate_latest(read)
+
+    def _calibration(self, store: Iterable[Stored]) -> list[Metric]:
+        texts = {
+            "": "Plug-in ECE, 15 bins; NaN without labels",
+            "_lower": "Lower end of the 95% interval of the ECE, for one look; NaN without labels",
+            "_upper": "Upper end of the 95% interval of the ECE, for one look; NaN without labels",
+        }
+        families = [GaugeMetricFamily(f"trueodds_calibration_ece{k}", text, labels=KEY) for k, text in texts.items()]
+        for version, sums, *_ in store:
+            found = self._interval(version, sums) if sums.labelled.n else None
+            values = (found.ece, found.lower, found.upper) if found else (float("nan"),) * 3
+            for family, value in zip(families, values, strict=True):
+                family.add_metric([version.model, version.version], value)
+        return list(families)
+
+    def _interval(self, version: Version, sums: StoredSums) -> EceInterval:
+        """Kept as long as the sums are the same: it takes 8 ms, and a version that is past never changes."""
+        key, cells = (version.model, version.version), sums.labelled.cells[:3]
+        before = self._intervals.get(key)
+        if before is None or not np.array_equal(before[0], cells):
+            before = self._intervals[key] = cells, ece_interval(sums.labelled)
+        return before[1]
 
     def _children(self, route: str, status: int, key: tuple[str, str]) -> tuple[Counter, Histogram]:
         return self._requests.labels(route, str(status), *key), self._seconds.labels(route, *key)
@@ -114,16 +147,42 @@ class _Now:
         yield from self._families
 
 
-def _stored(store: Iterable[tuple[Version, StoredSums]]) -> list[Metric]:
+def _stored(store: Iterable[Stored]) -> list[Metric]:
     answers = GaugeMetricFamily("trueodds_answers", "Predictions in the store", labels=KEY)
     labelled = GaugeMetricFamily("trueodds_labelled", "Predictions with a label", labels=KEY)
-    error = GaugeMetricFamily("trueodds_ece", "Plug-in ECE, 15 bins; NaN without labels", labels=KEY)
-    for version, sums in store:
+    coverage = GaugeMetricFamily(
+        "trueodds_label_coverage", "Share of the predictions that have a label; NaN without predictions", labels=KEY
+    )
+    for version, sums, *_ in store:
         key, n = [version.model, version.version], sums.labelled.n
         answers.add_metric(key, sums.answers)
         labelled.add_metric(key, n)
-        error.add_metric(key, ece(sums.labelled) if n else float("nan"))
-    return [answers, labelled, error]
+        coverage.add_metric(key, n / sums.answers if sums.answers else float("nan"))
+    return [answers, labelled, coverage]
+
+
+def _evidence(store: Iterable[Stored]) -> list[Metric]:
+    alarm = GaugeMetricFamily(
+        "trueodds_calibration_alarm",
+        "0: quiet, 1: notice, 2: fired (the ECE is above the tolerance), 3: acknowledged; NaN: evidence is damaged",
+        labels=KEY,
+    )
+    log_e = GaugeMetricFamily(
+        "trueodds_calibration_log_evalue",
+        "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default",
+        labels=[*KEY, "null"],
+    )
+    age = GaugeMetricFamily(
+        "trueodds_label_age_seconds", "Since the last label arrived; no series before the first", labels=KEY
+    )
+    for version, _, state, told in store:
+        key = [version.model, version.version]
+        alarm.add_metric(key, ALARM_STATES.index(told) if state else float("nan"))
+        for null in NULLS:
+            log_e.add_metric([*key, null], state.log_e(null) if state else float("nan"))
+        if state and state.last_ms is not None:
+            age.add_metric(key, max(0.0, time.time() - state.last_ms / 1000))
+    return [alarm, log_e, age]
 
 
 def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> list[Metric]:

@@ -26,6 +26,7 @@ from pipeline.metrics.labelling import (
     label_delay,
     sensitivity,
 )
+from pipeline.metrics.prequential import Prequential
 from pipeline.metrics.scores import (
     FractionAbove,
     accuracy,
@@ -57,6 +58,7 @@ __all__ = [
     "GapSequence",
     "LabelDelay",
     "NoiseFloor",
+    "Prequential",
     "Sensitivity",
     "ShiryaevRoberts",
     "SweepEce",

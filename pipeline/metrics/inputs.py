@@ -48,6 +48,27 @@ def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return array
 
 
+def check_top(
+    confidence: npt.ArrayLike, correct: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Confidences in [0, 1] and whether each was right: float64 and boolean vectors of one length.
+
+    Raises:
+        ValueError: shapes that disagree, a confidence outside [0, 1] or NaN, correctness that is not 0 or 1.
+    """
+    confidence_N, correct_N = as_numbers(confidence, "confidence"), as_numbers(correct, "correct")
+    if confidence_N.ndim != 1 or correct_N.shape != confidence_N.shape:
+        raise ValueError(f"confidence {confidence_N.shape} and correct {correct_N.shape} must be vectors of one length")
+    confidence_N = confidence_N.astype(np.float64, copy=False)
+    inside_N = (confidence_N >= 0) & (confidence_N <= 1)
+    if not inside_N.all():
+        raise ValueError(f"confidence holds {confidence_N[~inside_N][0]}; allowed is [0, 1]")
+    sound_N = (correct_N == 0) | (correct_N == 1)
+    if not sound_N.all():
+        raise ValueError(f"correct holds {correct_N[~sound_N][0]}; allowed are only 0 and 1 (or False and True)")
+    return confidence_N, correct_N.astype(bool)
+
+
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:
     """Labels as an intp vector of length `rows` with values 0..classes-1.
 

@@ -126,6 +126,12 @@ class Store(Protocol):
     async def read_state(self, model: str, version: str, name: str) -> Any:
         """What `fold` stored last; None before."""
 
+    async def read_progress(self, name: str) -> list[tuple[str, str, int, int]]:
+        """Model, version, the last label's sequence number, and the last one that a state of `fold` has taken.
+
+        Of every version; 0: none. Two look-ups in an index for each, so it may be asked every second.
+        """
+
     async def prune(self, before: int | None = None, held_before: int | None = None) -> Pruned:
         """Remove predictions made before a time, with their labels, and labels held since before a time.
 

@@ -218,6 +218,9 @@ class DatabaseStore(ABC):
         key = await self._key(model, version)
         return None if key is None else await self._read(partial(folding.state, key, name))
 
+    async def read_progress(self, name: str) -> list[tuple[str, str, int, int]]:
+        return await self._read(partial(folding.progress, name))
+
     async def prune(self, before: int | None = None, held_before: int | None = None) -> Pruned:
         gone, told, held, after = 0, 0, 0, "0"
         while before is not None and after:

@@ -43,6 +43,17 @@ def fold(version: int, name: str, step: Step, limit: int) -> Work[tuple[State, i
     return state, len(block)
 
 
+def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
+    """Model, version, the last label and the last one that the state has taken, of every version."""
+    rows = yield Rows(
+        "SELECT m.name, v.version, (SELECT coalesce(max(l.sequence), 0) FROM labels l WHERE l.version = v.key),"
+        " coalesce(s.sequence, 0) FROM versions v JOIN models m ON m.key = v.model"
+        " LEFT JOIN states s ON s.version = v.key AND s.name = $1 ORDER BY v.key",
+        (name,),
+    )
+    return [(model, found, int(last), int(taken)) for model, found, last, taken in rows]
+
+
 def state(version: int, name: str) -> Work[State | None]:
     """The state as it was last stored; None before the first fold."""
     found = yield Rows("SELECT state FROM states WHERE version = $1 AND name = $2", (version, name))

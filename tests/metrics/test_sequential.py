@@ -213,6 +213,32 @@ def test_blocks_in_order_of_arrival() -> None:
     assert list(blocks([], [])) == []
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("null", NULLS)
+@pytest.mark.parametrize("size", [1, 7, 20])
+def test_many_blocks_at_once(form: type[EProcess] | type[ShiryaevRoberts], null: Null, size: int) -> None:
+    """As block by block, with the value after each; to the last bit the same if it is cut anywhere between blocks."""
+    rng = np.random.default_rng(size)
+    confidence, correct = rng.random(30 * size), rng.integers(0, 2, 30 * size)
+    state, values = form.start(null), []
+    for block in blocks(confidence, correct, size):
+        state = state.advance(block)
+        values.append(state.log_e if isinstance(state, EProcess) else state.log_r)
+    found, value_B = form.start(null).advance_each(confidence, correct, size)
+    assert (found.blocks, found.labels) == (state.blocks, state.labels) == (30, 30 * size)
+    np.testing.assert_allclose(value_B, values, rtol=1e-9, atol=1e-12)
+    assert found.log_wealth == pytest.approx(state.log_wealth, rel=1e-9, abs=1e-12)
+    assert found.peak == pytest.approx(max(values)) and found.peak == value_B.max()
+    for cut in (1, 13, 29):
+        first, one_B = form.start(null).advance_each(confidence[: cut * size], correct[: cut * size], size)
+        second, two_B = first.advance_each(confidence[cut * size :], correct[cut * size :], size)
+        assert second == found and [*one_B, *two_B] == value_B.tolist()
+    same, none_B = found.advance_each([], [])
+    assert same is found and not len(none_B)
+    with pytest.raises(ValueError, match=f"3 labels in blocks of {size + 3}; allowed are whole blocks only"):
+        found.advance_each([0.5] * 3, [1] * 3, size + 3)
+
+
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown null 'points'; allowed: point, ece"):
         EProcess.start("points")  # type: ignore[arg-type]
@@ -235,6 +261,9 @@ def test_bad_input_is_refused() -> None:
             list(blocks([0.5], [1], size=size))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="vectors of one length"):
         list(blocks([0.5], [1, 0]))
+    for said, was, words in (([1.5], [1], "holds 1.5"), ([0.5], [2], "holds 2"), ([0.5], [1, 0], "one length")):
+        with pytest.raises(ValueError, match=words):
+            EProcess.start().advance_each(said, was, 1)
 
 
 def test_states_are_frozen() -> None:

@@ -46,6 +46,7 @@ OPERATIONS = (
     "POST /predict",
     "POST /feedback",
     "GET /admin/labelled.npz",
+    "POST /admin/alarm/acknowledge",
     "GET /calibration-report",
     "GET /v2",
     "GET /v2/health/live",

@@ -89,7 +89,8 @@ def test_metrics(client: Client) -> None:
         f'trueodds_version_ready{{model="tiny",role="default",version="{version}"}} 1.0',
         f"trueodds_answers{key} 4.0",
         f"trueodds_labelled{key} 2.0",
-        f"trueodds_ece{key} {client.report()['ece']!r}",
+        f"trueodds_calibration_ece{key} {client.report()['ece']!r}",
+        f"trueodds_label_coverage{key} 0.5",
     ]:
         assert line in text
 

@@ -23,6 +23,7 @@ import pytest
 
 from pipeline import bundle as bundles
 from pipeline.metrics import CalibrationSums, ece
+from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +120,7 @@ def test_a_restart_keeps_the_report(folder: Path) -> None:
     with server(folder) as (client, _):
         rows = [{"id": p["id"], "label": 1} for p in predict(client, pictures(20))]
         client.post("/feedback", json={"labels": rows})
+        until(lambda: client.get("/calibration-report").json()["alarm"]["nulls"][0]["labels"] == 20)
         before = client.get("/calibration-report").json()
     with server(folder) as (client, _):
         assert client.get("/calibration-report").json() == before

@@ -237,8 +237,11 @@ def test_evidence_takes_every_label_once_whoever_folds(run: Run[Any], monkeypatc
             jobs.append(stores[k // 5 % 2].fold("m", "v1", "alarm", step))
         await asyncio.gather(*jobs)
         assert await first.read_state("m", "v1", "other") is None
+        assert await first.read_progress("other") == [("m", "v1", 120, 0)]
         state = await second.fold("m", "v1", "alarm", step)
         assert state == await first.read_state("m", "v1", "alarm")
+        await first.put_version(version("v2"))
+        assert await first.read_progress("alarm") == [("m", "v1", 120, 120), ("m", "v2", 0, 0)]
         right = int((batch(120).index_N == 0).sum())
         assert state == [120, right]
         await first.put_labels([GivenLabel(id_, 1, correct=True) for id_ in ids])

@@ -1,0 +1,197 @@
+"""What the evidence means, for people who have never heard of e-values."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from service import report_schemas
+from service.alarm.state import NULLS, AlarmState, Evidence
+from service.records import SHADOW
+from service.report_schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null
+from service.webhooks import read_webhooks
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+HELPS = math.log(20)
+"""Nats from which recalibrating is said to help."""
+SAID_NO = 500
+"""Labels before which it is not said that recalibrating does not help."""
+
+Standing = Literal["quiet", "notice", "fired", "acknowledged"]
+
+
+def alarm_of(state: AlarmState, settings: Settings, *, model: str) -> Alarm:
+    """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice."""
+    shadow = model.endswith(SHADOW)
+    nulls = [_null(state, null, pages=null == "ece" and not shadow) for null in NULLS]
+    parts = _reading(state, nulls, shadow), _told(state, settings), _settings(state, settings)
+    reading = " ".join(filter(None, parts))
+    return Alarm(state=standing(state, model), reading=reading, nulls=nulls)
+
+
+def standing(state: AlarmState, model: str) -> Standing:
+    """The alarm's state in a word: that of the null that pages, else whether there is something to notice."""
+    found = {null: _standing(state.nulls[null]) for null in NULLS}
+    if found["ece"] != "quiet" and not model.endswith(SHADOW):
+        return found["ece"]
+    if "fired" in found.values():
+        return "notice"
+    return "acknowledged" if "acknowledged" in found.values() else "quiet"
+
+
+def _standing(evidence: Evidence) -> Literal["quiet", "fired", "acknowledged"]:
+    if evidence.fired is None:
+        return "quiet"
+    return "acknowledged" if evidence.acknowledged else "fired"
+
+
+def advice_of(state: AlarmState, *, model: str, version: str, address: str) -> Advice:
+    """The report's part about recalibrating; `address` is that of the service, for the command."""
+    seen, n = state.prequential, state.prequential.labels
+    numbers = {
+        "labels": n,
+        "served_log_loss": seen.served_log_loss,
+        "recalibrated_log_loss": seen.recalibrated_log_loss,
+        "log_e": seen.log_e,
+    }
+    if not n:
+        reading = "Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens."
+        return Advice(helps="not_known", reading=reading, **numbers)
+    how = (
+        f"Each of {n:,} labels was predicted by a recalibration on the labels before it, at a log loss of"
+        f" {seen.recalibrated_log_loss:.4f}, and by the served confidences, at {seen.served_log_loss:.4f} (less is"
+        f" better; {_evidence(seen.log_e)})."
+    )
+    if seen.log_e >= HELPS:
+        where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
+        command = None if model.endswith(SHADOW) else f"python -m pipeline recalibrate {where}"
+        return Advice(helps="yes", reading=f"Recalibrating would help. {how}", command=command, **numbers)
+    if seen.log_e <= 0 and n >= SAID_NO:
+        reading = f"Recalibrating on the labels seen would not help. {how}"
+        return Advice(helps="no", reading=reading, **numbers)
+    reading = f"It cannot be told yet whether recalibrating would help. {how}"
+    return Advice(helps="not_known", reading=reading, **numbers)
+
+
+def _evidence(log_e: float) -> str:
+    times = "over a million" if log_e > math.log(1e6) else f"{math.exp(log_e):,.{2 if log_e < math.log(10) else 0}f}"
+    return f"all labels together are {times} times as likely under it; from 20 on it counts as shown"
+
+
+def _null(state: AlarmState, null: Null, *, pages: bool) -> AlarmOf:
+    evidence, log_e = state.nulls[null], state.log_e(null)
+    acknowledged = evidence.acknowledged
+    return AlarmOf(
+        null=null,
+        statement=_statement(null, state.tolerance),
+        pages=pages,
+        tolerance=state.tolerance,
+        threshold=1 / state.alpha,
+        state=_standing(evidence),
+        labels=state.labels,
+        log_e=log_e,
+        p_value=evidence.process.p_value,
+        fired_at=_time(evidence.fired.at_ms) if evidence.fired else None,
+        fired_after=evidence.fired.after if evidence.fired else None,
+        acknowledged=acknowledged
+        and report_schemas.Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=_time(acknowledged.at_ms)),
+        history=_history(state, evidence, log_e),
+    )
+
+
+def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[EvidencePoint]:
+    points = {
+        labels: (at_ms, value)
+        for labels, at_ms, value in zip(state.history_labels, state.history_ms, evidence.log_e, strict=True)
+    }
+    if fired := evidence.fired:
+        points[fired.after] = fired.at_ms, fired.log_e
+    if state.last_ms is not None:
+        points[state.labels] = state.last_ms, log_e
+    return [EvidencePoint(labels=n, at=_time(at), log_e=value) for n, (at, value) in sorted(points.items())]
+
+
+def _statement(null: Null, tolerance: float) -> str:
+    if null == "ece":
+        return f"The calibration error (ECE) of this version is above {tolerance:g}."
+    return f"In some range, this version is right more or less often than it says, by more than {tolerance:g}."
+
+
+def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
+    ece, point = nulls
+    if ece.state == point.state == "quiet":
+        if not state.labels:
+            return "No alarm: no labels have arrived yet."
+        return (
+            f"No alarm after {_labels(state.labels)}: they do not show a calibration error above {state.tolerance:g}."
+            " That does not prove a smaller one, least of all while labels are few. You may look as often as you like:"
+            f" {_promise(state)}"
+        )
+    found, what = (ece, "ALARM: ") if ece.state != "quiet" else (point, "Notice: ")
+    parts = [("Notice: " if shadow else what) + found.statement[0].lower() + found.statement[1:]]
+    evidence = state.nulls[found.null]
+    if evidence.process.alarmed(state.alpha):
+        rare = _one_in(1 / state.alpha)
+        parts.append(f"Were it not so, at most {rare} versions would ever show as much, however long one looks.")
+    else:
+        parts.append(f"The quicker rule found it, which accepts one false alarm in {state.run_length:,} labels.")
+    parts.append(f"It fired on {found.fired_at:%Y-%m-%d %H:%M} UTC, after {_labels(found.fired_after or 0)}.")
+    if known := found.acknowledged:
+        parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why}")
+    if found is point:
+        parts.append("The calibration error as a whole is not shown to be above that, so nobody is called.")
+    elif shadow:
+        parts.append("This version is a shadow and answers nobody, so nobody is called.")
+    elif not known:
+        parts.append("It stays until somebody acknowledges it.")
+    return " ".join(parts)
+
+
+def _promise(state: AlarmState) -> str:
+    promise = f"at most {_one_in(1 / state.alpha)} sound versions ever alarm falsely"
+    if state.run_length is None:
+        return f"{promise}."
+    return f"{promise}, and by the quicker rule that is set beside, one in {state.run_length:,} labels."
+
+
+def _told(state: AlarmState, settings: Settings) -> str:
+    """Of webhooks that do not take the news; who they are stands in the log, which not everybody sees."""
+    keys = {hook.key for hook in read_webhooks(settings.alarm_webhook)}
+    failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
+    if not failed:
+        return ""
+    count = "A webhook has" if len(failed) == 1 else f"{len(failed)} webhooks have"
+    return f"{count} not taken the news yet, in {max(d.attempts for d in failed)} tries; the log says why."
+
+
+def _settings(state: AlarmState, settings: Settings) -> str:
+    """Says where this version keeps what it began with."""
+    now = settings.alarm_tolerance, settings.alarm_alpha, settings.alarm_run_length
+    pairs = zip(
+        ("tolerance", "alpha", "run length"), (state.tolerance, state.alpha, state.run_length), now, strict=True
+    )
+    changed = [(name, kept, new) for name, kept, new in pairs if kept != new]
+    if not changed:
+        return ""
+    kept = ", ".join(f"{name} {old if old is not None else 'none'}" for name, old, _ in changed)
+    new = ", ".join(f"{name} {new if new is not None else 'none'}" for name, _, new in changed)
+    return (
+        f"The settings have changed since ({new}); this version keeps {kept}, for a test that is changed after its data"
+        " are seen promises nothing. The next version has the new ones."
+    )
+
+
+def _one_in(number: float) -> str:
+    return f"1 of {number:.4g}"
+
+
+def _labels(count: int) -> str:
+    return "1 label" if count == 1 else f"{count:,} labels"
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

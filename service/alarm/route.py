@@ -1,0 +1,208 @@
+"""The alarm's routes: what the report says of it, and somebody acknowledging it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from fastapi import APIRouter, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from service import bodies, keys, schemas
+from service.alarm.readings import Standing, advice_of, alarm_of, standing
+from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
+from service.alarm.watch import taking
+from service.errors import ServiceError, short
+from service.feedback import storable
+from service.records import LabelBlock
+from service.report_schemas import Alarm, Null, Report
+from service.store import StoreError
+
+if TYPE_CHECKING:
+    from service.runtime import Runtime
+
+FORM = "application/x-www-form-urlencoded"
+
+router = APIRouter()
+
+
+def _storable(text: str) -> str:
+    if not storable(text):
+        raise ValueError("a NUL or half a surrogate pair is not allowed")
+    return text
+
+
+_STRIPPED = StringConstraints(strip_whitespace=True, min_length=1)
+_Name = Annotated[str, _STRIPPED, Field(max_length=200), AfterValidator(_storable)]
+_Reason = Annotated[str, _STRIPPED, Field(max_length=2000), AfterValidator(_storable)]
+
+
+class Acknowledgement(BaseModel):
+    """Who has seen an alarm, and what is done about it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, title="AlarmAcknowledgement")
+
+    model: _Name
+    version: _Name
+    who: _Name
+    why: _Reason
+    null: Null | None = None
+
+
+_EXAMPLE = {"model": "digits", "version": "3f2a9c01d4e5", "who": "Ada", "why": "recalibrating today"}
+_SCHEMA = Acknowledgement.model_json_schema()
+_FORM_SCHEMA = {
+    **_SCHEMA,
+    "properties": {
+        **_SCHEMA["properties"],
+        "null": {"enum": ["", *NULLS], "default": ""},
+        "key": {"type": "string", "description": "the admin key, in place of the Authorization header"},
+    },
+}
+BODY = {
+    "required": True,
+    "content": {
+        bodies.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
+        FORM: {"schema": _FORM_SCHEMA},
+    },
+}
+
+
+@router.post(
+    "/admin/alarm/acknowledge",
+    tags=["operation"],
+    summary="Acknowledge an alarm",
+    openapi_extra={"requestBody": BODY, **keys.NEEDS_KEY},
+    responses={
+        200: {"model": Alarm},
+        303: {"description": "to a form: on to the report"},
+        **schemas.errors(
+            _400="not JSON",
+            _404="unknown model or version",
+            _408="the body came too slowly",
+            _409="nothing has fired, or it is acknowledged already",
+            _413="the body is too large",
+            _415="neither JSON nor a form",
+            _422="a field is missing, empty, too long or unknown",
+            _503="no model has been served yet, or the store cannot be written",
+            **{**schemas.KEYS, "_403": "another role's key, or a form of another site"},
+        ),
+    },
+)
+async def acknowledge(request: Request) -> Response:
+    """Say who takes care of what has fired, and why it may rest. The evidence goes on; the alarm of this version does
+    not fire again.
+    """
+    runtime = cast("Runtime", request.app.state.runtime)
+    _check_origin(request)
+    is_form = bodies.media_type(request) == FORM
+    if is_form:
+        given = await _form_of(request)
+        _check_key(request, given.pop("key", None))
+        asked = _read(given)
+    else:
+        _check_key(request, None)
+        asked = await bodies.json_of(request, runtime.settings, _read)
+    found = await runtime.version(asked.model, asked.version)
+    alarm = await _acknowledge(runtime, found.model, found.version, asked)
+    if is_form:
+        query = urlencode({"model": found.model, "version": found.version})
+        return RedirectResponse(f"/calibration-report?{query}", 303)
+    return Response(alarm.model_dump_json(), media_type="application/json")
+
+
+async def add_to(report: Report, runtime: Runtime, base_url: str) -> None:
+    """Put the alarm and the advice into a report; where the evidence cannot be read, a caution."""
+    model, version, settings = report.model, report.version, runtime.settings
+    tree = await runtime.store.read_state(model, version, ALARM)
+
+    def fill() -> None:
+        state = AlarmState.read(tree, settings)
+        report.alarm = alarm_of(state, settings, model=model)
+        address = settings.alarm_url or base_url.rstrip("/")
+        report.advice = advice_of(state, model=model, version=version, address=address)
+
+    try:
+        await asyncio.to_thread(fill)
+    except StoreError as error:
+        report.cautions.append(f"There is no word on the alarm: {error}.")
+        report.reading = f"{report.reading} {report.cautions[-1]}"
+
+
+async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:
+    """The evidence (None: damaged) and how the alarm stands."""
+    tree = await runtime.store.read_state(model, version, ALARM)
+    try:
+        state = AlarmState.read(tree, runtime.settings)
+    except StoreError:
+        return None, "quiet"
+    return state, standing(state, model)
+
+
+async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknowledgement) -> Alarm:
+    settings, take = runtime.settings, taking(runtime.settings)
+    nulls: tuple[Null, ...] = (asked.null,) if asked.null else NULLS
+    by = Acknowledged(who=asked.who, why=asked.why, at_ms=time.time_ns() // 1_000_000)
+
+    def step(tree: Any, block: LabelBlock) -> Any:
+        state = AlarmState.read(take(tree, block), settings)
+        changed = state.acknowledge(nulls, by)
+        if not any(changed.nulls[null].acknowledged is by for null in nulls) and by not in _known(state, nulls):
+            raise _nothing(state, nulls, f"{model}/{version}")
+        return changed.tree()
+
+    await runtime.store.fold(model, version, ALARM, take)  # what has come meanwhile may fire
+    tree = await runtime.store.fold(model, version, ALARM, step)
+    return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model)
+
+
+def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:
+    """What was acknowledged before: by us, where a transaction is tried again or more labels have come."""
+    return [known for null in nulls if (known := state.nulls[null].acknowledged)]
+
+
+def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceError:
+    words = f"nothing has fired of {name} ({', '.join(nulls)}), after {state.labels:,} labels"
+    if known := _known(state, nulls):
+        words = f"{known[0].who} has acknowledged the alarm of {name} already: {short(known[0].why)}"
+    return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
+
+
+def _read(tree: Any) -> Acknowledgement:
+    try:
+        return Acknowledgement.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        expected = "expected model, version, who and why, and maybe null (ece or point)"
+        raise ServiceError(422, "invalid_body", f"{where}: {first['msg']}; {expected}") from None
+
+
+async def _form_of(request: Request) -> dict[str, Any]:
+    """Fields of a form; an empty `null` or `key` is none."""
+    text = (await request.body()).decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=20)
+    except ValueError as error:
+        raise ServiceError(422, "invalid_form", f"the form cannot be read ({error}); send it in UTF-8") from None
+    if len(dict(pairs)) < len(pairs):
+        raise ServiceError(422, "invalid_form", "a field of the form comes twice; send each once")
+    return {name: value for name, value in pairs if value or name not in ("null", "key")}
+
+
+def _check_key(request: Request, key: str | None) -> None:
+    if key is not None and "authorization" not in request.headers:
+        request.app.state.keys.check("admin", key)
+    else:
+        keys.check(request, "admin")
+
+
+def _check_origin(request: Request) -> None:
+    """A page of another site may send a form here with the reader's cookies and network; browsers say whose it is."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        words = f"the request comes from a page of {short(origin)}, not of this service; send it from the report's page"
+        raise ServiceError(403, "wrong_origin", words)

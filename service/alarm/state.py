@@ -1,0 +1,251 @@
+"""What is known of a version by the labels that came back, in the order of their arrival, and what it set off.
+
+Kept by `store.fold` under the name ALARM. Each label is taken once, as it first arrived, and the state is the same
+however the log is cut: blocks of 20 are committed, the labels after the last whole one wait in the state.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
+
+from pipeline.metrics import EProcess, Prequential, ShiryaevRoberts
+from pipeline.metrics.inputs import Array
+from pipeline.metrics.sequential import BLOCK
+from service.records import LabelBlock
+from service.report_schemas import Null
+from service.store import StoreError
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+ALARM = "alarm"
+"""Name of the state in the store."""
+NULLS: tuple[Null, ...] = ("ece", "point")
+"""The one that pages first."""
+POINTS = 192
+"""Of the history at most; the first, the alarm and the present come to them."""
+
+T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential)
+
+
+def _read(form: type[T]) -> PlainValidator:
+    return PlainValidator(lambda given: given if isinstance(given, form) else form.from_json(given))
+
+
+_WRITE = PlainSerializer(lambda state: state.to_json())
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fired(_Frozen):
+    """When the evidence reached its threshold: once for each version."""
+
+    at_ms: int
+    """Arrival of the label that completed the block."""
+    after: int
+    """Labels until then."""
+    log_e: float
+    by: Literal["e-process", "shiryaev-roberts"]
+
+
+class Acknowledged(_Frozen):
+    who: str
+    why: str
+    at_ms: int
+
+
+class Delivery(_Frozen):
+    """Of the news of an alarm to one webhook."""
+
+    attempts: int = 0
+    claimed_by: str | None = None
+    claimed_until_ms: int = 0
+    next_ms: int = 0
+    """Not tried again before."""
+    delivered_ms: int | None = None
+    problem: str = ""
+    """Why the last try failed."""
+
+
+class Evidence(_Frozen):
+    """Against one null hypothesis."""
+
+    process: Annotated[EProcess, _read(EProcess), _WRITE]
+    detector: Annotated[ShiryaevRoberts, _read(ShiryaevRoberts), _WRITE] | None
+    fired: Fired | None = None
+    acknowledged: Acknowledged | None = None
+    log_e: tuple[float, ...] = ()
+    """After the blocks of the history, rounded: it is only drawn."""
+
+
+class AlarmState(_Frozen):
+    """See the module. The settings it began with stay: to change a test after having seen its data voids it."""
+
+    form: Literal[1] = 1
+    tolerance: float
+    alpha: float
+    run_length: int | None
+    labels: int = Field(0, ge=0)
+    last_ms: int | None = None
+    """Arrival of the last label."""
+    rest_confidence: tuple[float, ...] = Field((), max_length=BLOCK - 1)
+    rest_correct: tuple[bool, ...] = Field((), max_length=BLOCK - 1)
+    history_blocks: tuple[int, ...] = ()
+    history_ms: tuple[int, ...] = ()
+    nulls: dict[Null, Evidence]
+    prequential: Annotated[Prequential, _read(Prequential), _WRITE]
+    deliveries: dict[str, Delivery] = Field(default_factory=dict)
+    """By a hash of the webhook's URL: a URL may hold a secret."""
+
+    @property
+    def history_labels(self) -> list[int]:
+        """Labels at the points of the history."""
+        return [block * BLOCK for block in self.history_blocks]
+
+    @classmethod
+    def start(cls, settings: Settings) -> Self:
+        """Before any label."""
+        tolerance, run_length = settings.alarm_tolerance, settings.alarm_run_length
+        nulls = {
+            null: Evidence(
+                process=EProcess.start(null, tolerance),
+                detector=None if run_length is None else ShiryaevRoberts.start(null, tolerance),
+            )
+            for null in NULLS
+        }
+        return cls(
+            tolerance=tolerance,
+            alpha=settings.alarm_alpha,
+            run_length=run_length,
+            nulls=nulls,
+            prequential=Prequential.start(),
+        )
+
+    @classmethod
+    def read(cls, tree: Any, settings: Settings) -> Self:
+        """The state that the store gave; a new one where it has none.
+
+        Raises:
+            StoreError: a damaged state, or one of another form. Nothing replaces it: evidence never begins anew.
+        """
+        if tree is None:
+            return cls.start(settings)
+        try:
+            state = cls.model_validate(tree)
+            state._check()
+        except ValueError as error:
+            first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
+            found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+            raise StoreError(
+                f"the alarm's evidence in the store is damaged or of another release ({found:.300}). It is left as it"
+                " is: restore the store from a backup, or use the release that wrote it"
+            ) from None
+        return state
+
+    def _check(self) -> None:
+        """Raises ValueError unless the parts are of the same labels and settings."""
+        blocks = self.labels // BLOCK
+        if set(self.nulls) != set(NULLS):
+            raise ValueError(f"there is evidence of {sorted(self.nulls)}; expected {sorted(NULLS)}")
+        if not len(self.rest_confidence) == len(self.rest_correct) == self.labels % BLOCK:
+            raise ValueError(f"{len(self.rest_confidence)} labels wait for their block; {self.labels} arrived")
+        tests: list[EProcess | ShiryaevRoberts | Prequential] = [self.prequential]
+        for null, evidence in self.nulls.items():
+            if (evidence.process.null, evidence.process.tolerance) != (null, self.tolerance):
+                raise ValueError(f"the evidence of {null} is of another null or tolerance")
+            if not len(evidence.log_e) == len(self.history_blocks) == len(self.history_ms):
+                raise ValueError(f"the history of {null} has lost points")
+            tests += [evidence.process] + ([evidence.detector] if evidence.detector else [])
+        if any((test.blocks, test.labels) != (blocks, blocks * BLOCK) for test in tests):
+            raise ValueError(f"{self.labels} labels arrived, and the tests are of another number")
+
+    def tree(self) -> dict[str, Any]:
+        """What json can write; `read` restores it exactly."""
+        return self.model_dump(mode="json")
+
+    def take(self, block: LabelBlock) -> Self:
+        """The state after the labels that came next."""
+        if not len(block):
+            return self
+        waiting = len(self.rest_confidence)
+        confidence_N = np.concatenate([self.rest_confidence, block.confidence_L])
+        correct_N = np.concatenate([np.array(self.rest_correct, bool), block.first_correct_L])
+        whole = len(confidence_N) // BLOCK * BLOCK
+        number_B = self.labels // BLOCK + 1 + np.arange(whole // BLOCK)
+        at_ms_B = block.arrived_ms_L[(np.arange(len(number_B)) + 1) * BLOCK - 1 - waiting]
+        taken = confidence_N[:whole], correct_N[:whole]
+        blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
+        kept = _thinned(blocks)
+        nulls = {}
+        for null, evidence in self.nulls.items():
+            process, log_e_B = evidence.process.advance_each(*taken)
+            detector, log_r_B = evidence.detector.advance_each(*taken) if evidence.detector else (None, None)
+            log_e = (*evidence.log_e, *(round(x, 4) for x in log_e_B.tolist()))
+            fired = evidence.fired or self._fired(log_e_B, log_r_B, number_B, at_ms_B)
+            change = {"process": process, "detector": detector, "fired": fired, "log_e": _chosen(log_e, kept)}
+            nulls[null] = evidence.model_copy(update=change)
+        after = {
+            "labels": self.labels + len(block),
+            "last_ms": int(block.arrived_ms_L[-1]),
+            "rest_confidence": tuple(confidence_N[whole:].tolist()),
+            "rest_correct": tuple(correct_N[whole:].tolist()),
+            "history_blocks": _chosen(blocks, kept),
+            "history_ms": _chosen(at_ms, kept),
+            "nulls": nulls,
+            "prequential": self.prequential.advance_each(*taken),
+        }
+        return self.model_copy(update=after)
+
+    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Fired | None:
+        """The first of these blocks at which a threshold is reached, if any."""
+        reached_B = log_e_B >= -math.log(self.alpha)
+        by_detector_B = np.zeros_like(reached_B)
+        if log_r_B is not None and self.run_length is not None:
+            by_detector_B = log_r_B >= math.log(self.run_length / BLOCK)
+        if not (reached_B | by_detector_B).any():
+            return None
+        b = int(np.argmax(reached_B | by_detector_B))
+        by: Literal["e-process", "shiryaev-roberts"] = "e-process" if reached_B[b] else "shiryaev-roberts"
+        return Fired(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
+
+    def log_e(self, null: Null) -> float:
+        """Of all labels, those of the unfinished block too: its stakes were laid when it began."""
+        process = self.nulls[null].process
+        if not self.rest_confidence:
+            return process.log_e
+        return float(process.advance_each(self.rest_confidence, self.rest_correct, len(self.rest_correct))[1][0])
+
+    def acknowledge(self, nulls: tuple[Null, ...], by: Acknowledged) -> Self:
+        """The state in which the fired ones of these nulls are acknowledged; those that were, stay as they are."""
+        changed = {
+            null: self.nulls[null].model_copy(update={"acknowledged": by})
+            for null in nulls
+            if self.nulls[null].fired and self.nulls[null].acknowledged is None
+        }
+        return self.model_copy(update={"nulls": {**self.nulls, **changed}})
+
+    def with_delivery(self, key: str, delivery: Delivery) -> Self:
+        return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})
+
+
+def _thinned(blocks: tuple[int, ...]) -> list[int]:
+    """Places of the points to keep: the first, and every 2^k-th block with the least k that leaves few enough.
+
+    It depends on the number of blocks only, so it does not matter how often it was done on the way.
+    """
+    if not blocks:
+        return []
+    step = 1
+    while blocks[-1] // step > POINTS:
+        step *= 2
+    return [i for i, block in enumerate(blocks) if block == 1 or block % step == 0]
+
+
+def _chosen(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
+    return tuple(values[i] for i in places)

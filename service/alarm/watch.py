@@ -1,0 +1,202 @@
+"""Beside the requests: evidence is brought up to date as labels come in, and alarms are told to webhooks.
+
+Every worker does it, for any of them may die. The store's lock lets one at a time take labels; a webhook is claimed
+in the store for some seconds before it is called, so that no other worker calls it meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pipeline.metrics import ece
+from service.alarm.readings import alarm_of
+from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
+from service.records import SHADOW, LabelBlock
+from service.store import Store, StoreError
+from service.webhooks import SEND_SECONDS, Webhook, WebhookError, news, read_webhooks, send
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+LOOK_SECONDS = 1.0
+CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 600_000
+"""Between two tries of a webhook; each is twice as long as the one before."""
+
+log = logging.getLogger("trueodds")
+
+Key = tuple[str, str]
+"""Model and version."""
+
+
+def taking(settings: Settings) -> Callable[[Any, LabelBlock], Any]:
+    """The step of `store.fold` that takes labels."""
+
+    def step(tree: Any, block: LabelBlock) -> Any:
+        if tree is not None and not len(block):
+            return tree
+        return AlarmState.read(tree, settings).take(block).tree()
+
+    return step
+
+
+class Watch:
+    """`keep_watching` runs until it is cancelled."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+        self._webhooks = read_webhooks(settings.alarm_webhook)
+        self._seen: dict[Key, int] = {}
+        """Labels taken by the states that this process has looked at."""
+        self._due: dict[Key, int] = {}
+        """When there is something to tell again, Unix milliseconds."""
+        self._said: set[str] = set()
+        self._sending: dict[Key, asyncio.Task[None]] = {}
+
+    async def keep_watching(self) -> None:
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for task in self._sending.values():
+                task.cancel()
+            await asyncio.gather(*self._sending.values(), return_exceptions=True)
+
+    async def look(self) -> None:
+        """Take what labels there are, and tell what is to be told. What fails is logged once and tried again."""
+        problems: set[str] = set()
+        try:
+            behind = await self._store.read_progress(ALARM)
+        except StoreError as error:
+            problems.add(f"alarm: {error}")
+            behind = []
+        for model, version, arrived, taken in behind:
+            try:
+                await self._look_at((model, version), arrived, taken)
+            except StoreError as error:
+                problems.add(f"alarm of {model}/{version}: {error}")
+            except Exception as error:  # a fault here must not end the watch over the others
+                if f"{error!r}" not in self._said:
+                    log.exception("alarm of %s/%s", model, version)
+                problems.add(f"{error!r}")
+        for problem in sorted(problems - self._said):
+            log.warning("%s", problem)
+        self._said = problems
+
+    async def _look_at(self, key: Key, arrived: int, taken: int) -> None:
+        if arrived > taken:
+            tree = await self._store.fold(*key, ALARM, taking(self._settings))
+        elif self._seen.get(key) != taken:
+            tree = await self._store.read_state(*key, ALARM)
+        elif key not in self._due or key in self._sending or _now() < self._due[key]:
+            return
+        else:
+            tree = await self._store.read_state(*key, ALARM)
+        if tree is None:
+            return
+        state = await asyncio.to_thread(AlarmState.read, tree, self._settings)
+        self._seen[key] = max(arrived, taken)
+        self._due.pop(key, None)
+        if self._untold(key, state) and key not in self._sending:
+            self._sending[key] = task = asyncio.create_task(self._tell(key, state))
+            task.add_done_callback(lambda _: self._sending.pop(key, None))
+
+    def _untold(self, key: Key, state: AlarmState) -> list[Webhook]:
+        """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
+        evidence = state.nulls["ece"]
+        if key[0].endswith(SHADOW) or evidence.fired is None:
+            return []
+        return [hook for hook in self._webhooks if _is_untold(state.deliveries.get(hook.key), evidence)]
+
+    async def _tell(self, key: Key, state: AlarmState) -> None:
+        """Call every webhook whose turn it is, and set when to look again."""
+        due = []
+        for hook in self._untold(key, state):
+            try:
+                due.append(await self._deliver(key, hook))
+            except StoreError as error:
+                log.warning("alarm of %s/%s: whether %s was told could not be stored: %s", *key, hook, error)
+                due.append(_now() + CLAIM_MS)
+            except Exception:
+                log.exception("alarm of %s/%s: %s was not told", *key, hook)
+                due.append(_now() + CLAIM_MS)
+        if waiting := [ms for ms in due if ms is not None]:
+            self._due[key] = min(waiting)
+
+    async def _deliver(self, key: Key, hook: Webhook) -> int | None:
+        """Call a webhook, if no other worker does; when to try again, None if there is no need."""
+        token = secrets.token_hex(8)
+
+        def claim(delivery: Delivery) -> Delivery:
+            now = _now()
+            # A claim or pause longer than any is from a clock that has been put back.
+            claimed = now < delivery.claimed_until_ms <= now + CLAIM_MS
+            resting = now < delivery.next_ms <= now + LONGEST_PAUSE_MS
+            if delivery.delivered_ms is not None or claimed or resting:
+                return delivery
+            return delivery.model_copy(update={"claimed_by": token, "claimed_until_ms": now + CLAIM_MS})
+
+        state = await self._change(key, hook, claim)
+        mine = state.deliveries[hook.key]
+        if mine.delivered_ms is not None:
+            return None
+        if mine.claimed_by != token:
+            return max(mine.claimed_until_ms, mine.next_ms)
+        problem = ""
+        try:
+            await send(hook, await self._news(key, state))
+        except WebhookError as error:
+            problem = str(error)
+            (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
+
+        def settle(delivery: Delivery) -> Delivery:
+            if delivery.claimed_by != token:  # it took so long that another has taken over
+                return delivery
+            now, attempts = _now(), mine.attempts + 1
+            if not problem:
+                return Delivery(attempts=attempts, delivered_ms=now)
+            pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(mine.attempts, 20))
+            return Delivery(attempts=attempts, next_ms=now + pause, problem=problem)
+
+        settled = (await self._change(key, hook, settle)).deliveries[hook.key]
+        return None if settled.delivered_ms is not None else max(settled.claimed_until_ms, settled.next_ms)
+
+    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> AlarmState:
+        """Change what is stored of a delivery, with all workers taking turns."""
+        take = taking(self._settings)
+
+        def step(tree: Any, block: LabelBlock) -> Any:
+            state = AlarmState.read(take(tree, block), self._settings)
+            before = state.deliveries.get(hook.key, Delivery())
+            return state.with_delivery(hook.key, change(before)).tree()
+
+        return AlarmState.read(await self._store.fold(*key, ALARM, step), self._settings)
+
+    async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
+        state = state.model_copy(update={"deliveries": {}})  # the same news at every try
+        alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0])
+        told, fired, sums = alarm.nulls[0], state.nulls["ece"].fired, await self._store.read_sums(*key)
+        assert fired is not None and told.fired_at is not None
+        numbers = {
+            "fired_at": told.fired_at.isoformat(),
+            "fired_after": fired.after,
+            "log_e": fired.log_e,
+            "threshold": told.threshold,
+            "tolerance": told.tolerance,
+            "ece": ece(sums.labelled),
+        }
+        return news(*key, "ece", numbers, reading=alarm.reading, address=self._settings.address)
+
+
+def _is_untold(known: Delivery | None, evidence: Evidence) -> bool:
+    return evidence.acknowledged is None if known is None else known.delivered_ms is None
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,134 @@
+"""Telling others of an alarm: a JSON body to a URL, or a run of a Prefect deployment."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    import httpx
+
+SEND_SECONDS = 10.0
+"""In which a webhook must have answered."""
+PREFECT = "prefect+"
+_BY_NAME = "/deployments/name/"
+
+
+class WebhookError(Exception):
+    """The news was not taken; the message says by whom and why, without the URL's path and password."""
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Where news go."""
+
+    url: str
+    starts_run: bool
+    """The URL is that of a Prefect deployment by its name."""
+
+    @property
+    def key(self) -> str:
+        """Names it in the store, where its secrets have no place."""
+        return hashlib.sha256(f"{self.starts_run} {self.url}".encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def read_webhooks(text: str) -> tuple[Webhook, ...]:
+    """The webhooks of a setting.
+
+    Raises:
+        ValueError: naming the number of the URL that is none; the text is not repeated, for it may hold a secret.
+    """
+    found = []
+    for number, word in enumerate(filter(None, map(str.strip, text.split(","))), 1):
+        url = word.removeprefix(PREFECT)
+        try:
+            parts = urlsplit(url)
+            sound = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+        except ValueError:  # a port that is none
+            sound = False
+        if not sound:
+            raise ValueError(
+                f"webhook {number} is no URL; allowed are http://, https://, prefect+http://, prefect+https://"
+            )
+        prefect = word != url
+        if prefect and not (_BY_NAME in parts.path and len(parts.path.partition(_BY_NAME)[2].split("/")) == 2):
+            example = "prefect+http://127.0.0.1:4200/api/deployments/name/recalibrate/live"
+            raise ValueError(f"webhook {number} names no deployment; expected a URL such as {example}")
+        found.append(Webhook(url, prefect))
+    return tuple(found)
+
+
+def news(model: str, version: str, null: str, numbers: dict[str, Any], *, reading: str, address: str) -> dict[str, Any]:
+    """What is sent; the id is the same however often, and whoever, sends it."""
+    told = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
+    return {
+        "type": "calibration-alarm",
+        "id": hashlib.sha256(told.encode()).hexdigest()[:32],
+        "model": model,
+        "version": version,
+        "null": null,
+        **numbers,
+        "reading": reading,
+        "report_url": f"{address}/calibration-report?model={quote(model, safe='')}&version={quote(version, safe='')}",
+    }
+
+
+async def send(webhook: Webhook, body: dict[str, Any]) -> None:
+    """Returns once the news was taken: any 2xx.
+
+    Raises:
+        WebhookError: it was not, within ten seconds.
+    """
+    try:
+        async with asyncio.timeout(SEND_SECONDS), await asyncio.to_thread(_client) as client:
+            await _send(client, webhook, body)
+    except TimeoutError:
+        raise WebhookError(f"{webhook} has not answered within {SEND_SECONDS:g} s") from None
+
+
+async def _send(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> None:
+    import httpx
+
+    try:
+        await (_start_run if webhook.starts_run else _post)(client, webhook, body)
+    except httpx.TimeoutException:
+        raise TimeoutError from None
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise WebhookError(f"{webhook} cannot be reached: {str(error) or type(error).__name__}") from None
+
+
+def _client() -> httpx.AsyncClient:
+    """In a thread: to import httpx and read the certificates takes .2 s."""
+    import httpx
+
+    return httpx.AsyncClient(timeout=SEND_SECONDS)
+
+
+async def _post(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> None:
+    _taken(webhook, await client.post(webhook.url, json=body, headers={"Idempotency-Key": body["id"]}))
+
+
+async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> None:
+    """Prefect makes one run for one idempotency key."""
+    answer = _taken(webhook, await client.get(webhook.url))
+    try:
+        deployment = quote(str(answer.json()["id"]), safe="")
+    except (ValueError, KeyError, TypeError):
+        raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
+    parameters = {"model": body["model"], "version": body["version"], "reason": body["reading"]}
+    run = {"parameters": parameters, "idempotency_key": body["id"]}
+    url = f"{webhook.url.partition(_BY_NAME)[0]}/deployments/{deployment}/create_flow_run"
+    _taken(webhook, await client.post(url, json=run))
+
+
+def _taken(webhook: Webhook, answer: httpx.Response) -> httpx.Response:
+    if not answer.is_success:
+        raise WebhookError(f"{webhook} answered {answer.status_code} to {answer.request.method}")
+    return answer

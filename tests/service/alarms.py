@@ -1,0 +1,44 @@
+"""Labels that make an alarm fire: as the store gives them, and through an application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from service.records import LabelBlock
+from tests.service.app_client import Client
+from tests.service.hooks import until
+from tests.service.tiny_bundle import CLASSES, pictures
+
+ACKNOWLEDGE = "/admin/alarm/acknowledge"
+START = 1_700_000_000_000
+
+
+def labels(confidence_N: Any, correct_N: Any, first: int = 0) -> LabelBlock:
+    """Labels that arrive every second; what they say now is the contrary of what they said first."""
+    count = len(confidence_N)
+    confidence, correct, none = np.array(confidence_N, float), np.array(correct_N, bool), np.zeros(count)
+    number = first + np.arange(count, dtype=np.int64)
+    at, index = START + 1000 * number, np.zeros(count, np.int64)
+    return LabelBlock(
+        number + 1, [""] * count, at, at, index, index, confidence, ~correct, correct, none, none, none, [None] * count
+    )
+
+
+def all_wrong(client: Client, count: int = 80, seed: int = 0) -> None:
+    """Predictions whose labels all say that they were wrong."""
+    found = client.predict(pictures(count, seed=seed))
+    client.label([{"id": p["id"], "label": (p["index"] + 1) % len(CLASSES)} for p in found])
+
+
+def alarm(client: Client) -> dict[str, Any]:
+    found: dict[str, Any] = client.report()["alarm"]
+    return found
+
+
+def fire(client: Client) -> str:
+    """Make it fire, and give the version."""
+    all_wrong(client)
+    until(lambda: alarm(client)["state"] == "fired")
+    return str(client.report()["version"])

@@ -1,0 +1,302 @@
+"""The alarm from label to webhook and back, in process, with real HTTP servers at the receiving end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from service.__main__ import main
+from service.alarm import ALARM
+from service.alarm import watch as watching
+from service.alarm.watch import Watch
+from service.app import create_app
+from service.records import GivenLabel, shadow_of
+from service.settings import Settings
+from service.store import StoreError, open_store
+from service.store.database import DatabaseStore
+from service.webhooks import Webhook, WebhookError, read_webhooks, send
+from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
+from tests.service.app_client import Client
+from tests.service.hooks import Hook, until
+from tests.service.store.conftest import address as address
+from tests.service.store.rows import batch, version
+from tests.service.tiny_bundle import pictures
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(watching, "FIRST_PAUSE_MS", 40)
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with Hook() as hook:
+        yield hook
+
+
+def test_an_alarm_is_told_once_and_seen_everywhere(serve: Callable[..., Client], hook: Hook) -> None:
+    limits = {"alarm_webhook": f"{hook.url}?a=1, {hook.url}/two", "alarm_url": "https://odds.example.org/"}
+    client = serve(limits)
+    assert alarm(client)["reading"] == "No alarm: no labels have arrived yet."
+    version = fire(client)
+    until(lambda: len(hook.calls) == 2)
+    assert sorted(call.path for call in hook.calls) == ["/hook/two", "/hook?a=1"]
+    body, report = hook.calls[0].body, client.report()
+    ece = report["alarm"]["nulls"][0]
+    assert hook.calls[0].headers["idempotency-key"] == body["id"] == hook.calls[1].body["id"]
+    assert (body["type"], body["model"], body["version"], body["null"]) == ("calibration-alarm", "tiny", version, "ece")
+    assert (body["fired_after"], body["threshold"], body["tolerance"]) == (ece["fired_after"], 20.0, 0.02)
+    assert (body["ece"], body["reading"]) == (report["ece"], report["alarm"]["reading"])
+    assert body["log_e"] >= math.log(20) and body["fired_at"][:19] == ece["fired_at"][:19]
+    assert body["report_url"] == f"https://odds.example.org/calibration-report?model=tiny&version={version}"
+    all_wrong(client, 120, seed=1)
+    until(lambda: alarm(client)["nulls"][0]["labels"] == 200)
+    advice = client.report()["advice"]
+    assert (advice["helps"], advice["labels"]) == ("yes", 200)
+    assert "--service https://odds.example.org --model tiny" in advice["command"]
+    text = client.get("/metrics").text
+    for line in (
+        f'trueodds_calibration_alarm{{model="tiny",version="{version}"}} 2.0',
+        f'trueodds_calibration_log_evalue{{model="tiny",null="point",version="{version}"}}',
+        f'trueodds_calibration_ece_lower{{model="tiny",version="{version}"}} {client.report()["ece_lower"]!r}',
+        f'trueodds_calibration_ece_upper{{model="tiny",version="{version}"}} {client.report()["ece_upper"]!r}',
+        f'trueodds_label_age_seconds{{model="tiny",version="{version}"}} ',
+        f'trueodds_label_coverage{{model="tiny",version="{version}"}} 1.0',
+    ):
+        assert line in text
+    assert len(hook.calls) == 2
+
+
+def test_corrections_change_sums_and_not_evidence(client: Client) -> None:
+    found = client.predict(pictures(80))
+    gauge = f'trueodds_calibration_ece{{model="tiny",version="{client.report()["version"]}"}} '
+    client.label([{"id": p["id"], "label": (p["index"] + 1) % 4} for p in found])
+    until(lambda: alarm(client)["state"] == "fired")
+    before, wrong = alarm(client), client.report()["ece"]
+    assert f"{gauge}{wrong!r}" in client.get("/metrics").text
+    client.label([{"id": p["id"], "label": p["index"], "correct": True} for p in found])
+    after = client.report()
+    assert (after["accuracy"], after["labelled"]) == (1, 80)
+    assert f"{gauge}{after['ece']!r}" in client.get("/metrics").text  # though it may keep the interval
+    client.run(asyncio.sleep(0.1))
+    assert alarm(client) == before
+
+
+def test_a_webhook_is_tried_until_it_takes_the_news(serve: Callable[..., Client], hook: Hook) -> None:
+    hook.answers, hook.seconds = [500, 302, 404], 0.05
+    client = serve({"alarm_webhook": hook.url})
+    fire(client)
+    until(lambda: "A webhook has not taken the news yet" in alarm(client)["reading"])
+    until(lambda: len(hook.calls) == 4)
+    until(lambda: "webhook" not in alarm(client)["reading"])
+    pauses = np.diff([call.began for call in hook.calls])
+    assert (pauses > [0.04, 0.08, 0.16]).all()
+    assert len({call.body["id"] for call in hook.calls}) == 1
+
+
+def test_an_alarm_that_is_open_at_the_start_is_told(settings: Settings, hook: Hook) -> None:
+    """The webhook was set, or the service came back, after the alarm; once acknowledged, a new webhook is not told."""
+    with Client(create_app(settings)) as client:
+        name = fire(client)
+    with Client(create_app(settings.model_copy(update={"alarm_webhook": hook.url}))) as client:
+        until(lambda: hook.calls)
+        asked = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
+        assert client.post(ACKNOWLEDGE, json=asked).status_code == 200
+    with Client(create_app(settings.model_copy(update={"alarm_webhook": f"{hook.url},{hook.url}/new"}))) as client:
+        client.run(asyncio.sleep(0.3))
+    assert [call.path for call in hook.calls] == ["/hook"]
+
+
+def test_a_prefect_deployment_is_run(serve: Callable[..., Client], hook: Hook) -> None:
+    """As Prefect's API has it: the deployment by its name, then a run with parameters and an idempotency key."""
+    hook.reply = {"id": "11111111-2222-3333-4444-555555555555"}
+    base = hook.url.removesuffix("/hook")
+    version = fire(serve({"alarm_webhook": f"prefect+{base}/api/deployments/name/recalibrate/live"}))
+    until(lambda: len(hook.calls) == 2)
+    get, post = hook.calls
+    assert (get.method, get.path) == ("GET", "/api/deployments/name/recalibrate/live")
+    assert (post.method, post.path) == ("POST", f"/api/deployments/{hook.reply['id']}/create_flow_run")
+    assert post.body["parameters"] == {"model": "tiny", "version": version, "reason": post.body["parameters"]["reason"]}
+    assert post.body["parameters"]["reason"].startswith("ALARM: the calibration error")
+    assert len(post.body["idempotency_key"]) == 32
+
+
+def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) -> None:
+    hook.reply, hook.answers = {"no": "id"}, [200, 403]
+    base = hook.url.removesuffix("/hook").replace("http://", "http://user:word@")
+    (prefect,) = read_webhooks(f"prefect+{base}/api/deployments/name/recalibrate/live")
+    (plain,) = read_webhooks(f"{base}/token")
+    for one, words in ((prefect, "does not answer as a Prefect server"), (plain, "answered 403 to POST"),
+                       (Webhook("http://127.0.0.1:1/token", False), "cannot be reached")):  # fmt: skip
+        with pytest.raises(WebhookError, match=words) as error:
+            asyncio.run(send(one, {"id": "x", "model": "m", "version": "v", "reading": "r"}))
+        assert "token" not in str(error.value) and "word@" not in str(error.value)
+    assert hook.calls[0].headers["authorization"].startswith("Basic ")
+    assert prefect.key != plain.key and len(prefect.key) == 16
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [
+        ("alarm_webhook", "https://x/ok,ftp://x/secret", "webhook 2 is no URL"),
+        ("alarm_webhook", "http://x:port/secret", "webhook 1 is no URL"),
+        ("alarm_webhook", "prefect+https://x/api/secret", "webhook 1 names no deployment"),
+        ("alarm_url", "odds.example.org", "expected an address such as"),
+        ("alarm_tolerance", 0.5, "less than 0.5"),
+        ("alarm_alpha", 0, "greater than 0"),
+        ("alarm_run_length", 19, "greater than or equal to 20"),
+    ],
+)
+def test_bad_settings(setting: str, value: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=words) as error:
+        Settings(**{setting: value})
+    assert "secret" not in error.value.errors()[0]["msg"]
+
+
+def test_a_webhook_that_is_refused_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--alarm-webhook", "ftp://x/secret"]) == 2
+    said = capsys.readouterr().err
+    assert "alarm_webhook: " in said and "webhook 1 is no URL" in said and "secret" not in said
+
+
+def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
+    address: str,
+    hook: Hook,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four watches on one store; one dies while it calls, and another takes over when its claim has ended."""
+    monkeypatch.setattr(watching, "CLAIM_MS", 2_000)
+    hook.seconds = 0.3
+
+    async def main() -> None:
+        stores = [await open_store(address) for _ in range(4)]
+        chosen = Settings(alarm_webhook=hook.url)
+        tasks = [asyncio.create_task(Watch(store, chosen).keep_watching()) for store in stores]
+        await answered_wrong(stores[0], "m")
+        while not hook.calls:
+            await asyncio.sleep(0.01)
+        state = await stores[0].read_state("m", "v1", ALARM)
+        (delivery,) = state["deliveries"].values()
+        assert delivery["claimed_by"] and not delivery["delivered_ms"]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)  # all die, in the middle of a call
+        tasks = [asyncio.create_task(Watch(store, chosen).keep_watching()) for store in stores]
+        while not delivery["delivered_ms"]:
+            await asyncio.sleep(0.05)
+            (delivery,) = (await stores[0].read_state("m", "v1", ALARM))["deliveries"].values()
+        await asyncio.sleep(0.3)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for store in stores:
+            await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    first, second = hook.calls
+    assert second.began - first.began >= 1.0 and second.body["id"] == first.body["id"]
+
+
+def test_all_workers_keep_the_pause_after_a_failure(
+    tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "FIRST_PAUSE_MS", 500)
+    hook.answers = [500]
+
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        await answered_wrong(store, "m")
+        first, second = (Watch(store, Settings(alarm_webhook=hook.url)) for _ in range(2))
+        await first.look()
+        while '"problem": "http' not in json.dumps(await store.read_state("m", "v1", ALARM)):
+            await asyncio.sleep(0.01)
+        while len(hook.calls) < 2:  # the second has just been started
+            await second.look()
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+    assert hook.calls[1].began - hook.calls[0].ended >= 0.45
+
+
+async def answered_wrong(store: Any, model: str, count: int = 100, *, shadow: bool = False) -> None:
+    """Predictions of a model, and of a shadow, with labels that all say they were wrong."""
+    of = version(model=model)
+    await store.put_version(of)
+    answers = batch(count, of, seed=len(model))
+    await store.put_predictions(answers)
+    if shadow:
+        await store.put_version(version("v2", shadow_of(model)))
+        await store.put_predictions(replace(answers, model=shadow_of(model), version="v2"))
+    wrong = [int(k + 1) % 3 for k in answers.index_N]
+    await store.put_labels([GivenLabel(i, k) for i, k in zip(answers.ids, wrong, strict=True)])
+
+
+def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> None:
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        await answered_wrong(store, "m", shadow=True)
+        assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
+        watch = Watch(store, Settings(alarm_webhook=hook.url))
+        await watch.look()
+        assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
+        while not hook.calls:
+            await asyncio.sleep(0.02)
+            await watch.look()
+        await asyncio.sleep(0.2)
+        state = await store.read_state(shadow_of("m"), "v2", ALARM)
+        assert state["nulls"]["ece"]["fired"] and not state["deliveries"]
+        await store.close()
+
+    asyncio.run(main())
+    assert [call.body["model"] for call in hook.calls] == ["m"]
+
+
+def test_trouble_is_logged_once_and_the_watch_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        await answered_wrong(store, "m")
+        await answered_wrong(store, "well")
+        await store.fold("m", "v1", ALARM, lambda tree, block: {"form": 7})
+        await store.put_labels([GivenLabel((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
+        more = batch(1, version(model="m"), seed=9)
+        await store.put_predictions(more)
+        await store.put_labels([GivenLabel(more.ids[0], 0)])
+        watch = Watch(store, Settings())
+        for _ in range(3):
+            await watch.look()
+        assert caplog.text.count("damaged or of another release") == 1
+        assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
+        assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
+        caplog.clear()
+        read = DatabaseStore.read_progress
+
+        async def fails(*_: object) -> Any:
+            raise StoreError("the store cannot be read: disk I/O error")
+
+        monkeypatch.setattr(DatabaseStore, "read_progress", fails)
+        for _ in range(3):
+            await watch.look()
+        assert caplog.text.count("disk I/O error") == 1
+        monkeypatch.setattr(DatabaseStore, "read_progress", read)
+        await watch.look()
+        assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
+        await store.close()
+
+    asyncio.run(main())

@@ -1,0 +1,111 @@
+"""Acknowledging an alarm by JSON and by the page's form, and what is said where the evidence is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from service import keys
+from service.alarm import ALARM
+from service.alarm import watch as watching
+from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
+from tests.service.app_client import Client
+from tests.service.hooks import until
+from tests.service.tiny_bundle import pictures
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.02)
+
+
+def test_damaged_evidence_leaves_the_rest_of_the_report(client: Client) -> None:
+    all_wrong(client, 30)
+    name = client.report()["version"]
+    store = client.app.state.runtime.store
+    until(lambda: client.run(store.read_state("tiny", name, ALARM)))
+    client.run(store.fold("tiny", name, ALARM, lambda tree, block: {**tree, "labels": -1}))
+    report = client.report()
+    assert report["alarm"] is None and report["labelled"] == 30
+    assert "There is no word on the alarm" in report["cautions"][-1] and report["cautions"][-1] in report["reading"]
+    assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} NaN' in client.get("/metrics").text
+    asked = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
+    answer = client.post(ACKNOWLEDGE, json=asked)
+    assert answer.status_code == 503 and "restore the store from a backup" in answer.text
+
+
+def test_acknowledging(client: Client) -> None:
+    quiet = client.predict(pictures(1)) and client.report()["version"]
+    asked = {"model": "tiny", "version": quiet, "who": " Ada ", "why": "recalibrating"}
+    nothing = client.post(ACKNOWLEDGE, json=asked)
+    assert nothing.status_code == 409 and "nothing has fired of tiny/" in nothing.text
+    name = fire(client)
+    until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
+    refusals: list[tuple[dict[str, Any], int, str]] = [
+        ({"version": "other"}, 404, "there is no tiny/other"),
+        ({"who": "  "}, 422, "who: String should have at least 1 character"),
+        ({"why": None}, 422, "why: Input should be a valid string"),
+        ({"why": "a\0b"}, 422, "why: Value error, a NUL or half a surrogate pair is not allowed"),
+        ({"null": "gap"}, 422, "null: Input should be 'ece' or 'point'"),
+        ({"more": 1}, 422, "more: Extra inputs are not permitted; expected model, version, who and why"),
+    ]
+    for change, status, words in refusals:
+        answer = client.post(ACKNOWLEDGE, json={**asked, **change})
+        assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    assert client.post(ACKNOWLEDGE, content=b"x", headers={"content-type": "text/plain"}).status_code == 415
+    one = client.post(ACKNOWLEDGE, json={**asked, "null": "point"}).json()
+    assert [null["state"] for null in one["nulls"]] == ["fired", "acknowledged"]
+    both = client.post(ACKNOWLEDGE, json={**asked, "who": "Bob"}).json()
+    assert (both["state"], both["nulls"][0]["acknowledged"]["who"]) == ("acknowledged", "Bob")
+    assert both["nulls"][1]["acknowledged"]["who"] == "Ada"
+    assert alarm(client) == both
+    again = client.post(ACKNOWLEDGE, json=asked)
+    assert again.status_code == 409 and "Bob has acknowledged the alarm" in again.text
+    assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} 3.0' in client.get("/metrics").text
+
+
+def test_acknowledging_by_a_form_of_our_own_page(serve: Callable[..., Client]) -> None:
+    key, hashed = keys.make()
+    other, _ = keys.make()
+    client = serve({"admin_key": hashed, "feedback_key": ""})
+    name = fire(client)
+    asked = {"model": "tiny", "version": name, "who": "Ada", "why": "Käse & more", "null": "", "key": ""}
+
+    def post(change: dict[str, str], headers: dict[str, str] | None = None) -> Any:
+        return client.post(ACKNOWLEDGE, content=urlencode({**asked, **change}), headers={**FORM, **(headers or {})})
+
+    assert post({}).status_code == 401 and post({"key": other}).status_code == 401
+    refused = post({"key": key}, {"origin": "https://evil.example"})
+    assert refused.status_code == 403 and "not of this service" in refused.text
+    assert post({"key": key}, {"origin": "null"}).status_code == 403
+    assert post({"key": key, "who": ""}).status_code == 422
+    assert client.post(ACKNOWLEDGE, content="who=a&who=b", headers=FORM).status_code == 422
+    assert client.post(ACKNOWLEDGE, content="who=%ff", headers=FORM).status_code == 422
+    done = post({"key": key}, {"origin": "http://service"})
+    assert (done.status_code, done.headers["location"]) == (
+        303,
+        f"/calibration-report?model=tiny&version={name}",
+    )
+    assert client.report()["alarm"]["nulls"][0]["acknowledged"]["why"] == "Käse & more"
+    by_header = {"authorization": f"Bearer {key}"}
+    assert (
+        post({}, by_header).status_code == 409 and post({"key": key}, {"authorization": "Bearer x"}).status_code == 401
+    )
+
+
+def test_two_acknowledge_at_once(client: Client) -> None:
+    name = fire(client)
+    until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
+
+    async def both() -> list[int]:
+        asked = {"model": "tiny", "version": name, "why": "seen"}
+        calls = [client.http.post(ACKNOWLEDGE, json={**asked, "who": who}) for who in ("Ada", "Bob")]
+        return sorted(answer.status_code for answer in await asyncio.gather(*calls))
+
+    assert client.run(both()) == [200, 409]
