@@ -10,6 +10,7 @@ gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artif
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
 demo --live  what `make demo` does: two minutes of traffic in which the model's calibration breaks, with the page open
 methods | recipes | calibrators | params         what can be written into params.yaml
+recalibrate | judge | promote | shadow | rollback | versions    what is served: see `recalibrate --help`
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline import config, lifeline
@@ -24,14 +26,23 @@ from pipeline.errors import UserError
 
 LISTS = ("methods", "recipes", "calibrators")
 PICTURES = ("curves", "gamma-curve")
+SERVED = ("recalibrate", "judge", "promote", "shadow", "rollback", "versions")
+"""See pipeline/commands.py."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; an error that the user can mend is one message on stderr and exit status 1 (2: usage)."""
+    words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in SERVED:
+        from pipeline import commands
+
+        return _obeyed(lambda: commands.run(words))
     parser = argparse.ArgumentParser(
         prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=[*_stage_names(), "all", "publish", *PICTURES, "demo", *LISTS, "params"])
+    parser.add_argument(
+        "command", choices=[*_stage_names(), "all", "publish", *PICTURES, "demo", *LISTS, "params", *SERVED]
+    )
     parser.add_argument("parameters", nargs="*", metavar="name=value", help="leaves of params.yaml to replace")
     parser.add_argument("--params", default="params.yaml", help="the file to read (default: params.yaml)")
     parser.add_argument("--models", default="models", help="publish: the model directory (default: models)")
@@ -45,14 +56,18 @@ def main(argv: list[str] | None = None) -> int:
     lifeline.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("pipeline").setLevel(logging.INFO)
+    training = arguments.command in (*_stage_names(), "all")
+    return _obeyed(lambda: _run(arguments), "; the next run goes on from the last checkpoint" if training else "")
+
+
+def _obeyed(command: Callable[[], None], stopped: str = "") -> int:
     try:
-        _run(arguments)
+        command()
     except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        training = arguments.command in (*_stage_names(), "all")
-        print(f"stopped{'; the next run goes on from the last checkpoint' if training else ''}", file=sys.stderr)
+        print(f"stopped{stopped}", file=sys.stderr)
         return 130
     return 0
 

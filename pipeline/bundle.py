@@ -3,7 +3,8 @@
 The card holds the sha256 of the other two files, so the card's own hash names the whole content: that is the
 bundle's version. Published bundles lie in MODELS/<name>/<version>/. Which of them is used for what, small files say:
 MODELS/default (<name>/<version>) who answers when nothing is named, MODELS/<name>/default (<version>) when only the
-model is, and MODELS/<name>/shadow (<version>) who is scored on the same inputs without being answered.
+model is, and MODELS/<name>/shadow (<version>) who is scored on the same inputs without being answered. Each change of
+the last two is a line of MODELS/<name>/history.jsonl (`pipeline.history`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from pipeline import calibrators
+from pipeline import calibrators, history
 from pipeline.errors import UserError
 from pipeline.files import read_json, sha256
 from pipeline.metrics.inputs import Array
@@ -42,6 +43,7 @@ GOLDEN_TOLERANCE = (
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"  # of a model or a version: a folder's name that cannot climb out
 
 Infer = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.floating]]
+Append = Callable[[history.Change], None]
 
 
 class BundleError(UserError, ValueError):
@@ -220,44 +222,126 @@ def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> 
             if not target.exists():  # another publisher of the same content may have been first
                 raise
     if default:
-        _write(target.parent / DEFAULT, loaded.version)
+        with history.writing(target.parent) as append:
+            _answer(target.parent, loaded.version, append, "publish", "published", None)
         _write(models / DEFAULT, f"{loaded.card.name}/{loaded.version}")
     return target
 
 
-def promote(models: str | Path, name: str, version: str) -> None:
+def promote(models: str | Path, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
     """Let a published version answer for its model, and when nothing is named if its model does so now.
 
-    Rolling back is promoting the earlier version.
+    If it was the shadow, there is none any more. `who` is this process's user unless it is said.
 
     Raises:
         BundleError: there is no such published version.
     """
-    models = _with(models, name, version)
-    _write(models / name / DEFAULT, version)
+    folder = find(models, name, version).parent
+    with history.writing(folder) as append:
+        _take_over(folder, version, append, "promote", why, who)
+
+
+def rollback(models: str | Path, name: str, *, why: str = "", who: str | None = None) -> str:
+    """Promote the version that answered before; once more: the one before that. Returns the version.
+
+    Raises:
+        BundleError: that version's folder is gone.
+        HistoryError: nothing is known to have answered before, or the history is damaged.
+    """
+    folder = find_model(models, name)
+    with history.writing(folder) as append:
+        now = role(models, name, DEFAULT)
+        version = history.answered_before(history.read(folder), now)
+        if version is None:
+            raise history.HistoryError(
+                f"nothing is known to have answered for {name} before {now}; name it: python -m pipeline promote"
+            )
+        _take_over(find(models, name, version).parent, version, append, "rollback", why, who)
+    return version
+
+
+def set_shadow(
+    models: str | Path,
+    name: str,
+    version: str | None,
+    *,
+    why: str = "",
+    who: str | None = None,
+    since_ms: int | None = None,
+) -> None:
+    """Let a published version be scored on its model's inputs without being answered; None: no version.
+
+    Raises:
+        BundleError: there is no such published version.
+    """
+    folder = find_model(models, name) if version is None else find(models, name, version).parent
+    with history.writing(folder) as append:
+        _shadow(folder, version, append, why, who, since_ms)
+
+
+def role(models: str | Path, name: str, which: str) -> str | None:
+    """The version that is named a model's `default` or `shadow`, there or not; None if none is."""
+    models = Path(models)
+    try:
+        return (models / name / which).read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass
+    with contextlib.suppress(BundleError):
+        if which == DEFAULT and (found := find_default(models)).parent.name == name:
+            return found.name
+    return None
+
+
+def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
+    models, name = folder.parent, folder.name
+    _answer(folder, version, append, what, why, who)
+    if role(models, name, SHADOW) == version:
+        _shadow(folder, None, append, "it answers now", who, None)
     with contextlib.suppress(BundleError):
         if find_default(models).parent.name != name:
             return
     _write(models / DEFAULT, f"{name}/{version}")
 
 
-def set_shadow(models: str | Path, name: str, version: str | None) -> None:
-    """Let a published version be scored on its model's inputs without being answered; None: no version.
+def _answer(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
+    before = role(folder.parent, folder.name, DEFAULT)
+    _write(folder / DEFAULT, version)
+    if before != version:
+        append(history.Change(what, before, version, why, who or history.whoever(), history.now()))
+
+
+def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str | None, since_ms: int | None) -> None:
+    before = role(folder.parent, folder.name, SHADOW)
+    if version is None:
+        (folder / SHADOW).unlink(missing_ok=True)
+    else:
+        _write(folder / SHADOW, version)
+    if before != version:
+        append(history.Change("shadow", before, version, why, who or history.whoever(), history.now(), since_ms))
+
+
+def find_model(models: str | Path, name: str) -> Path:
+    """The folder of a model's versions.
 
     Raises:
-        BundleError: there is no such published version.
+        BundleError: there is none.
     """
-    if version is None:
-        (Path(models) / name / SHADOW).unlink(missing_ok=True)
-    else:
-        _write(_with(models, name, version) / name / SHADOW, version)
+    folder = Path(models) / name
+    if not (re.fullmatch(NAME, name) and folder.is_dir()):
+        raise BundleError(f"there is no model {name!r} in {models}; python -m pipeline versions lists them")
+    return folder
 
 
-def _with(models: str | Path, name: str, version: str) -> Path:
+def find(models: str | Path, name: str, version: str) -> Path:
+    """The folder of a published version.
+
+    Raises:
+        BundleError: there is none.
+    """
     path = Path(models) / name / version
     if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
         raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
-    return Path(models)
+    return path
 
 
 def _write(path: Path, line: str) -> None:

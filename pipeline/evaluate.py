@@ -43,7 +43,12 @@ class Problem:
 
 def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Evaluation) -> Judged:
     """All metrics of one calibrator: .12 s for 10,000 x 100, .5 s for 10,000 x 1,000."""
-    p_NC, bins = calibrator(logits_NC), settings.bins
+    return judge_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings)
+
+
+def judge_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Evaluation) -> Judged:
+    """As `judge`, of probabilities however they were made."""
+    bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     ece_C = metrics.ece_per_class(p_NC, labels_N, bins=bins)
     floor_C = metrics.noise_floor_per_class(p_NC, bins=bins)
@@ -74,7 +79,7 @@ def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayL
         "accuracy_above_99": above.accuracy,
         "mean_entropy": metrics.mean_entropy(p_NC),
     }
-    return Judged(calibrator.name, sums, values, ece_C, floor_C)
+    return Judged(name, sums, values, ece_C, floor_C)
 
 
 def check_compared(names: Iterable[str]) -> None:

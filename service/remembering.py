@@ -114,6 +114,9 @@ async def labelled_logits(
     since: Annotated[
         datetime | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
     ] = None,
+    last: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")
+    ] = None,
 ) -> Response:
     """All labelled answers of a version in the format of logits.npz: val_logits (float32, each row minus its maximum),
     val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived.
@@ -122,7 +125,7 @@ async def labelled_logits(
     found = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
-        file, rows = await labelled.build(runtime.store.labelled(found.model, found.version, start))
+        file, rows = await labelled.build(runtime.store.labelled(found.model, found.version, start, last))
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
         raise ServiceError(503, "no_space", message) from None

@@ -255,7 +255,8 @@ def test_many_publishers_at_once(good: Path, tmp_path: Path) -> None:
         assert find_default(models) == targets.pop()
         assert sorted(path.name for path in models.iterdir()) == ["default", "tiny"]
         names = sorted(path.name for path in (models / "tiny").iterdir())
-        assert len(names) == 2 and "default" in names, "a folder that was written aside is left over"
+        assert len(names) == 3 and {"default", "history.jsonl"} < set(names), "what was written aside is left over"
+        assert len((models / "tiny" / "history.jsonl").read_text().splitlines()) == 1
         (models / "default").unlink()
         for path in (models / "tiny").iterdir():
             path.rename(tmp_path / f"away-{len(list(tmp_path.iterdir()))}")

@@ -17,6 +17,7 @@ FLOORS: dict[int, set[str]] = {
         "config",
         "errors",
         "files",
+        "history",
         "lifeline",
         "logits",
         "metrics",
@@ -25,9 +26,9 @@ FLOORS: dict[int, set[str]] = {
         "selective",
     },
     1: {"curves", "data", "methods", "nets", "progress", "recipes"},
-    2: {"checkpoint", "evaluate", "export", "quantise", "report", "train"},
+    2: {"checkpoint", "evaluate", "export", "quantise", "recalibrate", "report", "train"},
     3: {"stages"},
-    4: {"__main__", "demo", "flows", "listing", "live_demo", "serving"},
+    4: {"__main__", "commands", "demo", "flows", "listing", "live_demo", "serving"},
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
@@ -88,6 +89,7 @@ def test_service_imports_floor_0_only(path: Path) -> None:
             "pipeline.metrics, pipeline.calibrators, pipeline.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime"},
         ),
+        ("pipeline.commands, pipeline.recalibrate", {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
         ("pipeline.train, pipeline.export, pipeline.evaluate, pipeline.stages", {"prefect", "dvc", "fastapi"}),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class Selection:
 
     calibrator: Calibrator
     table: tuple[Candidate, ...]
+    nll_MN: tuple[Array | None, ...] = field(default=(), repr=False, compare=False)
+    """Each candidate's held-out -ln p_y, row by row, for paired comparisons; None if it could not be fitted."""
 
 
 def select(
@@ -90,7 +92,8 @@ def select(
         _line(*pair, lost[i], lost[best]) if i in lost else Candidate(*pair, None, None, None, None, False, problems[i])
         for i, pair in enumerate(pairs)
     )
-    return Selection(registry.fit(pairs[best][0], logits, labels, **pairs[best][1]), table)
+    winner = registry.fit(pairs[best][0], logits, labels, **pairs[best][1])
+    return Selection(winner, table, tuple(lost.get(i) for i in range(len(pairs))))
 
 
 def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:

@@ -14,8 +14,9 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import httpx
 import psutil
@@ -23,6 +24,9 @@ from tqdm import tqdm
 
 from pipeline.errors import UserError
 from pipeline.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
 
 STATE = ".prefect"
 POOL = "gpu"
@@ -96,6 +100,7 @@ def register(home: Path, url: str) -> None:
             client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=POOL, limit=1))
         if not client.read_automations_by_name(AUTOMATION):
             client.create_automation(AutomationCore.model_validate(automation()))
+        before = _schedules(client)
     done = subprocess.run(
         [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
         cwd=home,
@@ -105,7 +110,16 @@ def register(home: Path, url: str) -> None:
     )
     if done.returncode:
         raise ServerError(f"prefect deploy --all failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
+        for key, (schedule, active) in _schedules(client).items():  # `deploy` sets what prefect.yaml says
+            if key in before and before[key][1] != active:
+                client.update_deployment_schedule(key[0], schedule, active=before[key][1])
     print(f"registered: work pool {POOL}, its limit and automation, the deployments of {home / 'prefect.yaml'}")
+
+
+def _schedules(client: SyncPrefectClient) -> dict[tuple[UUID, str], tuple[UUID, bool]]:
+    """Of all deployments, by deployment and slug: the schedule's id, and whether it is switched on."""
+    return {(d.id, s.slug): (s.id, s.active) for d in client.read_deployments() for s in d.schedules if s.slug}
 
 
 def automation() -> dict[str, Any]:

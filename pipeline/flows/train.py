@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pipeline import config, lifeline, stages
 from pipeline.bundle import publish
 from pipeline.errors import UserError
-from pipeline.flows import artifacts, child, graph, workspace
+from pipeline.flows import artifacts, child, graph, models_of, workspace
 
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""
@@ -93,7 +93,7 @@ def _train(**leaves: Any) -> None:
             log.info("experiment %s: dvc exp show; dvc exp apply %s", name, name)
         bundle = None
         if (place.folder / stages.BUNDLE).is_dir():
-            bundle = publish(place.folder / stages.BUNDLE, _models(home)).resolve()
+            bundle = publish(place.folder / stages.BUNDLE, models_of(home)).resolve()
             log.info("bundle: %s", bundle)
         artifacts.show_results(place.folder, bundle, title)
         place.remove()
@@ -166,11 +166,6 @@ def run_name() -> str:
 def experiment_name(name: str, run: str) -> str:
     """A git ref of the run's name: what may stand in one, short, and told apart by the run's id."""
     return f"{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')[:60] or 'run'}-{run.replace('-', '')[-6:]}"
-
-
-def _models(home: Path) -> Path:
-    """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
-    return home / os.environ.get("TRUEODDS_MODELS", "models")
 
 
 def _slot(limit: str | None) -> AbstractContextManager[None]:

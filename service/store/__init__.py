@@ -111,8 +111,13 @@ class Store(Protocol):
     ) -> LabelBlock:
         """The label log: up to `limit` entries after a sequence number, or the `last` ones; at most 100,000."""
 
-    def labelled(self, model: str, version: str, since: int | None = None) -> AsyncIterator[LabelledLogits]:
-        """Logits and labels of all labelled answers since then, in blocks, in the order of their labels' arrival."""
+    def labelled(
+        self, model: str, version: str, since: int | None = None, last: int | None = None
+    ) -> AsyncIterator[LabelledLogits]:
+        """Logits and labels of all labelled answers since then, in blocks, in the order of their labels' arrival.
+
+        `last`: only those among the labels that arrived last, this many.
+        """
 
     async def fold(self, model: str, version: str, name: str, step: Callable[[Any, LabelBlock], Any]) -> Any:
         """Bring a state up to date with the label log and return it: each label once, whoever dies or races.

@@ -193,10 +193,13 @@ class DatabaseStore(ABC):
             return await self._read(partial(reading.last_labels, key, min(last, MAX_LAST)))
         return await self._read(partial(reading.labels, key, after, min(limit, MAX_LAST)))
 
-    async def labelled(self, model: str, version: str, since: int | None = None) -> AsyncIterator[LabelledLogits]:
-        key, after = await self._key(model, version), 0
+    async def labelled(
+        self, model: str, version: str, since: int | None = None, last: int | None = None
+    ) -> AsyncIterator[LabelledLogits]:
+        key = await self._key(model, version)
         if key is None:
             return
+        after = 0 if last is None else await self._read(partial(reading.before_last, key, last))
         classes = len(self._catalogue.versions[key].classes)
         limit = max(BLOCK_BYTES // (4 * classes), 1)
         while True:

@@ -101,6 +101,14 @@ def block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
     )
 
 
+def before_last(version: int, last: int) -> Work[int]:
+    """The sequence number after which the `last` labels come; 0 if there are no more than those."""
+    rows = yield Rows(
+        "SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT 1 OFFSET $2", (version, last)
+    )
+    return rows[0][0] if rows else 0
+
+
 def labelled(version: int, classes: int, since_ms: int, after: int, limit: int) -> Work[tuple[int, LabelledLogits]]:
     """The last sequence number that was looked at (0: the log is at its end), and the labelled logits among them."""
     # Two statements: joined, PostgreSQL may read all predictions for every block.

@@ -190,6 +190,11 @@ def test_labelled_logits_are_what_recalibration_reads(client: Client, tmp_path: 
     assert (found.logits_NC == [np.frombuffer(stored[id_].logits, "<f4") for id_ in ids[::-1]]).all()
     times = np.load(io.BytesIO(answer.content))["val_created_ms"]
     assert (times == [stored[id_].created_ms for id_ in ids[::-1]]).all()
+    last = np.load(io.BytesIO(client.get("/admin/labelled.npz", params={"last": 7}).content))
+    assert (last["val_created_ms"] == times[-7:]).all() and last["val_labels"].tolist() == [
+        k % 4 for k in range(23, 30)
+    ]
+    assert client.get("/admin/labelled.npz", params={"last": 0}).status_code == 422
     assert client.get("/admin/labelled.npz", params={"since": "2999-01-01T00:00:00Z"}).status_code == 404
     assert client.get("/admin/labelled.npz", params={"since": "yesterday"}).status_code == 422
     assert client.get("/admin/labelled.npz", params={"version": "x"}).status_code == 404

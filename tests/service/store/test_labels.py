@@ -275,6 +275,9 @@ def test_labelled_logits_in_blocks(run: Run[Any], monkeypatch: pytest.MonkeyPatc
         recent = [block async for block in store.labelled("m", "v1", START + 1)]
         assert [id_ for block in recent for id_ in block.ids] == late.ids
         assert all((block.created_ms_N == START + HOUR).all() for block in recent)
+        for last, since, ids in ((12, None, [*early.ids[8:], *late.ids]), (20, START + 1, late.ids), (99, 0, None)):
+            found = [id_ async for block in store.labelled("m", "v1", since, last) for id_ in block.ids]
+            assert found == (ids or early.ids + late.ids)
 
     run(check)
 

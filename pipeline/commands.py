@@ -1,0 +1,176 @@
+"""python -m pipeline <command>: what is served, and how to change it.
+
+These commands need numpy and scipy only, so they run where the service does.
+
+recalibrate               fit a calibrator on the live labels of what answers, publish it as the shadow, judge it
+judge                     weigh the shadow on labels that came since: promote it, withdraw it, or leave it open
+promote MODEL VERSION     let a published version answer for its model
+shadow MODEL VERSION      score a version on the same inputs without answering (none: no version)
+rollback MODEL            let the version answer that did before
+versions [MODEL]          what is published, what answers, what shadows, and how it came to that
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import bundle, history
+from pipeline.bundle import DEFAULT, SHADOW, Bundle, BundleError
+
+if TYPE_CHECKING:
+    from pipeline.recalibrate import Choice
+
+NONE = "none"
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = found.add_subparsers(dest="command", required=True, metavar="command")
+    every = argparse.ArgumentParser(add_help=False)
+    every.add_argument("--models", type=Path, default=Path("models"), help="the model directory (default: models)")
+    reasoned = argparse.ArgumentParser(add_help=False, parents=[every])
+    reasoned.add_argument("--why", default="", help="kept in the history")
+    for name in ("recalibrate", "judge"):
+        _asking(commands.add_parser(name, parents=[reasoned]), fits=name == "recalibrate")
+    for name in ("promote", "shadow", "rollback"):
+        command = commands.add_parser(name, parents=[reasoned])
+        command.add_argument("model")
+        if name != "rollback":
+            command.add_argument("version", help="none: no version" if name == "shadow" else None)
+    commands.add_parser("versions", parents=[every]).add_argument("model", nargs="?")
+    return found
+
+
+def _asking(command: argparse.ArgumentParser, *, fits: bool) -> None:
+    from pipeline.calibrators.selection import CANDIDATES
+    from pipeline.recalibrate import LABELS, client
+
+    command.add_argument("--service", help=f"its URL (default: {client.SERVICE}, or {client.URL})")
+    command.add_argument("--key-file", type=Path, help=f"holds the admin key, if it has one (or {client.KEY}: the key)")
+    command.add_argument("--model", help="default: what answers when nothing is named")
+    choices = ("now", "evidence", "never") if fits else ("evidence", "never")
+    command.add_argument("--promote", choices=choices, default="evidence", help="default: evidence")
+    command.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for evidence (default: 0)")
+    if fits:
+        command.add_argument("--version", help="do nothing if another one answers by now")
+        command.add_argument("--labels", type=int, default=LABELS, help=f"of the last, at most (default: {LABELS:,})")
+        names = ", ".join(CANDIDATES)
+        command.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=f"calibrators ({names})")
+
+
+def run(argv: list[str]) -> None:
+    """Run one command and print what came of it.
+
+    Raises:
+        UserError: with the cure.
+    """
+    given = parser().parse_args(argv)
+    match given.command:
+        case "recalibrate" | "judge":
+            _ask(given)
+        case "promote":
+            Bundle.load(bundle.find(given.models, given.model, given.version))
+            bundle.promote(given.models, given.model, given.version, why=given.why)
+            print(f"{given.model}/{given.version} answers now")
+        case "shadow":
+            version = None if given.version == NONE else given.version
+            bundle.set_shadow(given.models, given.model, version, why=given.why)
+            print(
+                f"{given.model} has no shadow now" if version is None else f"{given.model}/{version} is the shadow now"
+            )
+        case "rollback":
+            version = bundle.rollback(given.models, given.model, why=given.why)
+            print(f"{given.model}/{version} answers again")
+        case _:
+            print(versions_text(given.models, given.model))
+
+
+def _ask(given: argparse.Namespace) -> None:
+    from pipeline import recalibrate as room
+    from pipeline.recalibrate import Recalibration
+
+    fits = (
+        {"version": given.version, "labels": given.labels, "candidates": tuple(given.candidates)}
+        if given.command == "recalibrate"
+        else {}
+    )
+    asked = Recalibration(
+        room.client_of(given.service, given.key_file),
+        given.models,
+        given.model,
+        promote=given.promote,
+        wait_seconds=given.wait,
+        why=given.why,
+        say=print,
+        **fits,
+    )
+    outcome = (room.recalibrate if fits else room.judge)(asked)
+    if outcome.choice:
+        print(table_text(outcome.choice))
+    print(outcome.words)
+
+
+def table_text(choice: Choice) -> str:
+    """The candidates with their NLL, and ECE before and after."""
+    lines = [f"{choice.rows:,} live labels, cross-validated", ""]
+    lines.append(f"{'calibrator':<28}{'NLL':>10}{'gain':>12}{'+-':>10}")
+    served = (f"{choice.served.name} (served)", choice.served)
+    for name, line in (served, *((line.name, line) for line in choice.table)):
+        if line.nll is None or line.gain is None or line.gain_standard_error is None:
+            lines.append(f"{name:<28}{line.problem}")
+        else:
+            mark = "  <" if line is choice.best and choice.better else ""
+            lines.append(f"{name:<28}{line.nll:>10.4f}{line.gain:>12.4f}{line.gain_standard_error:>10.4f}{mark}")
+    for when, judged in (("before", choice.before), ("after", choice.after)):
+        v = judged.values
+        interval = f"{choice.settings.level:.0%} interval {v['ece_lower']:.4f} .. {v['ece_upper']:.4f}"
+        lines += [""] * (when == "before") + [
+            f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor {v['floor_p95']:.4f}"
+        ]
+    return "\n".join([*lines, ""])
+
+
+def versions_text(models: Path, model: str | None = None) -> str:
+    """Every model's versions with their roles, and its history, the newest last.
+
+    Raises:
+        BundleError: no such model.
+        HistoryError: a damaged history.
+    """
+    names = [model] if model else sorted(p.name for p in _folders(models))
+    if (model and not (models / model).is_dir()) or not names:
+        raise BundleError(f"there is no model{f' {model!r}' if model else ''} in {models}; python -m pipeline publish")
+    lines: list[str] = []
+    for name in names:
+        folder, roles = models / name, {DEFAULT: "answers", SHADOW: "shadow"}
+        named = {bundle.role(models, name, which): words for which, words in roles.items()}
+        lines.append(name)
+        published = sorted(_folders(folder), key=lambda p: p.stat().st_mtime)
+        lines += [f"  {v.name}  {named.get(v.name, ''):<8}{_about(v)}".rstrip() for v in published]
+        for change in history.read(folder):
+            way = f"{change.before or 'none'} -> {change.after or 'none'}"
+            lines.append(
+                f"  {change.when[:19]}  {change.what:<9}{way}  {change.who}{': ' + change.why if change.why else ''}"
+            )
+    return "\n".join(lines)
+
+
+def _about(folder: Path) -> str:
+    try:
+        found = Bundle.load(folder)
+    except BundleError as error:
+        return f"damaged: {error}"
+    after = found.card.metrics.get("after", {})
+    numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
+    return f"{found.calibrator.name}, {found.card.method}{', ' + numbers if numbers else ''}"
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    except OSError:
+        return []

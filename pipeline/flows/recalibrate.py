@@ -1,0 +1,172 @@
+"""The flow `recalibrate`: live labels -> a candidate beside what answers -> its promotion once labels bear it out.
+
+Started by an alarm's webhook, by hand (`prefect deployment run recalibrate/live`) or by its schedule, if somebody
+switches it on. A run does not wait for labels, which would hold up the worker: it asks for another run later.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from prefect import State, Task, flow, get_run_logger
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.runtime import deployment, flow_run
+from prefect.states import Completed, Scheduled
+from pydantic import Field
+
+from pipeline import recalibrate as room
+from pipeline.flows import models_of
+from pipeline.recalibrate import AwayError, Choice, FewLabelsError, Outcome, Recalibration
+
+T = TypeVar("T")
+
+STEPS = {
+    "fetch_labels": "fetch labels",
+    "choose": "choose",
+    "publish_candidate": "publish as shadow",
+    "weigh": "weigh evidence",
+}
+RETRIES, RETRY_SECONDS = 3, 10.0
+LONGEST_MINUTES = 24 * 60.0
+
+
+def run_name() -> str:
+    """`digits: alarm ...`: the model and the reason."""
+    given = flow_run.get_parameters() or {}
+    return f"{given.get('model') or 'what answers'}{': ' + str(given['reason'])[:80] if given.get('reason') else ''}"
+
+
+@flow(name="recalibrate", flow_run_name=run_name, persist_result=False, log_prints=False)
+def recalibrate(
+    model: str | None = None,
+    version: str | None = None,
+    reason: str | None = None,
+    service: str | None = None,
+    models: str | None = None,
+    labels: Annotated[int, Field(ge=room.LEAST_LABELS)] = room.LABELS,
+    candidates: list[str] | None = None,
+    promote: Literal["now", "evidence", "never"] = "evidence",
+    wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
+    look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,
+) -> State[None]:
+    """Judge the candidate that waits; if none does, fit one on the live labels and publish it as the shadow.
+
+    Args:
+        model: Its name. None: the one that answers when nothing is named.
+        version: Nothing is done if another one answers for the model by now. None: the one that answers.
+        reason: Kept in the model's history.
+        service: The service's URL. None: TRUEODDS_SERVICE of the worker, or this machine's port 8000.
+        models: The service's model directory. None: TRUEODDS_MODELS of the worker, or models/ in the checkout.
+        labels: To fit on, of those that arrived last, at most.
+        candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
+        promote: Once evidence bears the candidate out, now, or never.
+        wait_seconds: For evidence; the worker waits too.
+        look_again_minutes: While labels are few or evidence is open: another run after so long, then after twice as
+            long, up to a day. None: no other run.
+    """
+    log = get_run_logger()
+    asked = Recalibration(
+        room.client_of(service),
+        Path(models) if models else models_of(Path.cwd()),
+        model,
+        version,
+        labels,
+        tuple(candidates or ()),
+        promote,
+        wait_seconds,
+        reason or "",
+        f"flow run {flow_run.get_name()}",
+        log.info,
+    )
+    try:
+        outcome = room.recalibrate(asked, as_task)
+    except FewLabelsError as error:
+        if look_again_minutes is None or not deployment.id:
+            raise
+        return Completed(name="Waiting", message=f"{error}. {_look_again(look_again_minutes, version, 'few')}")
+    _show(outcome, asked.models)
+    words = outcome.words
+    log.info(words)
+    if outcome.what in ("published", "open") and promote == "evidence" and look_again_minutes and deployment.id:
+        words += f" {_look_again(look_again_minutes, outcome.served, outcome.candidate or '')}"
+    return Completed(name=outcome.what.capitalize(), message=words)
+
+
+def as_task(step: Callable[..., T], *given: Any) -> T:
+    """Call a step as a task of its own; a service that is away is asked again."""
+
+    def call() -> T:
+        return step(*given)
+
+    named: Task[[], T] = Task(
+        call,
+        name=STEPS[step.__name__],
+        task_run_name=STEPS[step.__name__],
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=RETRIES,
+        retry_delay_seconds=RETRY_SECONDS,
+        retry_condition_fn=lambda _task, _run, state: isinstance(state.result(raise_on_failure=False), AwayError),
+    )
+    return named()
+
+
+def _look_again(minutes: float, version: str | None, about: str) -> str:
+    """Ask for another run; several that ask for the same one get one."""
+    when = datetime.now(UTC) + timedelta(minutes=minutes)
+    given = dict(flow_run.get_parameters() or {})
+    given |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
+    key = f"recalibrate-{given.get('model')}-{version}-{about}-{minutes:g}-{when.date()}"
+    with get_client(sync_client=True) as client:
+        client.create_flow_run_from_deployment(
+            deployment.id, parameters=given, state=Scheduled(scheduled_time=when), idempotency_key=key
+        )
+    return f"Another run looks again at {when:%Y-%m-%d %H:%M} UTC."
+
+
+def _show(outcome: Outcome, models: Path) -> None:
+    if outcome.choice is not None:
+        create_table_artifact(
+            candidate_rows(outcome.choice), key="candidates", description="Cross-validated NLL on the live labels, nats"
+        )
+        create_markdown_artifact(
+            f"# {outcome.model}\n\n{outcome.words}\n\n![before and after]({_picture(outcome)})\n",
+            key="recalibration",
+            description="Before and after, on labels that the fit did not see",
+        )
+    elif outcome.evidence is not None:
+        create_markdown_artifact(
+            f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
+        )
+    if outcome.candidate is not None and (folder := (models / outcome.model / outcome.candidate).resolve()).is_dir():
+        create_link_artifact(folder.as_uri(), link_text=str(folder), key="bundle", description="The candidate")
+
+
+def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
+    """The served calibrator and the candidates; numbers are text, because a table artifact shows every digit."""
+    rows = []
+    for line in (choice.served, *choice.table):
+        chosen = "served" if line is choice.served else "best" if line is choice.best else ""
+        numbers = {"NLL": line.nll, "gain": line.gain, "standard error": line.gain_standard_error}
+        shown = {key: "" if value is None else f"{value:.4f}" for key, value in numbers.items()}
+        rows.append({"calibrator": line.name, "": chosen, **shown, "problem": line.problem or ""})
+    return rows
+
+
+def _picture(outcome: Outcome) -> str:
+    from pipeline.report import reliability_diagram
+
+    assert outcome.choice is not None
+    choice = outcome.choice
+    with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
+        out = Path(folder) / "reliability"
+        title = f"{outcome.model}: {choice.rows:,} live labels"
+        reliability_diagram(choice.before, choice.after, choice.settings, out, title)
+        return f"data:image/png;base64,{base64.b64encode(out.with_suffix('.png').read_bytes()).decode()}"

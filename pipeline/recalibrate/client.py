@@ -1,0 +1,200 @@
+"""What recalibration asks of a running service: labelled answers and the report. Over HTTP, never from its database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import UserError
+
+URL = "http://127.0.0.1:8000"
+SERVICE, KEY, KEY_FILE = "TRUEODDS_SERVICE", "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
+SECONDS = 60.0
+"""Without a byte from the service."""
+AGREE_MS = 1500
+"""Clocks that differ by less are taken for one: the Date header is cut to whole seconds."""
+
+
+class AnswerError(UserError, RuntimeError):
+    """The service refused, did not answer, or its answer is not what it should be."""
+
+
+class AwayError(AnswerError):
+    """No service answers at the address."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Labelled answers of one version, in the order in which their labels arrived."""
+
+    logits_NC: npt.NDArray[np.float32]
+    labels_N: npt.NDArray[np.int64]
+    created_ms_N: npt.NDArray[np.int64]
+    """When each answer was given: Unix milliseconds on the service's clock."""
+    ahead_ms: int = 0
+    """How far the service's clock is ahead of this machine's."""
+
+    def __len__(self) -> int:
+        return len(self.labels_N)
+
+    def given_since(self, since_ms: int) -> Labelled:
+        rows = self.created_ms_N >= since_ms
+        return Labelled(self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows], self.ahead_ms)
+
+
+def admin_key(file: str | Path | None = None) -> str | None:
+    """The admin key from `file`, from the file that TRUEODDS_ADMIN_KEY_FILE names, or from TRUEODDS_ADMIN_KEY.
+
+    Raises:
+        AnswerError: the file cannot be read or is empty; the variable holds what the service is told, a hash.
+    """
+    named = file or os.environ.get(KEY_FILE)
+    if named:
+        try:
+            key = Path(named).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise AnswerError(f"the key file {named} cannot be read: {error}") from None
+        if not key:
+            raise AnswerError(f"the key file {named} is empty; it holds the key that python -m service key printed")
+    else:
+        key = os.environ.get(KEY, "").strip()
+    if re.fullmatch("[0-9a-fA-F]{64}|@.*|.*,.*", key):
+        where = named or KEY
+        raise AnswerError(f"{where} holds the key's hash, for the service; here the key itself is needed: --key-file")
+    return key or None
+
+
+class _Same(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """None: urllib would send the key along to wherever the answer points."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A service by its URL."""
+
+    url: str = URL
+    key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", self.url):
+            raise AnswerError(f"service is {self.url!r}; allowed is a URL such as {URL}")
+
+    def labelled(self, model: str, version: str, *, last: int | None = None, since_ms: int | None = None) -> Labelled:
+        """Labelled answers of a version: the `last` labels, of answers given since then; none is no error.
+
+        Raises:
+            AwayError: nobody answers.
+            AnswerError: an unknown model or version, a wrong key, what is not the file.
+        """
+        query: dict[str, Any] = {"model": model, "version": version}
+        if last is not None:
+            query["last"] = last
+        if since_ms is not None:
+            query["since"] = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        try:
+            with self._open("/admin/labelled.npz", query) as answer, tempfile.TemporaryFile() as file:
+                ahead_ms = _ahead(answer.headers.get("date"))
+                shutil.copyfileobj(answer, file)
+                file.seek(0)
+                return Labelled(*_arrays(file, last), ahead_ms)
+        except _NoLabels:
+            return Labelled(np.empty((0, 0), np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def json(self, path: str, **query: str) -> Any:
+        """A JSON answer. Raises as `labelled`."""
+        with self._open(path, query) as answer:
+            try:
+                return json.load(answer)
+            except ValueError as error:
+                raise AnswerError(f"{self.url}{path} answered what is not JSON ({error}): not a TrueOdds?") from None
+
+    @contextmanager
+    def _open(self, path: str, query: dict[str, Any]) -> Iterator[HTTPResponse]:
+        url = f"{self.url.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
+        headers = {"accept": "*/*" if path.endswith(".npz") else "application/json"}
+        if self.key:
+            headers["authorization"] = f"Bearer {self.key}"
+        try:
+            opener = urllib.request.build_opener(_Same)
+            with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+                yield answer
+        except urllib.error.HTTPError as error:
+            raise self._refused(error, path) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise AwayError(f"no service answers at {self.url} ({reason}); start it, or name it: --service") from None
+
+    def _refused(self, error: urllib.error.HTTPError, path: str) -> Exception:
+        try:
+            said = json.load(error)["error"]
+            code, message = said["code"], said["message"]
+        except (ValueError, LookupError, TypeError, OSError):
+            code, message = "", error.reason
+        if code == "no_labels":
+            return _NoLabels()
+        cure = ""
+        if error.code in (401, 403):
+            cure = f". Put the key into {KEY} or into a file: --key-file"
+        elif code in ("unknown_model", "unknown_version"):
+            cure = ". Is --models the folder that this service serves?"
+        return AnswerError(f"{self.url}{path} answered {error.code}: {message}{cure}")
+
+
+def client_of(url: str | None = None, key_file: str | Path | None = None) -> Client:
+    """A client of the URL, else of TRUEODDS_SERVICE, else of this machine's port 8000; with the admin key.
+
+    Raises:
+        AnswerError: what is no URL, or no key (see `admin_key`).
+    """
+    return Client(url or os.environ.get(SERVICE) or URL, admin_key(key_file))
+
+
+class _NoLabels(Exception):  # noqa: N818  an answer, not an error
+    pass
+
+
+def _arrays(file: IO[bytes], last: int | None) -> tuple[Any, Any, Any]:
+    names = ("val_logits", "val_labels", "val_created_ms")
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            found = tuple(arrays[name] for name in names)
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
+        raise AnswerError(f"labelled.npz is not whole ({error}); ask again") from None
+    logits_NC, labels_N, created_N = (array[-last:] if last else array for array in found)
+    fits = logits_NC.ndim == 2 and labels_N.shape == created_N.shape == logits_NC.shape[:1]
+    if not (fits and np.isfinite(logits_NC).all() and (labels_N >= 0).all() and (labels_N < logits_NC.shape[1]).all()):
+        raise AnswerError(
+            f"labelled.npz holds logits {logits_NC.shape}, labels {labels_N.shape} and times {created_N.shape}:"
+            " not finite, or not of the same answers and classes"
+        )
+    return logits_NC, labels_N, created_N
+
+
+def _ahead(date: str | None) -> int:
+    """Of the service's clock; 0 where it does not say or the difference may be the header's rounding."""
+    try:
+        theirs = int(parsedate_to_datetime(date or "").timestamp() * 1000) + 500
+    except ValueError:
+        return 0
+    ahead = theirs - time.time_ns() // 1_000_000
+    return 0 if abs(ahead) < AGREE_MS else ahead

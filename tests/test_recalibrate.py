@@ -1,0 +1,307 @@
+"""Recalibration: the choice is honest, the evidence valid, and the loop closes against a real service."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+from scipy.special import softmax
+
+from pipeline import bundle as bundles
+from pipeline import history
+from pipeline.__main__ import main
+from pipeline.bundle import Bundle
+from pipeline.calibrators import Identity, Temperature, Vector
+from pipeline.metrics.inputs import Array
+from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, weigh, write
+from service import keys
+from tests.service.test_process import server
+from tests.service.tiny_bundle import change_card, pictures, write_bundle
+
+SERVED, TRUE = 1.7, 4.0
+"""Temperature of the tiny bundle's calibrator, and of the drifted truth."""
+
+
+def answers(count: int, truth: float, seed: int = 0) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Logits of 4 classes, and labels drawn from softmax(z / truth)."""
+    rng = np.random.default_rng(seed)
+    z_NC = rng.normal(0, 3, (count, 4)).astype(np.float32)
+    return z_NC, drawn(softmax(z_NC.astype(float) / truth, axis=1), rng)
+
+
+def drawn(p_NC: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    labels_N: npt.NDArray[np.int64] = (p_NC.cumsum(axis=1) > rng.random((len(p_NC), 1))).argmax(axis=1)
+    return labels_N
+
+
+def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_path: Path) -> None:
+    served = Bundle.load(write_bundle(tmp_path / "served"))
+    change_card(served.directory, training={"epochs": 3}, notes=["about the old calibrator"])
+    served = Bundle.load(served.directory)
+    choice = choose(served, *answers(2_000, TRUE))
+    assert choice.better and choice.gain > 5 * choice.gain_standard_error
+    assert choice.best.nll is not None and choice.served.nll is not None
+    assert choice.gain == pytest.approx(choice.served.nll - choice.best.nll, abs=0.005)
+    assert choice.gain == pytest.approx(choice.before.values["nll"] - choice.after.values["nll"], abs=1e-9)
+    assert choice.before.values["ece"] > 0.1 and choice.after.values["ece"] < choice.after.values["floor_p95"]
+    assert {line.name for line in choice.table} >= {"temperature", "identity", "structured_vector"}
+    made = write(served, choice, tmp_path / "made")
+    assert made.model_path.read_bytes() == served.model_path.read_bytes()
+    session = onnxruntime.InferenceSession(made.model_path)
+    made.check_golden(lambda pixels: session.run(None, {"images": pixels})[0])
+    card = made.card
+    assert card.golden.logits == served.card.golden.logits
+    assert card.golden.probabilities != served.card.golden.probabilities
+    assert card.training["epochs"] == 3 and card.training["recalibration"]["from"] == served.version
+    assert card.metrics["n"] == 2_000 and card.metrics["after"]["ece"] == choice.after.values["ece"]
+    assert card.notes[0].startswith(f"Recalibrated from version {served.version} on the 2,000 live labels")
+    assert "about the old calibrator" not in card.notes
+    assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
+    assert card.risk_coverage.split == "live labelled"
+    again = write(served, choose(served, *answers(2_000, TRUE)), tmp_path / "again")
+    assert again.version == made.version, "equal labels, equal cards"
+
+
+def test_the_served_calibrator_stays_where_nothing_is_better(tmp_path: Path) -> None:
+    served = Bundle.load(write_bundle(tmp_path))
+    choices = [choose(served, *answers(600, SERVED, seed), ["temperature"]) for seed in range(12)]
+    assert sum(choice.better for choice in choices) <= 3
+
+
+def test_classes_that_never_come_leave_candidates_out_but_not_all(tmp_path: Path) -> None:
+    z_NC, labels_N = answers(600, TRUE)
+    rows = labels_N < 3
+    choice = choose(Bundle.load(write_bundle(tmp_path)), z_NC[rows], labels_N[rows], ["matrix", "temperature"])
+    problems = {line.name: line.problem for line in choice.table}
+    assert choice.best.name == "temperature"
+    assert "never hold class 3" in (problems["matrix"] or "")
+
+
+def test_evidence_is_the_likelihood_ratio_and_says_who_is_better() -> None:
+    z_NC, labels_N = answers(300, TRUE)
+    found = weigh(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
+    p_NC, q_NC = (softmax(z_NC.astype(float) / t, axis=1)[np.arange(300), labels_N] for t in (SERVED, TRUE))
+    assert found.log_e == pytest.approx(np.log(q_NC / p_NC).sum(), rel=1e-12)
+    assert found.verdict == "better" and found.gain is not None and found.lower is not None and found.upper is not None
+    assert found.gain == pytest.approx(found.log_e / 300) and found.lower < found.gain < found.upper
+    back = weigh(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
+    assert back.verdict == "worse" and back.log_e == pytest.approx(-found.log_e)
+    few = weigh(Temperature(SERVED), Temperature(TRUE), z_NC[:99], labels_N[:99])
+    assert few.log_e > np.log(20) and few.verdict == "open"
+    assert weigh(Temperature(SERVED), Temperature(SERVED), z_NC, labels_N).verdict == "open"
+    assert weigh(Identity(), Identity(), z_NC[:0], labels_N[:0]).labels == 0
+
+
+def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() -> None:
+    """The e-value is 1 on average, so at most 5% of streams may ever reach 20, however often one looks."""
+    served, candidate = Temperature(SERVED), Vector([0.7] * 4, [0.2, 0.0, 0.0, -0.2])
+    reached = 0
+    for seed in range(200):
+        z_NC, labels_N = answers(400, SERVED, seed)
+        rows = np.arange(400)
+        step_N = np.log(candidate(z_NC)[rows, labels_N] / served(z_NC)[rows, labels_N])
+        assert step_N.sum() == pytest.approx(weigh(served, candidate, z_NC, labels_N).log_e)
+        reached += bool((step_N.cumsum()[99:] >= np.log(20)).any())
+    assert reached <= 10
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[httpx.Client, str]]:
+    """A service of the tiny bundle, and the version it answers with."""
+    path = bundles.publish(write_bundle(folder / "bundle"), folder / "models")
+    with server(folder) as (found, _):
+        yield found, path.name
+
+
+def label(service: httpx.Client, count: int, truth: float, seed: int, served: float = SERVED) -> str:
+    """Ask `count` times and label the answers by a truth of that temperature, `served` being the calibrator's.
+
+    Returns the version that answered.
+    """
+    rng = np.random.default_rng(seed)
+    for start in range(0, count, 200):
+        body = {"instances": pictures(min(200, count - start), seed=1000 * seed + start)}
+        answer = service.post("/predict", json=body).raise_for_status().json()
+        p_NC = np.array([p["probabilities"] for p in answer["predictions"]])
+        labels = drawn(softmax(np.log(p_NC) * served / truth, axis=1), rng)
+        rows = [{"id": p["id"], "label": int(y)} for p, y in zip(answer["predictions"], labels, strict=True)]
+        service.post("/feedback", json={"labels": rows}).raise_for_status()
+    return str(answer["version"])
+
+
+def until_served(service: httpx.Client, version: str) -> None:
+    for _ in range(100):
+        if service.get("/models").json()["default"]["version"] == version:
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"{version} is not served after 5 s")
+
+
+def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def typed(*words: str) -> str:
+        status = main([*words, "--models", str(tmp_path / "models")])
+        shown = capsys.readouterr()
+        assert status == (1 if shown.err else 0)
+        return shown.err + shown.out
+
+    with serving(tmp_path) as (service, first):
+        ask = ("recalibrate", "--service", str(service.base_url), "--why", "drift")
+        assert "has 0 labelled answers; at least 200 are needed" in typed(*ask)
+        label(service, 150, TRUE, seed=1)
+        assert f"error: tiny/{first} has 150 labelled answers; at least 200" in typed(*ask)
+        assert "no shadow to judge" in typed("judge", *ask[1:])
+        assert "there is no model 'no'" in typed(*ask, "--model", "no")
+        label(service, 450, TRUE, seed=2)
+        text = typed(*ask, "--labels", "500", "--candidates", "temperature")
+        second = bundles.role(tmp_path / "models", "tiny", "shadow")
+        assert second and f"tiny/{second} is published as the shadow" in text
+        assert "500 live labels" in text and "temperature (served)" in text
+        change = history.read(tmp_path / "models" / "tiny")[-1]
+        assert (change.what, change.after, change.why) == ("shadow", second, "drift: recalibrated on 500 labels")
+        assert change.since_ms is not None
+        before = sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir())
+        assert f"tiny/{second} stays the shadow. No fresh labels yet" in typed(*ask), "a second trigger makes no other"
+        assert sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir()) == before
+        assert "no longer answers" in typed(*ask, "--version", "000000000000")
+
+        label(service, 60, TRUE, seed=3)
+        assert "60 fresh labels" in typed("judge", *ask[1:3])
+        label(service, 140, TRUE, seed=4)
+        assert f"tiny/{second} stays the shadow. 200 fresh" in typed("judge", *ask[1:3], "--promote", "never")
+        assert f"tiny/{second} answers now. 200 fresh labels: the candidate's NLL is" in typed("judge", *ask[1:3])
+        until_served(service, second)
+        assert service.get("/models").json()["models"][0]["shadow"] is None
+        fitted = Bundle.load(tmp_path / "models" / "tiny" / second).calibrator
+        assert isinstance(fitted, Temperature) and abs(fitted.temperature - TRUE) < 1
+        assert label(service, 600, TRUE, seed=5, served=fitted.temperature) == second
+        report = service.get("/calibration-report").json()
+        was = service.get("/calibration-report", params={"version": first}).json()
+        assert report["version"] == second and report["ece"] < 1.25 * report["floor_p95"]
+        assert was["ece"] > 2 * was["floor_p95"] and was["ece_lower"] > 0.04 > 0.02 > report["ece_lower"]
+        assert f"tiny/{first} answers again" in typed("rollback", "tiny", "--why", "a try")
+        until_served(service, first)
+        text = typed("versions")
+        assert text.index(first) < text.index(second) and f"rollback {second} -> {first}" in text
+
+
+def test_promoted_at_once_and_nothing_where_nothing_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models"
+    with serving(tmp_path) as (service, first):
+        monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
+        label(service, 400, SERVED, seed=1)
+        assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
+        assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
+        assert bundles.role(models, "tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
+        assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
+        assert "Did you mean 'temperature'?" in capsys.readouterr().err
+        label(service, 400, TRUE, seed=2)
+        assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
+        second = bundles.role(models, "tiny", "default")
+        assert second != first and bundles.role(models, "tiny", "shadow") is None
+        assert f"tiny/{second} answers now." in capsys.readouterr().out
+        (models / "tiny" / "shadow").write_text("../tiny\n")
+        assert main(["judge", "--models", str(models)]) == 1
+        assert "there is no folder" in capsys.readouterr().err
+        # another net in the shadow's place is somebody's work
+        other = bundles.publish(write_bundle(tmp_path / "other", seed=9), models, default=False).name
+        bundles.set_shadow(models, "tiny", other)
+        for command, words in (("recalibrate", "which recalibration did not make"), ("judge", "has another net")):
+            assert main([command, "--models", str(models)]) == 1
+            assert words in capsys.readouterr().err
+
+
+def test_a_candidate_that_turns_out_worse_is_withdrawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models"
+    key, hashed = keys.make()
+    (tmp_path / "key").write_text(key)
+    monkeypatch.setenv("TRUEODDS_ADMIN_KEY", hashed)  # as the service is told
+    with serving(tmp_path) as (service, first):
+        ask = ["--models", str(models), "--service", str(service.base_url)]
+        assert main(["recalibrate", *ask]) == 1
+        assert "holds the key's hash" in capsys.readouterr().err
+        monkeypatch.delenv("TRUEODDS_ADMIN_KEY")
+        assert main(["recalibrate", *ask]) == 1
+        assert "answered 401: a key is needed" in capsys.readouterr().err
+        ask += ["--key-file", str(tmp_path / "key")]
+        assert main(["recalibrate", *ask, "--labels", "199"]) == 1
+        assert "labels is 199; allowed is a whole number from 200" in capsys.readouterr().err
+        other = bundles.publish(write_bundle(tmp_path / "other", name="elsewhere"), tmp_path / "others")
+        assert main(["recalibrate", *ask, "--models", str(other.parents[1])]) == 1
+        assert "Is --models the folder that this service serves?" in capsys.readouterr().err
+        label(service, 300, TRUE, seed=1)
+        assert main(["recalibrate", *ask]) == 0
+        label(service, 400, SERVED, seed=2)  # the drift was a passing one
+        assert main(["judge", *ask, "--wait", "1"]) == 0
+        assert "is withdrawn: it is worse. 400 fresh labels" in capsys.readouterr().out
+        assert bundles.role(models, "tiny", "shadow") is None and bundles.role(models, "tiny", "default") == first
+
+
+def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers["authorization"]))
+            self.send_response(302 if self.path.startswith("/a/") else 200)
+            self.send_header("location", "/elsewhere")
+            self.end_headers()
+            self.wfile.write(b"not a zip")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as away:
+        thread = threading.Thread(target=away.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{away.server_address[1]}"
+            with pytest.raises(AnswerError, match="answered 302"):
+                Client(f"{url}/a", "secret").labelled("m", "v", last=3)
+            with pytest.raises(AnswerError, match=r"labelled\.npz is not whole"):
+                Client(url, "secret").labelled("m", "v", since_ms=1500)
+        finally:
+            away.shutdown()
+            thread.join()
+    assert [key for _, key in seen] == ["Bearer secret"] * 2
+    assert "since=1970-01-01T00%3A00%3A01.500%2B00%3A00" in seen[1][0]
+    assert "secret" not in repr(Client(url, "secret"))
+
+
+def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(AwayError, match=f"no service answers at http://127.0.0.1:{port} .*--service"):
+        Client(f"http://127.0.0.1:{port}").labelled("m", "v")
+    for url in ("file:///etc/passwd", "127.0.0.1:8000", "http://", "http://x/?a=b"):
+        with pytest.raises(AnswerError, match="allowed is a URL such as"):
+            Client(url)
+    monkeypatch.delenv(client.KEY_FILE, raising=False)
+    monkeypatch.setenv(client.KEY, "a" * 64)
+    with pytest.raises(AnswerError, match="holds the key's hash"):
+        client.admin_key()
+    (tmp_path / "key").write_text("word\n")
+    assert client.admin_key(tmp_path / "key") == "word"
+    (tmp_path / "key").write_text("\n")
+    with pytest.raises(AnswerError, match="is empty"):
+        client.admin_key(tmp_path / "key")
+    with pytest.raises(AnswerError, match="cannot be read"):
+        client.admin_key(tmp_path / "none")
+
+
+def test_the_services_clock_counts_where_it_differs() -> None:
+    assert client._ahead(None) == client._ahead("yesterday") == 0
+    assert abs(client._ahead("Thu, 01 Jan 1970 00:00:00 GMT")) > 10**12
