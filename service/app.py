@@ -40,6 +40,7 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
 """
 router = APIRouter()
+readable = APIRouter(route_class=page.Readable)
 direct = APIRouter(route_class=Direct)
 
 
@@ -60,7 +61,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    for part in (direct, router, remembering.router, alarm.router, protocol.direct, protocol.router):
+    parts = (direct, router, readable, page.router, remembering.router, alarm.router, protocol.direct, protocol.router)
+    for part in parts:
         app.include_router(part)
     return app
 
@@ -105,7 +107,7 @@ async def predict(request: Request) -> Response:
     return await predictions.predict(request, _runtime(request))
 
 
-@router.get(
+@readable.get(
     "/calibration-report",
     tags=["odds"],
     summary="Do the probabilities mean what they say?",
@@ -135,8 +137,10 @@ async def calibration_report(
     sums = await runtime.store.read_sums(found.model, found.version)
     report = await asyncio.to_thread(monitor.report, found, sums, bins=bins, level=level)
     await alarm.add_to(report, runtime, str(request.base_url))
-    if format == "html" or (format is None and page.is_preferred(request.headers.get("accept", ""))):
-        return Response(page.render(report), media_type="text/html", headers={"vary": "accept"})
+    if page.wanted(request):
+        headers = {"vary": "accept", **page.HEADERS}
+        html = await asyncio.to_thread(page.render, report, request.query_params)
+        return Response(html, media_type="text/html", headers=headers)
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 

@@ -69,6 +69,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _query_error)
 
 
+async def answer(request: Request, error: Exception) -> Response:
+    """What a ServiceError or the framework's RequestValidationError is answered with."""
+    return await (_service_error if isinstance(error, ServiceError) else _query_error)(request, error)
+
+
 async def _service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     return error.response(request.url.path)

@@ -1,0 +1,212 @@
+"""Reports for the page's tests, with every part that may be there or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline import metrics
+from pipeline.metrics import CalibrationSums
+from service.report_schemas import (
+    Alarm,
+    Ece,
+    EvidencePoint,
+    KnownVersion,
+    Report,
+    Trend,
+    TrendPoint,
+    Window,
+    WorstBin,
+)
+from tests.service.page_parts import (
+    ESTIMANDS,
+    OFFLINE,
+    START,
+    acknowledged,
+    advice,
+    alarm,
+    bins_of,
+    labelling,
+    null_of,
+    over,
+    right,
+    slices,
+    sums,
+    trend,
+)
+
+KNOWN = [
+    KnownVersion(model="street", version="4f1c09aa", role="default"),
+    KnownVersion(model="street", version="91d0e2bc", role="published"),
+    KnownVersion(model="street", version="07aa51c3", role="past"),
+    KnownVersion(model="street~shadow", version="91d0e2bc", role="shadow"),
+]
+
+
+def without_labels(answers: int = 0) -> Report:
+    words = "Nothing has been asked yet. Send images to POST /predict; every answer has an id."
+    waiting = f"{answers:,} answers, none with a label yet, so nobody knows how often they are right."
+    return Report(
+        model="street",
+        version="4f1c09aa",
+        verdict="no_labels" if answers else "no_answers",
+        reading=waiting if answers else words,
+        headline=waiting if answers else words,
+        cautions=[],
+        answers=answers,
+        labelled=0,
+        coverage=0.0 if answers else None,
+        error=None,
+        level=0.95,
+        bins=bins_of(CalibrationSums.zero()),
+        offline={},
+        known=KNOWN[:1],
+    )
+
+
+def report(found: CalibrationSums, *, answers: int | None = None, bins: int = 15, **parts: Any) -> Report:
+    """All numbers of some sums; `parts` are set as they are."""
+    named = metrics.summary(found, bins=bins)
+    answers = found.n if answers is None else answers
+    table = bins_of(found, bins)
+    off = named["ece"] > named["floor_p95"]
+    worst = max((b for b in table if b.count), key=lambda b: abs(b.gap or 0))
+    where = max((b for b in table if b.count), key=lambda b: abs(b.gap or 0) * b.count)
+    lower, upper = metrics.binomial_interval(found.cells[2].sum(), found.n, level=0.95)
+    counts = f"{found.n:,} of {answers:,} answers have labels."
+    headline = (
+        f"{counts} When it says {100 * (where.mean_confidence or 0):.0f}% it is right"
+        f" {100 * (where.accuracy or 0):.0f}% of the time ({where.count:,} answers). Its calibration error is"
+        f" {named['ece']:.3f}; chance alone would show up to {named['floor_p95']:.3f}"
+    )
+    cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
+    given: dict[str, Any] = {
+        **named,
+        "model": "street",
+        "version": "4f1c09aa",
+        "verdict": "over_confident" if off else "cannot_tell",
+        "headline": headline,
+        "reading": " ".join([headline, *cautions]),
+        "cautions": cautions,
+        "answers": answers,
+        "labelled": found.n,
+        "coverage": found.n / answers,
+        "accuracy_lower": float(lower),
+        "accuracy_upper": float(upper),
+        "level": 0.95,
+        "smooth_ece": metrics.smooth_ece(found),
+        "mce_bin": WorstBin(lo=worst.lo, hi=worst.hi, count=worst.count),
+        "bins": table,
+        "offline": OFFLINE,
+        "known": KNOWN,
+    }
+    return Report.model_validate(given | parts)
+
+
+def full(**parts: Any) -> Report:
+    """Over-confident, the alarm fired, every part there."""
+    found = sums(2800, over)
+    named = metrics.summary(found)
+    kinds = {
+        kind: Ece(
+            ece=named["ece"] * factor,
+            estimate=named["ece_estimate"],
+            lower=named["ece_lower"],
+            upper=named["ece_upper"],
+            floor_mean=named["floor_mean"],
+            floor_p95=named["floor_p95"],
+        )
+        for kind, factor in (("width", 1.0), ("mass", 1.02))
+    }
+    everything: dict[str, Any] = {
+        "signed_gap_lower": named["signed_gap"] - 0.03,
+        "signed_gap_upper": named["signed_gap"] + 0.03,
+        "nll_lower": named["nll"] - 0.02,
+        "nll_upper": named["nll"] + 0.02,
+        "brier_lower": named["brier"] - 0.01,
+        "brier_upper": named["brier"] + 0.01,
+        "ks": metrics.ks_error(found),
+        "ks_p_value": 1e-9,
+        "ece_by_binning": kinds,
+        "estimands": ESTIMANDS,
+        "versions": slices(("4f1c09aa", "91d0e2bc"), 1400),
+        "trend": trend(),
+        "labelling": labelling(True),
+        "alarm": alarm(0.14),
+        "advice": advice(),
+    }
+    return report(found, answers=33_600, **(everything | parts))
+
+
+def calibrated(rows: int = 60_000) -> Report:
+    parts: dict[str, Any] = {
+        "alarm": alarm(0.0),
+        "trend": trend(right),
+        "labelling": labelling(False),
+        "advice": advice("no"),
+    }
+    return report(sums(rows, right), answers=12 * rows, **parts)
+
+
+def few_labels() -> Report:
+    points = [TrendPoint(start=START, answers=90, labelled=0), trend().points[0]]
+    one = [EvidencePoint(labels=20, at=START, log_e=-0.4)]
+    quiet = Alarm(state="quiet", reading="Quiet.", nulls=[null_of("ece", one), null_of("point", [])])
+    return report(
+        sums(35, right),
+        answers=800,
+        trend=Trend(
+            unit="hour", points=[points[0], points[1].model_copy(update={"start": START + timedelta(hours=5)})]
+        ),
+        alarm=quiet,
+    )
+
+
+def many_classes() -> Report:
+    """A hundred classes, and a window."""
+    names = tuple(f"class {k}" for k in range(100))
+    window = Window(since=datetime(2026, 3, 7, 9, tzinfo=UTC), predicted_class=None)
+    return full(classes=slices(names, 30), window=window)
+
+
+def hostile() -> Report:
+    """Names, tags and words that would like to be markup."""
+    nasty = "\"><script>alert(1)</script>'&<img src=x onerror=alert(2)>"
+    return full(
+        model=nasty,
+        version=nasty,
+        tags=slices((nasty, "", "plain")),
+        window=Window(tag=nasty, predicted_class=nasty),
+        known=[KnownVersion(model=nasty, version=nasty, role="default"), *KNOWN],
+        headline=nasty,
+        cautions=[nasty],
+        estimands={"ece": nasty, nasty: nasty},
+        offline={"after": {"ece": nasty, "nll": None, "accuracy": True}},
+        alarm=acknowledged(alarm(0.14)).model_copy(update={"reading": nasty}),
+        advice=advice().model_copy(update={"reading": nasty, "command": nasty}),
+    )
+
+
+def enormous() -> Report:
+    """Evidence far beyond every axis, and beyond what a float's exponential holds."""
+    points = [EvidencePoint(labels=20 * k, at=START, log_e=9.0 * k) for k in range(1, 200)]
+    nulls = [null_of("ece", points), null_of("point", points[:1])]
+    return full(alarm=Alarm(state="fired", reading="Fired.", nulls=nulls))
+
+
+ALL: dict[str, Callable[[], Report]] = {
+    "no answers": without_labels,
+    "no labels": lambda: without_labels(1234),
+    "few labels": few_labels,
+    "calibrated": calibrated,
+    "bare": lambda: report(sums(2000, over), answers=4000, known=[]),
+    "over-confident": full,
+    "acknowledged": lambda: full(alarm=acknowledged(alarm(0.14))),
+    "notice": lambda: full(alarm=alarm(0.04)),
+    "shadow": lambda: full(model="street~shadow", version="91d0e2bc", alarm=None, advice=None, trend=None),
+    "many classes": many_classes,
+    "hostile": hostile,
+    "enormous": enormous,
+    "1,000 bins": lambda: report(sums(60_000, over), bins=1000),
+}
