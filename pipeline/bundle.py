@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pipeline import calibrators, history
 from pipeline.errors import UserError
 from pipeline.files import read_json, sha256
+from pipeline.metrics import CELLS, cell_of
 from pipeline.metrics.inputs import Array
 from pipeline.selective import RiskCoverage
 
@@ -84,6 +85,35 @@ class Golden(_Model):
     probabilities: list[float]
 
 
+class Reference(_Model):
+    """Confidences of the validation rows after the calibrator: what live ones are compared with."""
+
+    rows: int = Field(ge=1)
+    counts: list[int] = Field(min_length=60, max_length=60)
+    """On 60 equal cells (lo, hi] of [0, 1]; 0 lies in the first."""
+    mean: float = Field(ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _all_rows(self) -> Self:
+        if min(self.counts) < 0 or sum(self.counts) != self.rows:
+            raise ValueError(f"counts add up to {sum(self.counts)} rows, the reference says {self.rows}")
+        return self
+
+    @classmethod
+    def of(cls, confidence_N: npt.ArrayLike) -> Self:
+        """From the confidence of each row, the calibrated probability of its top label.
+
+        Raises:
+            ValueError: no rows, or a confidence outside [0, 1].
+        """
+        counts_C = np.bincount(cell_of(confidence_N), minlength=CELLS)
+        confidence = np.minimum(np.asarray(confidence_N, np.float64), 1.0)
+        if not len(confidence):
+            raise ValueError("no rows, so there are no confidences to compare later ones with")
+        counts = counts_C.reshape(60, -1).sum(axis=1).tolist()
+        return cls(rows=len(confidence), counts=counts, mean=float(confidence.mean()))
+
+
 class Card(_Model):
     """What is known about a model. It holds no dates: equal runs give equal cards."""
 
@@ -100,6 +130,7 @@ class Card(_Model):
     code_sha256: str
     files: dict[str, str]
     golden: Golden
+    reference: Reference | None = None
 
     @field_validator("classes")
     @classmethod

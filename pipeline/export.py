@@ -60,8 +60,11 @@ def export(
     validation_images: Images,
     out: Path,
     risk_coverage: RiskCoverage | None = None,
+    reference: bundle.Reference | None = None,
 ) -> None:
     """Write model.onnx, calibrator.json and card.json to `out`, and check the graph on real validation images.
+
+    `reference`: the confidences of all validation rows after the calibrator.
 
     Raises:
         ExportError: onnxruntime and torch differ by more than 1e-4 in any logit.
@@ -89,6 +92,7 @@ def export(
             logits=logits_NC[0].tolist(),
             probabilities=calibrator(logits_NC[:1])[0].tolist(),
         ),
+        reference=reference,
     )
     write_json(out / bundle.CARD, card.model_dump())
 

@@ -84,6 +84,7 @@ def quantise(
             logits=golden_NC[0].tolist(),
             probabilities=calibrator(golden_NC)[0].tolist(),
         ),
+        "reference": bundle.Reference.of(calibrator(val_NC).max(axis=1)),
     }
     write_json(out / bundle.CARD, source.card.model_copy(update=twin).model_dump())
     return table

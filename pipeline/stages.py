@@ -129,6 +129,7 @@ def export(params: Params) -> None:
     from safetensors.torch import load_file
 
     from pipeline import data, logits, nets
+    from pipeline.bundle import Reference
     from pipeline.export import export as write
     from pipeline.files import FileError, read_json
     from pipeline.metrics import CalibrationSums
@@ -147,9 +148,10 @@ def export(params: Params) -> None:
             f"{MODEL / 'weights.safetensors'} does not hold this net ({error}); run: dvc repro train"
         ) from None
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
-    calibrator, test = _calibrator(), logits.read(LOGITS, "test")
+    calibrator, val, test = _calibrator(), logits.read(LOGITS, "val"), logits.read(LOGITS, "test")
     sums = CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N, scores=False)
-    write(net, calibrator, dataset.card, training, metrics, images, BUNDLE, RiskCoverage.of(sums, "test"))
+    risk, reference = RiskCoverage.of(sums, "test"), Reference.of(calibrator(val.logits_NC).max(axis=1))
+    write(net, calibrator, dataset.card, training, metrics, images, BUNDLE, risk, reference)
 
 
 def fold() -> Path:

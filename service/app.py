@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Literal, cast
+from typing import cast
 
 import orjson
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
@@ -16,12 +16,10 @@ from starlette.responses import RedirectResponse, Response
 from service import (
     errors,
     keys,
-    monitor,
     page,
     predictions,
     protocol,
     remembering,
-    report_schemas,
     request_schemas,
     schemas,
 )
@@ -29,6 +27,8 @@ from service.alarm import route as alarm
 from service.direct import Direct
 from service.errors import ServiceError
 from service.middleware import Envelope
+from service.report.recent import Recent
+from service.report.route import router as report_router
 from service.runtime import Runtime
 from service.settings import Settings
 from service.store import StoreError
@@ -40,7 +40,6 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
 """
 router = APIRouter()
-readable = APIRouter(route_class=page.Readable)
 direct = APIRouter(route_class=Direct)
 
 
@@ -58,11 +57,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
+    app.state.recent = Recent()
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    parts = (direct, router, readable, page.router, remembering.router, alarm.router, protocol.direct, protocol.router)
-    for part in parts:
+    reports = (report_router, page.router, alarm.router)
+    for part in (direct, router, remembering.router, *reports, protocol.direct, protocol.router):
         app.include_router(part)
     return app
 
@@ -105,43 +105,6 @@ async def predict(request: Request) -> Response:
     the same image it gets its stored answer, with another one a 409.
     """
     return await predictions.predict(request, _runtime(request))
-
-
-@readable.get(
-    "/calibration-report",
-    tags=["odds"],
-    summary="Do the probabilities mean what they say?",
-    responses={
-        200: {"model": report_schemas.Report, "content": {"text/html": {}}},
-        **schemas.errors(
-            _404="unknown model or version", _422="a parameter out of range", _503="no model has been served yet"
-        ),
-    },
-)
-async def calibration_report(
-    request: Request,
-    model: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    version: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    bins: Annotated[int, Query(description="equal-width confidence bins: a divisor of 3,000, at most 1,000")] = 15,
-    level: Annotated[float, Query(ge=0.5, le=0.999, description="nominal coverage of the intervals")] = 0.95,
-    format: Annotated[Literal["json", "html"] | None, Query(description="default: as Accept says")] = None,
-) -> Response:
-    """Calibration on the labelled answers so far, with the offline test values beside it.
-
-    JSON, or a page when a browser asks. The intervals are for one look at a number of labels that was fixed
-    beforehand.
-    """
-    monitor.check_bins(bins)
-    runtime = _runtime(request)
-    found = await runtime.version(model, version)
-    sums = await runtime.store.read_sums(found.model, found.version)
-    report = await asyncio.to_thread(monitor.report, found, sums, bins=bins, level=level)
-    await alarm.add_to(report, runtime, str(request.base_url))
-    if page.wanted(request):
-        headers = {"vary": "accept", **page.HEADERS}
-        html = await asyncio.to_thread(page.render, report, request.query_params)
-        return Response(html, media_type="text/html", headers=headers)
-    return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 
 @router.get("/health/live", tags=["operation"], response_model=schemas.Health, summary="Is the process up?")

@@ -71,7 +71,8 @@ class Model:
     @property
     def version(self) -> Version:
         card = self.bundle.card
-        return Version(card.name, self.bundle.version, tuple(card.classes), self.bundle.calibrator, card.metrics)
+        version, fit = self.bundle.version, self.bundle.calibrator
+        return Version(card.name, version, tuple(card.classes), fit, card.metrics, card.reference)
 
     def score(self, images_NHWC: Pixels) -> Scores:
         """Logits, probabilities and the predicted class of every image."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.bundle import Reference
 from pipeline.calibrators import Calibrator
 from pipeline.metrics import CELLS, CalibrationSums
 from pipeline.metrics.inputs import Array
@@ -33,6 +34,8 @@ class Version:
     classes: tuple[str, ...]
     calibrator: Calibrator
     metrics: dict[str, Any]
+    reference: Reference | None = None
+    """Of the validation rows' confidences, if the bundle has it."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from pipeline import calibrators
-from pipeline.bundle import Bundle, BundleError, find_default, publish
+from pipeline.bundle import Bundle, BundleError, Reference, find_default, publish
 
 CLASSES, SHAPE = ["cat", "dog", "owl"], (2, 3, 1)
 PIXELS = np.arange(6, dtype=np.uint8).reshape(SHAPE) * 40
@@ -97,6 +97,23 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
     """Every file's bytes and time of change."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_validation_confidences_are_kept_on_sixty_cells(tmp_path: Path) -> None:
+    found = Reference.of([0.0, 1 / 60, 0.5, 0.5001, 1.0, 1 + 1e-9])
+    assert (found.rows, found.counts[0], found.counts[29], found.counts[30], found.counts[59]) == (6, 2, 1, 1, 2)
+    assert found.mean == pytest.approx((1 / 60 + 1.0001 + 2) / 6)
+    for bad, words in (([], "no rows"), ([1.5], r"allowed is \[0, 1\]")):
+        with pytest.raises(ValueError, match=words):
+            Reference.of(bad)
+    whole = make_bundle(tmp_path / "whole", lambda card: card.update(reference=found.model_dump()))
+    assert Bundle.load(whole).card.reference == found
+    assert Bundle.load(make_bundle(tmp_path / "without")).card.reference is None
+    for change in ({"rows": 7}, {"counts": [1] * 59}):
+        wrong = found.model_dump() | change
+        broken = make_bundle(tmp_path / "broken", lambda card, wrong=wrong: card.update(reference=wrong))  # type: ignore[misc]
+        with pytest.raises(BundleError, match=r"card\.json: reference"):
+            Bundle.load(broken)
 
 
 def test_load(good: Path) -> None:

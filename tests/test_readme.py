@@ -134,7 +134,7 @@ def test_the_figures_are_those_of_the_records() -> None:
 
 def test_every_calibrator_and_metric_is_named() -> None:
     """Those for a user; helpers and the types of answers apart."""
-    functions = {n for n in metrics.__all__ if n.islower()} - {"blocks", "cell_of", "softmax", "summary"}
+    functions = {n for n in metrics.__all__ if n.islower()} - {"blocks", "cell_of", "softmax", "summary", "whole_bins"}
     assert {
         n for n in [*calibrators.names(), *functions, "EProcess", "ShiryaevRoberts"] if f"`{n}`" not in README
     } == set()
@@ -146,7 +146,7 @@ def test_every_method_can_be_listed() -> None:
 
 @pytest.mark.full
 def test_the_whole_readme(terminal: Terminal, development_data: Path) -> None:
-    """From top to bottom. `make test` is left out, being what runs this; `make run` and `make demo` have their tests."""
+    """From top to bottom. Left out: `make test`, which runs this; `make run` and `make demo`, which have their own."""
     typed, params = [], terminal.folder / "params.yaml"
     for kind, text in blocks():
         if kind == "python":

@@ -78,6 +78,10 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert [row["role"] for row in rows] == ["before", "after", "compared", "compared", "compared"]
     assert float(rows[1]["ece"]) == table["after"]["ece"] and rows[1]["problem"] == ""
     assert json.loads((reproduced / "artifacts/selection.json").read_text()) == []
+    reference = json.loads((reproduced / "artifacts/bundle/card.json").read_text())["reference"]
+    with np.load(reproduced / "artifacts/logits.npz") as file_of_logits:
+        assert reference["rows"] == sum(reference["counts"]) == len(file_of_logits["val_labels"])
+    assert 0.8 < reference["mean"] < 1
     assert not list((reproduced / ".checkpoints").glob("*"))
     lines = (reproduced / "artifacts/model/epochs.csv").read_text().splitlines()
     assert len(lines) == 1 + 24 and lines[0].startswith("epoch,learning_rate,weight_norm,train_loss")

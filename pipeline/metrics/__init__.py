@@ -14,7 +14,9 @@ from pipeline.metrics.binomial import binomial_interval
 from pipeline.metrics.bins import CELLS, Bins, cell_of
 from pipeline.metrics.classwise import classwise_ece, ece_per_class, noise_floor_per_class, samplewise_error
 from pipeline.metrics.confidence_sequence import GapSequence, gap_sequence
+from pipeline.metrics.cumulative import KsTest, ks_test
 from pipeline.metrics.decomposition import BrierDecomposition, brier_decomposition
+from pipeline.metrics.drift import ConfidenceDrift, confidence_drift
 from pipeline.metrics.entropy import mean_entropy
 from pipeline.metrics.honesty import EceInterval, NoiseFloor, ece_interval, noise_floor
 from pipeline.metrics.inputs import softmax
@@ -27,6 +29,8 @@ from pipeline.metrics.labelling import (
     sensitivity,
 )
 from pipeline.metrics.prequential import Prequential
+from pipeline.metrics.ranked import whole_bins
+from pipeline.metrics.score_interval import ScoreInterval, score_interval
 from pipeline.metrics.scores import (
     FractionAbove,
     accuracy,
@@ -52,13 +56,16 @@ __all__ = [
     "CalibrationSums",
     "CalibrationTest",
     "ChoiceOfLabels",
+    "ConfidenceDrift",
     "EProcess",
     "EceInterval",
     "FractionAbove",
     "GapSequence",
+    "KsTest",
     "LabelDelay",
     "NoiseFloor",
     "Prequential",
+    "ScoreInterval",
     "Sensitivity",
     "ShiryaevRoberts",
     "SweepEce",
@@ -73,6 +80,7 @@ __all__ = [
     "cell_of",
     "choice_of_labels",
     "classwise_ece",
+    "confidence_drift",
     "debiased_ece",
     "ece",
     "ece_interval",
@@ -83,6 +91,7 @@ __all__ = [
     "inverse_probability_ece",
     "kde_ece",
     "ks_error",
+    "ks_test",
     "label_binned_ece",
     "label_delay",
     "mce",
@@ -92,6 +101,7 @@ __all__ = [
     "noise_floor",
     "noise_floor_per_class",
     "samplewise_error",
+    "score_interval",
     "sece",
     "sensitivity",
     "signed_gap",
@@ -100,4 +110,5 @@ __all__ = [
     "summary",
     "sweep_ece",
     "weighted_ece",
+    "whole_bins",
 ]

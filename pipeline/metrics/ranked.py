@@ -119,6 +119,35 @@ def mass_bins(rows: Ranked, bins: int) -> Bins:
     return Bins(edge_B[:-1], edge_B[1:], np.diff(at_B, prepend=0).astype(np.float64), *per_bin)
 
 
+def whole_bins(sums: CalibrationSums, bins: int, binning: Binning) -> Bins:
+    """Bins that are unions of cells, so that their gaps are independent: what intervals and floors are made for.
+
+    width: equal widths. mass: the cuts of equal counts, each moved to the end of a cell that is nearest in rows; where
+    one cell holds several shares there are fewer bins than asked for, and none is empty. Within a few rows of
+    `mass_bins` where no cell is crowded.
+
+    Raises:
+        ValueError: an unknown binning, or bins that `check_bins` refuses.
+    """
+    if binning == "width":
+        return sums.bins(bins)
+    if binning != "mass":
+        raise unknown("binning", binning, BINNINGS)
+    bins, cell_G = check_bins(bins, binning), np.flatnonzero(sums.cells[0])
+    count_G, confidence_G, correct_G = sums.cells[:3, cell_G]
+    end_G = np.cumsum(count_G)
+    at_B = np.arange(1, bins) * end_G[-1] / bins
+    after_B = np.searchsorted(end_G, at_B)
+    before_B = np.maximum(after_B - 1, 0)
+    nearest_B = np.where(at_B - end_G[before_B] < end_G[after_B] - at_B, before_B, after_B)
+    last_B = np.unique(np.append(np.where(at_B < end_G[0] / 2, 0, nearest_B), len(cell_G) - 1))
+    start_B = np.concatenate([[0], last_B[:-1] + 1])
+    mean_G = np.clip(confidence_G / count_G, 0.0, 1.0)
+    columns = (count_G, confidence_G, correct_G, count_G * mean_G * (1 - mean_G))
+    edge_B = np.concatenate([[0.0], EDGES[cell_G[last_B[:-1]] + 1], [1.0]])
+    return Bins(edge_B[:-1], edge_B[1:], *(np.add.reduceat(column, start_B) for column in columns))
+
+
 def binned(rows: Ranked, bins: int, binning: Binning) -> Binned:
     """Groups in equal-width bins (lo, hi], unions of cells, or in bins of equal counts.
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline import bundle, calibrators
-from pipeline.bundle import Bundle, Card
+from pipeline import bundle, calibrators, metrics
+from pipeline.bundle import Bundle, Card, Reference
 from pipeline.calibrators import Calibrator
 from pipeline.calibrators.selection import CANDIDATES, stratified
 from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, judge, judge_probabilities, table_of
 from pipeline.files import sha256, write_json
+from pipeline.metrics import CalibrationSums
 from pipeline.metrics.inputs import Array
 from pipeline.metrics.sums import SMALLEST_PROBABILITY
 from pipeline.selective import RiskCoverage
@@ -137,14 +138,20 @@ def write(served: Bundle, choice: Choice, out: Path) -> Bundle:
             *table["notes"],
         ],
         "files": {name: sha256(out / name) for name in (bundle.MODEL, bundle.CALIBRATOR)},
+        "reference": _reference(choice.after.sums).model_dump(),
         "golden": golden.model_copy(
             update={"probabilities": choice.calibrator([golden.logits])[0].tolist()}
         ).model_dump(),
     }
-    # reference: that of the served version is of other confidences, and is left out
-    card = Card.model_validate(served.card.model_dump(exclude={"reference"}) | changed)
+    card = Card.model_validate(served.card.model_dump() | changed)
     write_json(out / bundle.CARD, card.model_dump())
     return Bundle.load(out)
+
+
+def _reference(sums: CalibrationSums) -> Reference:
+    """Later confidences are compared with those of the live rows, by fits that had not seen them."""
+    counts = sums.cells[0].reshape(60, -1).sum(axis=1)
+    return Reference(rows=sums.n, counts=[int(n) for n in counts], mean=metrics.mean_confidence(sums))
 
 
 def origin_of(card: Card) -> tuple[str, int] | None:

@@ -6,12 +6,13 @@ import json
 from dataclasses import dataclass, field
 
 from pipeline import calibrators
+from pipeline.bundle import Reference
 from service.records import PredictionBatch, Version
 from service.store.moves import MAX_TAGS, NO_TAG, OTHER_KEY, OTHER_TAGS
 from service.store.steps import Lock, Rows, Work
 
 SELECT = (
-    "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics FROM versions v"
+    "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, {reference} FROM versions v"
     " JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key"
 )
 
@@ -46,13 +47,22 @@ class Catalogue:
         return known if len(known) == len(found) else None
 
 
-def load(known: Catalogue) -> Work[Catalogue]:
-    """What is committed; versions that are known already are not read again."""
+def load(known: Catalogue, *, reference: str = "v.reference") -> Work[Catalogue]:
+    """What is committed; versions that are known already are not read again.
+
+    `reference`: the column; NULL while a migration is at a schema that has none.
+    """
     versions = dict(known.versions)
     found = Catalogue(versions, dict(known.keys), dict(known.model_of), dict(known.models))
-    for key, model, name, version, classes, fit, metrics in (yield Rows(SELECT, (list(versions),))):
+    rows = yield Rows(SELECT.format(reference=reference), (list(versions),))
+    for key, model, name, version, classes, fit, metrics, confidences in rows:
         versions[key] = Version(
-            name, version, tuple(json.loads(classes)), calibrators.from_json(json.loads(fit)), json.loads(metrics)
+            name,
+            version,
+            tuple(json.loads(classes)),
+            calibrators.from_json(json.loads(fit)),
+            json.loads(metrics),
+            confidences and Reference.model_validate_json(confidences),
         )
         found.keys[name, version], found.model_of[key], found.models[name] = key, model, model
     for version, key, name in (yield Rows("SELECT version, key, name FROM tags ORDER BY version, key")):
@@ -65,9 +75,9 @@ def add_version(version: Version) -> Work[None]:
     yield Rows("INSERT INTO models (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", (version.model,))
     texts = [json.dumps(v) for v in (version.classes, version.calibrator.to_json(), version.metrics)]
     yield Rows(
-        "INSERT INTO versions (model, version, classes, calibrator, metrics)"
-        " SELECT key, $2, $3, $4, $5 FROM models WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts),
+        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference)"
+        " SELECT key, $2, $3, $4, $5, $6 FROM models WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
+        (version.model, version.version, *texts, version.reference and version.reference.model_dump_json()),
     )
 
 

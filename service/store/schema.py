@@ -69,8 +69,13 @@ _POSTGRES = {
     "clustered": "",
 }
 
+_REFERENCE = "ALTER TABLE versions ADD COLUMN reference TEXT"
+
 SQLITE_2 = tuple(statement.format(**_SQLITE) for statement in _TABLES)
 """Schema version 2 of SQLite; `service.store.carry_over` fills it from version 1."""
+
+SQLITE_3 = (_REFERENCE,)
+"""Schema version 3 of SQLite: the confidences of each version's validation rows."""
 
 POSTGRES: tuple[tuple[str, ...], ...] = (
     (
@@ -78,5 +83,6 @@ POSTGRES: tuple[tuple[str, ...], ...] = (
         # Logits are noise: nothing is gained by trying to compress those of many classes.
         "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
     ),
+    (_REFERENCE,),
 )
 """POSTGRES[v] takes a database from schema version v to v + 1."""

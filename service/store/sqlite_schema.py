@@ -14,7 +14,7 @@ from service.feedback import Candidate, Change
 from service.store import StoreError, moves, predictions
 from service.store import catalogue as catalogues
 from service.store.labels import write_changes
-from service.store.schema import APPLICATION_ID, SQLITE_1, SQLITE_2
+from service.store.schema import APPLICATION_ID, SQLITE_1, SQLITE_2, SQLITE_3
 from service.store.sqlite_steps import run
 from service.store.steps import Insert, Rows, Work
 
@@ -72,7 +72,7 @@ def _remember_hours(db: sqlite3.Connection) -> None:
             plain = (None, None, moves.NO_TAG)  # propensity, tag, key of the tag
             candidate = Candidate(id_, version, created_ms, predicted, confidence, *plain, logits, None, None)
             changes[version, id_], arrived[id_] = Change(candidate, label, label), labelled_ms
-        known = run(db, catalogues.load(catalogues.Catalogue()))
+        known = run(db, catalogues.load(catalogues.Catalogue(), reference="NULL"))
         run(db, write_changes(changes, known, arrived))
     for table in reversed(_OLD):
         db.execute(f"DROP TABLE old_{table}")
@@ -115,5 +115,10 @@ def _predictions(version: int, classes: int) -> Work[None]:
         yield Insert("moves", ("version", "kind", "data"), [(version, moves.ANSWERS, records.tobytes())])
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create, _remember_hours)
+def _remember_references(db: sqlite3.Connection) -> None:
+    for statement in SQLITE_3:
+        db.execute(statement)
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create, _remember_hours, _remember_references)
 """MIGRATIONS[v] takes a store from schema version v to v + 1. Published ones never change what they did."""

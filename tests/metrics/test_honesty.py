@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import CalibrationSums, EceInterval, NoiseFloor, ece, ece_interval, honesty, noise_floor
+from pipeline.metrics import (
+    CalibrationSums,
+    EceInterval,
+    NoiseFloor,
+    ece,
+    ece_interval,
+    honesty,
+    noise_floor,
+    whole_bins,
+)
 from pipeline.metrics.bins import bin_of
 from pipeline.metrics.honesty import DRAWS, RARE, _exact_gap_limits, _normals
 from tests import reference
@@ -218,6 +227,55 @@ def test_same_answer_every_time() -> None:
     sums = CalibrationSums.from_top(POOLS["A"][:300], np.arange(300) % 4 > 0)
     assert ece_interval(sums) == ece_interval(sums)
     assert isinstance(ece_interval(sums), EceInterval)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.21, 0.5, 0.9, 0.95, 1.0]), st.booleans()), min_size=1, max_size=40),
+    st.integers(1, 9),
+)
+def test_bins_of_equal_mass_are_whole_cells(data: list[tuple[float, bool]], bins: int) -> None:
+    """Each cut of equal counts goes to the end of a group that is nearest in rows, the later of two as near."""
+    sums = CalibrationSums.from_top([c for c, _ in data], [a for _, a in data])
+    found = whole_bins(sums, bins, "mass")
+    groups = sorted({c for c, _ in data})
+    ends = [sum(c <= group for c, _ in data) for group in groups]
+    last = {len(groups) - 1}
+    for b in range(1, bins):
+        away = [abs(end - b * len(data) / bins) for end in ends]
+        last.add(max(k for k in range(len(ends)) if away[k] <= min(away) + 1e-9))
+    starts = [0, *(k + 1 for k in sorted(last)[:-1])]
+    for b, (low, high) in enumerate(zip(starts, sorted(last), strict=True)):
+        inside = [(c, a) for c, a in data if groups[low] <= c <= groups[high]]
+        assert found.count_B[b] == len(inside)
+        assert found.correct_B[b] == sum(a for _, a in inside)
+        assert found.confidence_B[b] == pytest.approx(sum(c for c, _ in inside))
+        assert found.variance_B[b] == pytest.approx(sum(c * (1 - c) for c, _ in inside), abs=1e-9)
+        assert all((found.lo_B[b] < c or c == 0) and c <= found.hi_B[b] for c, _ in inside)
+    assert len(found.count_B) == len(last)
+
+
+@pytest.mark.parametrize("shape", "ABC")
+def test_interval_and_floor_in_bins_of_equal_mass(shape: str) -> None:
+    """Of 50 calibrated samples 5% exceed the floor's p95 (9: 4 standard errors); the intervals hold what is so."""
+    c, rng, above, covered = POOLS[shape], np.random.default_rng(3), 0, 0
+    for _ in range(50):
+        c_N = c[rng.integers(0, len(c), 3000)]
+        sums = CalibrationSums.from_top(c_N, rng.random(3000) < c_N)
+        above += ece_interval(sums, binning="mass").ece > noise_floor(sums, binning="mass").p95
+        wrong = CalibrationSums.from_top(c_N, rng.random(3000) < 0.9 * c_N)
+        table, interval = whole_bins(wrong, 15, "mass"), ece_interval(wrong, binning="mass")
+        assert interval.ece == pytest.approx(np.abs(table.gap_B).sum() / 3000)
+        covered += interval.lower <= 0.1 * c_N.mean() <= interval.upper
+    assert above <= 9
+    assert covered >= 40  # 93% are promised; fewer than 40 then have probability .1%
+    assert ece_interval(sums, binning="mass").ece == pytest.approx(ece(sums, binning="mass"), abs=0.01)
+
+
+def test_an_unknown_binning_is_refused() -> None:
+    for work in (ece_interval, noise_floor):
+        with pytest.raises(ValueError, match="unknown binning 'depth'; allowed: width, mass"):
+            work([[0.5, 0.5]], [0], binning="depth")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, math.nan])

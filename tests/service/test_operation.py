@@ -31,7 +31,7 @@ def test_importing_the_app_loads_no_training_libraries() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert found.startswith("[] ")
-    floor_0 = {"bundle", "calibrators", "config", "errors", "files", "metrics", "pictures", "selective"}
+    floor_0 = {"bundle", "calibrators", "config", "errors", "files", "history", "metrics", "pictures", "selective"}
     assert {name.split(".")[1] for name in eval(found[3:])} <= floor_0
 
 

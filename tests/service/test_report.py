@@ -13,9 +13,11 @@ from pipeline import bundle as bundles
 from pipeline import metrics
 from pipeline.calibrators import Identity
 from pipeline.metrics import CalibrationSums
-from service import monitor, page
+from service import page
 from service.app import create_app
 from service.records import StoredSums, Version
+from service.report import Asked, report
+from service.report.reading import percent
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
@@ -33,7 +35,7 @@ def labelled(rows: int, truth: Callable[[Any], Any], seed: int = 0) -> Calibrati
 
 
 def make(sums: CalibrationSums, answers: int | None = None, **options: Any) -> Any:
-    return monitor.report(VERSION, stored(sums, answers), **options)
+    return report(VERSION, stored(sums, answers), Asked(**options))
 
 
 def stored(sums: CalibrationSums, answers: int | None = None) -> StoredSums:
@@ -161,7 +163,7 @@ def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, sett
 
 
 def test_percent_never_rounds_to_certainty() -> None:
-    assert [monitor._percent(x) for x in (0, 1e-5, 0.005, 0.83, 0.995, 0.99999, 1)] == [
+    assert [percent(x) for x in (0, 1e-5, 0.005, 0.83, 0.995, 0.99999, 1)] == [
         "0%",
         "under 0.1%",
         "0.5%",
@@ -180,7 +182,7 @@ def test_the_example_bears_the_verdict_out() -> None:
     right = np.concatenate([right, np.arange(300) < 138])
     sums = CalibrationSums.from_top(confidence, right, nll_N=np.ones(1900), brier_N=np.ones(1900))
     version = Version("m", "v", ("a", "b"), Identity(), {})
-    found = monitor.report(version, stored(sums))
+    found = report(version, stored(sums))
     assert found.verdict == "over_confident"
     assert "When it says 30%" not in found.headline and "over-confident" in found.headline
 

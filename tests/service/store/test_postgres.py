@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import asyncpg
 import pytest
 
+from pipeline.bundle import Reference
 from service.store import StoreError
 from service.store.schema import POSTGRES
 from tests.service import postgres
 from tests.service.store.conftest import opened
-from tests.service.store.rows import batch, version
+from tests.service.store.rows import CLASSES, batch, version
 
 
 @pytest.fixture
@@ -92,8 +95,37 @@ def test_a_newer_schema_is_refused(cluster: postgres.Cluster) -> None:
         connection = await asyncpg.connect(address)
         await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", len(POSTGRES) + 1)
         await connection.close()
-        with pytest.raises(StoreError, match="schema version 2; this release knows versions up to 1"):
+        with pytest.raises(StoreError, match="schema version 3; this release knows versions up to 2"):
             await opened(address)
+
+    asyncio.run(main())
+
+
+def test_version_1_learns_of_validation_confidences(cluster: postgres.Cluster) -> None:
+    address = cluster.database()
+
+    async def main() -> None:
+        connection = await asyncpg.connect(address)
+        await connection.execute("CREATE TABLE trueodds_schema (version BIGINT NOT NULL)")
+        for statement in POSTGRES[0]:
+            await connection.execute(statement)
+        await connection.execute("INSERT INTO trueodds_schema VALUES (1)")
+        await connection.execute("INSERT INTO models (name) VALUES ('m')")
+        fit = '{"calibrator": "temperature", "temperature": 1.7}'
+        await connection.execute(
+            "INSERT INTO versions (model, version, classes, calibrator, metrics)"
+            " SELECT key, 'v1', $1, $2, $3 FROM models",
+            json.dumps(CLASSES),
+            fit,
+            json.dumps(version().metrics),
+        )
+        await connection.close()
+        store = await opened(address)
+        newer = replace(version("v2"), reference=Reference.of([0.2, 0.9, 1.0]))
+        await store.put_version(newer)
+        await store.put_predictions(batch(3))
+        assert await store.read_versions() == [version(), newer]
+        await store.close()
 
     asyncio.run(main())
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pipeline.bundle import Reference
 from pipeline.calibrators import Temperature
 from service.engine import new_ids
 from service.feedback import FeedbackError
 from service.records import GivenLabel
 from service.store import StoreError, open_store
-from service.store.schema import SQLITE_1
+from service.store.schema import SQLITE_1, SQLITE_2
 from service.store.sqlite import SqliteStore
 from service.store.sqlite_schema import MIGRATIONS
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
@@ -165,12 +167,33 @@ def test_version_1_is_carried_over_to_the_hours_of_its_predictions(tmp_path: Pat
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def test_version_2_learns_of_validation_confidences(tmp_path: Path) -> None:
+    path, texts = tmp_path / "s.sqlite", ('["cat", "dog", "café"]', '{"calibrator": "temperature", "temperature": 1.7}')
+    with sqlite3.connect(path) as db:
+        for statement in SQLITE_2:
+            db.execute(statement)
+        db.execute("INSERT INTO models (name) VALUES ('m')")
+        db.execute("INSERT INTO versions VALUES (1, 1, 'v1', ?, ?, '{\"after\": {\"ece\": 0.1}}', 0)", texts)
+        db.execute("PRAGMA application_id=1953658213")
+        db.execute("PRAGMA user_version=2")
+
+    async def run() -> None:
+        store = await open_store(str(path))
+        newer = replace(version("v2"), reference=Reference.of([0.2, 0.9, 1.0]))
+        await store.put_version(newer)
+        await store.put_predictions(batch(3))
+        assert await store.read_versions() == [version(), newer]
+        await store.close()
+
+    asyncio.run(run())
+
+
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     asyncio.run(close_at_once(path))
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
-    with pytest.raises(StoreError, match=r"schema version 3; this release knows versions up to 2"):
+    with pytest.raises(StoreError, match=r"schema version 4; this release knows versions up to 3"):
         asyncio.run(close_at_once(path))
 
 

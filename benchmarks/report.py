@@ -1,0 +1,220 @@
+"""How long a calibration report takes, whatever the number of labels.
+
+    python -m benchmarks.report            a temporary SQLite file, 10^4 to 10^7 labels, two minutes
+    python -m benchmarks.report --write    and keep it in benchmarks/results/report.json
+
+Answers of 100 classes over a year, half of them labelled, written as the store's own sums; the last 100,000 labels
+stand in its log. In process: reading the sums, the numbers, and the whole report, the first time (nothing of it is
+remembered) and again. Over HTTP: the same from a service of its own, and its first report of a version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import numpy as np
+
+from benchmarks.interval_coverage import processor
+from benchmarks.store import HOUR, START, VERSION, YEAR, _insert
+from pipeline.bundle import Reference
+from service.engine import new_ids
+from service.report import Asked, numbers_of
+from service.report.labelling import labelling
+from service.report.recent import Recent
+from service.report.route import build
+from service.runtime import Runtime
+from service.store import labels as label_log
+from service.store import moves, open_store
+from service.store.database import DatabaseStore
+from service.store.steps import Insert, Work
+
+RESULTS = Path(__file__).parent / "results" / "report.json"
+TOTALS = (10**4, 10**5, 10**6, 10**7)
+BLOCK = 200_000
+LOGGED = 100_000
+REPEATS = 9
+
+Numbers = dict[str, Any]
+
+
+def confidences(count: int, rng: np.random.Generator) -> Any:
+    """Half of them above .98, as of a good classifier of 100 classes."""
+    return np.where(rng.random(count) < 0.5, 1 - rng.beta(0.6, 60, count), rng.beta(3, 1.5, count)).clip(0.02, 1)
+
+
+async def fill(store: DatabaseStore, total: int, rng: np.random.Generator) -> None:
+    """`total` labelled answers, 5% less often right than they say, and as many without a label."""
+    of = replace(VERSION, model=f"of-{total}", reference=Reference.of(confidences(5_000, rng)))
+    await store.put_version(of)
+    key = await store._key(of.model, of.version)
+    assert key is not None
+    blocks = -(-total // BLOCK)
+    for hours in np.array_split(np.arange(YEAR), blocks):
+        count = total // blocks
+        created_N = START + rng.choice(hours, count) * HOUR
+        confidence_N, predicted_N = confidences(count, rng), rng.integers(0, 100, count)
+        right_N, tag_N = rng.random(count) < 0.95 * confidence_N, np.zeros(count, int)
+        told = (created_N, confidence_N, predicted_N, tag_N)
+        true_N = np.where(right_N, confidence_N, (1 - confidence_N) / 99).clip(1e-9)
+        scores = -np.log(true_N), 2 * (1 - confidence_N) ** 2
+        rows = [
+            (key, moves.ANSWERS, moves.answers(*told).tobytes()),
+            (key, moves.LABELS, moves.labels(*told, right_N, *scores).tobytes()),
+        ]
+        others = moves.answers(created_N, confidences(count, rng), rng.integers(0, 100, count), tag_N)
+        rows.append((key, moves.ANSWERS, others.tobytes()))
+        await store._write(lambda rows=rows: _insert(rows))  # type: ignore[misc]
+        await store.compact()
+    log = [part[:LOGGED] for part in (created_N, confidence_N, predicted_N, right_N, *scores)]
+    await store._write(lambda: _log(key, log, rng))
+
+
+def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[None]:
+    rows = []
+    created_N, *rest = (column.tolist() for column in columns)
+    delays, ids = rng.exponential(3 * HOUR, len(created_N)).astype(int).tolist(), new_ids(len(created_N), START)
+    for k, (ms, confidence, predicted, right, nll, brier) in enumerate(zip(created_N, *rest, strict=True)):
+        label = predicted if right else (predicted + 1) % 100
+        when = (version, k + 1, ids[k], ms, ms + delays[k], None)
+        rows.append((*when, label, predicted, int(right), confidence, nll, brier, None, None))
+    yield Insert("labels", label_log.COLUMNS, rows)
+    return None
+
+
+async def timed(work: Callable[[int], Awaitable[object]]) -> Numbers:
+    """Milliseconds of `work(k)`, k = 0, 1, ...: the median and the least of nine, and the least of processor time."""
+    wall, cpu = [], []
+    for k in range(REPEATS):
+        started, used = time.perf_counter(), time.process_time()
+        await work(k)
+        wall.append(time.perf_counter() - started)
+        cpu.append(time.process_time() - used)
+    median, least, least_cpu = (round(1e3 * float(t), 1) for t in (np.median(wall), min(wall), min(cpu)))
+    return {"median": median, "least": least, "least_cpu": least_cpu}
+
+
+def new(k: int) -> Asked:
+    """A report that nobody has asked for: at another level, nothing of it is remembered."""
+    return Asked(level=0.95 + k / 10**6)
+
+
+async def in_process(store: DatabaseStore, total: int) -> Numbers:
+    version = next(v for v in await store.read_versions() if v.model == f"of-{total}")
+    key, recent = (version.model, version.version), Recent()
+    runtime = cast(Runtime, SimpleNamespace(store=store, registry=SimpleNamespace(listing=lambda: {"models": []})))
+    sums, labels = await store.read_sums(*key), await recent.labels(store, version)
+
+    async def numbers(k: int) -> object:
+        return numbers_of(sums, new(100 + k))
+
+    async def about_labels(k: int) -> object:
+        return labelling(version, sums, labels, new(200 + k))
+
+    return {
+        "reading the sums": await timed(lambda k: store.read_sums(*key)),
+        "reading 5,000 labels (once)": await timed(lambda k: Recent().labels(store, version)),
+        "numbers": await timed(numbers),
+        "what labels cannot tell": await timed(about_labels),
+        "report, new": await timed(lambda k: build(runtime, recent, version, new(k))),
+        "report, again": await timed(lambda k: build(runtime, recent, version, new(0))),
+    }
+
+
+async def over_http(client: httpx.AsyncClient, total: int) -> Numbers:
+    async def get(**query: Any) -> None:
+        answer = await client.get("/calibration-report", params={"model": f"of-{total}", **query})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["labelled"] == total
+
+    async def ended(k: int) -> None:
+        await get(trend="month", level=0.95 + k / 10**6)
+
+    started = time.perf_counter()
+    await get(level=0.9)
+    first = round(1e3 * (time.perf_counter() - started), 1)
+    return {
+        "first of this version": first,
+        "new": await timed(lambda k: get(level=new(k).level)),
+        "again": await timed(lambda k: get()),
+        "with a trend of 13 months, new": await timed(ended),
+        "with a trend of 13 months, again": await timed(lambda k: get(trend="month")),
+    }
+
+
+def service(address: str, folder: Path) -> Iterator[str]:
+    """The URL of a service on that store, with no models to serve."""
+    url_file = folder / "url"
+    command = [sys.executable, "-m", "service", "--port", "0", "--store", address, "--url-file", str(url_file)]
+    process = subprocess.Popen([*command, "--models", str(folder / "none")], stderr=subprocess.DEVNULL)
+    try:
+        while not url_file.exists():
+            time.sleep(0.05)
+        yield url_file.read_text().strip()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def markdown(found: Numbers) -> str:
+    """The README's table."""
+    lines = ["| labels | reading the sums | report, in process | again | over HTTP | again |", "|---" * 6 + "|"]
+    for total, row in found["milliseconds"].items():
+        inside, outside = row["in process"], row["over HTTP"]
+        cells = (inside["reading the sums"], inside["report, new"], inside["report, again"], outside["new"])
+        times = [cell["median"] for cell in (*cells, outside["again"])]
+        lines.append(f"| {int(total):,} | {' | '.join(f'{ms:.1f} ms' for ms in times)} |")
+    return "\n".join(lines)
+
+
+async def measured(address: str, folder: Path, totals: tuple[int, ...]) -> Numbers:
+    store, rng = await open_store(address), np.random.default_rng(0)
+    assert isinstance(store, DatabaseStore)
+    try:
+        found: Numbers = {}
+        for total in totals:
+            await fill(store, total, rng)
+            found[str(total)] = {"in process": await in_process(store, total)}
+    finally:
+        await store.close()
+    running = service(address, folder)
+    async with httpx.AsyncClient(base_url=next(running), timeout=60) as client:
+        for total in totals:
+            found[str(total)]["over HTTP"] = await over_http(client, total)
+    running.close()  # type: ignore[attr-defined]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--most", type=int, default=max(TOTALS), help="leave out larger numbers of labels")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS}")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        totals = tuple(total for total in TOTALS if total <= chosen.most)
+        found = {
+            "processor": processor(),
+            "cores": len(os.sched_getaffinity(0)),
+            "milliseconds": asyncio.run(measured(str(folder / "store.sqlite"), folder, totals)),
+        }
+    text = json.dumps(found, indent=1) + "\n"
+    print(text + markdown(found))
+    if chosen.write:
+        RESULTS.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""What each number of a report is an estimate of, in one plain sentence each."""
+
+from __future__ import annotations
+
+from service.records import StoredSums
+from service.report.asked import Asked, described
+from service.store.moves import GRID
+
+_PLAIN = {
+    "error": "the share of answers that are wrong",
+    "accuracy": "the share of answers that are right; the limits are the exact binomial ones (Clopper-Pearson)",
+    "mean_confidence": "the mean probability that the model gives to its own answer",
+    "signed_gap": "accuracy minus mean confidence; its limits hold after every label at once, corrections aside",
+    "ece": "the mean distance between confidence and accuracy over the bins as measured; chance makes it too large",
+    "ece_estimate": "the ECE of the population in the same bins, as likely too high as too low",
+    "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels",
+    "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels",
+    "floor_mean": "the ECE that a perfectly calibrated model would show on average on as many answers",
+    "floor_p95": "the ECE that a perfectly calibrated model would exceed in 5% of such samples",
+    "smooth_ece": "the distance from calibration without bins, at the one resolution where noise and detail balance",
+    "mce": "the largest gap of a bin as measured; with few answers in that bin it is mostly chance",
+    "ks": "the largest accumulated gap over all answers up to some confidence, as a share of all answers",
+    "ks_p_value": "the chance that a perfectly calibrated model shows a ks as large",
+    "nll": "the mean of -log(probability of the true class), in nats; the limits are Student's",
+    "brier": "the mean squared error of all class probabilities, 0 to 2; the limits are Student's",
+    "bins.accuracy": "the share of right answers among those of a bin's confidence; the limits are exact binomial ones",
+    "labelling.weighted": "the same figures for ALL answers, if being labelled depends on nothing but what weighs them",
+    "labelling.label_free": "the accuracy on all answers, if they are calibrated",
+    "labelling.sensitivity": "the figures if wrong answers had been labelled more often, by the ratio",
+}
+
+
+def estimands(asked: Asked, sums: StoredSums) -> dict[str, str]:
+    """By the report's names, and under "population" of which answers."""
+    which = f"all answers {described(asked)}".strip()
+    if asked.last is not None:
+        which = f"answers like the {sums.labelled.n:,} whose labels arrived last"
+    fair = ""
+    if sums.labelled.n < sums.answers:
+        fair = f", if the {sums.labelled.n:,} labelled ones are a fair choice of them (see labelling)"
+    grid = f"; smooth_ece and ks see {GRID} cells of confidence only" if asked.group else ""
+    return {"population": f"{which}{fair}{grid}", **_PLAIN}

@@ -1,0 +1,204 @@
+"""What labels cannot tell, or only under a condition: in plain words, each with its number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline import metrics
+from pipeline.metrics import CELLS, CalibrationSums, WeightedEce
+from pipeline.metrics.drift import LARGE, SIGNIFICANT
+from service.records import LabelBlock, StoredSums, Version
+from service.report.asked import Asked
+from service.report.recent import RECENT, chosen
+from service.report.remembering import remembered
+from service.report_schemas import (
+    Drift,
+    Finding,
+    LabelFree,
+    Labelling,
+    Sensitivity,
+    WeightedFigures,
+)
+from service.store.moves import HOUR_MS
+
+RATIOS = (1.0, 2.0)
+FEWEST = 100
+"""Labels below which fast and slow ones are not compared, and propensities are not weighed by."""
+
+
+def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, asked: Asked) -> Labelling:
+    """All of it; what there is nothing to say from is null.
+
+    `recent`: the labels that arrived last; of them those of the window are used. Of `last` labels one cannot say which
+    answers they stand for, so coverage and what compares with all answers is left out. 6 to 15 ms the first time,
+    after that remembered by the content of the sums and labels.
+    """
+    found = Labelling() if asked.last is not None else _against_all(sums, asked.bins, asked.level).model_copy()
+    if asked.last is None and not asked.group and version.reference and sums.answers:
+        found.drift = _drift(sums, version.reference.rows, tuple(version.reference.counts), version.reference.mean)
+    rows = _of_window(recent, version, asked) if recent is not None else None
+    if rows is not None and sums.labelled.n:
+        found.delay = _delay(rows)
+        weighted = _by_propensity(rows, asked.bins, asked.level)
+        found.weighted = [*found.weighted, *([weighted] if weighted else [])]
+    return found
+
+
+@remembered(128)
+def _against_all(sums: StoredSums, bins: int, level: float) -> Labelling:
+    answers, told = sums.answers, sums.labelled.n
+    if not answers:
+        return Labelling()
+    found = Labelling(coverage=told / answers, coverage_reading=_coverage(told, answers))
+    found.label_free = _label_free(sums)
+    if not told:
+        return found
+    if told < answers:  # otherwise there is no choice, and nothing to weigh
+        choice = metrics.choice_of_labels(sums.labelled, sums.answers_C)
+        found.choice = Finding(
+            warning=choice.warning,
+            p_value=choice.p_value,
+            statistic=choice.chi_square,
+            reading=f"{choice.reading.removesuffix('.')} (p = {choice.p_value:.2g}).",
+        )
+        weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
+        found.weighted = [_figures("strata", weighed)]
+        for ratio in RATIOS:
+            if_so = metrics.sensitivity(sums.labelled, ratio=ratio, bins=bins)
+            found.sensitivity.append(
+                Sensitivity(
+                    ratio=ratio,
+                    ece=if_so.ece,
+                    accuracy=if_so.accuracy,
+                    signed_gap=if_so.signed_gap,
+                    reading=if_so.reading,
+                )
+            )
+    return found
+
+
+def _coverage(told: int, answers: int) -> str:
+    if not told:
+        return f"None of the {answers:,} answers has a label."
+    if told == answers:
+        return f"All {answers:,} answers have labels: nothing is left to guess."
+    share = told / answers
+    return (
+        f"{told:,} of {answers:,} answers have labels ({share:.2g}, 1 in {answers / told:,.0f})."
+        if share < 0.01
+        else f"{told:,} of {answers:,} answers have labels ({share:.1%})."
+    )
+
+
+def _label_free(sums: StoredSums) -> LabelFree:
+    centre_C = (np.arange(CELLS) + 0.5) / CELLS
+    mean = float(sums.answers_C @ centre_C) / sums.answers
+    return LabelFree(
+        accuracy=mean,
+        answers=sums.answers,
+        reading=(
+            f"If its confidences are right, {mean:.1%} of all {sums.answers:,} answers are: an estimate that no label"
+            " has confirmed."
+        ),
+    )
+
+
+@remembered(128)
+def _drift(sums: StoredSums, rows: int, counts: tuple[int, ...], validation_mean: float) -> Drift:
+    found = metrics.confidence_drift(sums.answers_C.reshape(len(counts), -1).sum(axis=1), counts)
+    mean, chance = _label_free(sums).accuracy, f"p = {found.p_value:.2g}"
+    both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
+    moved = (
+        f"Confidences are not those of {of_rows}: {both}, and {found.distance:.1%} of the answers have moved across"
+        f" some confidence ({chance}). What was measured on the validation rows may no longer hold."
+    )
+    same = (
+        f"Confidences are much as on {of_rows}: {both}; at most {found.distance:.1%} of the answers have moved across"
+        f" any confidence ({chance}; a warning needs p < {SIGNIFICANT:g} and {LARGE:.0%})."
+    )
+    return Drift(
+        distance=found.distance,
+        p_value=found.p_value,
+        warning=found.warning,
+        validation_rows=rows,
+        mean_confidence=mean,
+        validation_mean_confidence=validation_mean,
+        reading=moved if found.warning else same,
+    )
+
+
+def _of_window(recent: LabelBlock, version: Version, asked: Asked) -> LabelBlock:
+    kept_L = np.ones(len(recent), bool)
+    if asked.since_ms is not None:
+        kept_L &= recent.created_ms_L >= asked.since_ms // HOUR_MS * HOUR_MS
+    if asked.until_ms is not None:
+        kept_L &= recent.created_ms_L < -(-asked.until_ms // HOUR_MS) * HOUR_MS
+    if asked.predicted_class is not None:
+        kept_L &= recent.predicted_L == version.classes.index(asked.predicted_class)
+    if asked.group and asked.group[0] == "tag":
+        kept_L &= np.array([(tag or "") == asked.group[1] for tag in recent.tags], bool)
+    return recent if kept_L.all() else chosen(recent, kept_L)
+
+
+@remembered(128)
+def _delay(rows: LabelBlock) -> Finding | None:
+    """Of the newest 5,000: half of them came within the median delay."""
+    confidence_L, correct_L = rows.confidence_L[-RECENT:], rows.first_correct_L[-RECENT:]
+    delay_L = (rows.arrived_ms_L - rows.created_ms_L)[-RECENT:]
+    if len(delay_L) < FEWEST:
+        return None
+    fast_L = delay_L <= np.median(delay_L)
+    if fast_L.all():  # all came equally late
+        return None
+    halves = (CalibrationSums.from_top(confidence_L[half], correct_L[half]) for half in (fast_L, ~fast_L))
+    try:
+        found = metrics.label_delay(*halves)
+    except ValueError:  # no confidence of which there are fast and slow ones
+        return None
+    reading = (
+        f"{found.reading} At equal confidence, answers whose label came within"
+        f" {_duration(float(np.median(delay_L)))} are right {abs(100 * found.difference):.1f} points"
+        f" {'more' if found.difference >= 0 else 'less'} often than the others ({len(delay_L):,} labels,"
+        f" p = {found.p_value:.2g})."
+    )
+    return Finding(warning=found.warning, p_value=found.p_value, statistic=found.z, reading=reading)
+
+
+def _duration(ms: float) -> str:
+    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("s", 1000)):
+        if ms >= 2 * size:
+            return f"{ms / size:.0f} {unit}"
+    return f"{ms:.0f} ms"
+
+
+@remembered(128)
+def _by_propensity(rows: LabelBlock, bins: int, level: float) -> WeightedFigures | None:
+    """Sums hold no propensities, so this is of the labels that arrived last: 5,000, or as many as `last` asks for."""
+    given_L = np.isfinite(rows.propensity_L)
+    if np.count_nonzero(given_L) < FEWEST:
+        return None
+    parts = rows.confidence_L[given_L], rows.first_correct_L[given_L], rows.propensity_L[given_L]
+    found = metrics.inverse_probability_ece(*parts, bins=bins, level=level)
+    of = f"From the {int(given_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
+    return _figures("propensity", found, of)
+
+
+def _figures(how: str, found: WeightedEce, of: str = "") -> WeightedFigures:
+    interval = found.interval
+    conditions = {
+        "strata": "Right for all answers if being labelled depends on the confidence only.",
+        "propensity": "Right for all answers if the propensities given are.",
+    }
+    return WeightedFigures.model_validate(
+        {
+            "how": how,
+            "ece": interval.ece,
+            "ece_estimate": interval.estimate,
+            "ece_lower": interval.lower,
+            "ece_upper": interval.upper,
+            "accuracy": found.accuracy,
+            "signed_gap": found.signed_gap,
+            "effective_n": found.effective_n,
+            "reading": " ".join(part for part in (of, found.reading, conditions[how]) if part),
+        }
+    )

@@ -1,0 +1,90 @@
+"""Every number of a report that is made of the labelled answers' sums, by `pipeline.metrics`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pipeline import metrics
+from pipeline.metrics import Bins, CalibrationSums
+from pipeline.metrics.bins import Binning
+from service.report.remembering import remembered
+from service.report_schemas import Bin, Ece, WorstBin
+
+BINNINGS: tuple[Binning, ...] = ("width", "mass")
+
+Numbers = dict[str, Any]
+
+
+@remembered(128)
+def numbers(sums: CalibrationSums, bins: int, binning: Binning, level: float, everything: bool) -> Numbers:
+    """Fields of the report, empty without labels. `everything`: the sums are of all labels since the start.
+
+    About 10 ms for any number of labels, most of it the two ECE intervals (3 ms each) and the gap's sequence (3 ms).
+    """
+    table = metrics.whole_bins(sums, bins, binning) if sums.n else sums.bins(bins)
+    found: Numbers = {"bins": _rows(table, level)}
+    if not sums.n:
+        return found
+    by_binning = {kind: _ece(sums, bins, level, kind) for kind in BINNINGS}
+    chosen, right, n = by_binning[binning], sums.total("correct"), sums.n
+    low, high = metrics.binomial_interval([right], [n], level=level)
+    off_B = np.abs(table.gap_B) / np.maximum(table.count_B, 1)
+    worst, ks = int(off_B.argmax()), metrics.ks_test(sums)
+    nll, brier = (metrics.score_interval(sums, score=score, level=level) for score in ("nll", "brier"))
+    found |= {
+        "error": metrics.error(sums),
+        "accuracy": metrics.accuracy(sums),
+        "accuracy_lower": float(low[0]),
+        "accuracy_upper": float(high[0]),
+        "mean_confidence": metrics.mean_confidence(sums),
+        "signed_gap": metrics.signed_gap(sums),
+        "ece": chosen.ece,
+        "ece_estimate": chosen.estimate,
+        "ece_lower": chosen.lower,
+        "ece_upper": chosen.upper,
+        "floor_mean": chosen.floor_mean,
+        "floor_p95": chosen.floor_p95,
+        "ece_by_binning": by_binning,
+        "smooth_ece": metrics.smooth_ece(sums),
+        "mce": float(off_B[worst]),
+        "mce_bin": WorstBin(lo=table.lo_B[worst], hi=table.hi_B[worst], count=round(table.count_B[worst])),
+        "ks": ks.ks,
+        "ks_p_value": ks.p_value,
+        "nll": nll.value,
+        "nll_lower": nll.lower,
+        "nll_upper": nll.upper if math.isfinite(nll.upper) else None,
+        "brier": brier.value,
+        "brier_lower": brier.lower,
+        "brier_upper": brier.upper,
+    }
+    if everything:
+        sequence = metrics.gap_sequence(sums, level=level)
+        found |= {"signed_gap_lower": sequence.lower, "signed_gap_upper": sequence.upper}
+    return found
+
+
+def _ece(sums: CalibrationSums, bins: int, level: float, binning: Binning) -> Ece:
+    interval = metrics.ece_interval(sums, bins=bins, level=level, binning=binning)
+    floor = metrics.noise_floor(sums, bins=bins, binning=binning)
+    return Ece(
+        ece=interval.ece,
+        estimate=interval.estimate,
+        lower=interval.lower,
+        upper=interval.upper,
+        floor_mean=floor.mean,
+        floor_p95=floor.p95,
+    )
+
+
+def _rows(table: Bins, level: float) -> list[Bin]:
+    lower_B, upper_B = metrics.binomial_interval(table.correct_B, table.count_B, level=level)
+    columns = (table.mean_confidence_B, table.accuracy_B, lower_B, upper_B, table.accuracy_B - table.mean_confidence_B)
+    names = ("mean_confidence", "accuracy", "accuracy_lower", "accuracy_upper", "gap")
+    rows = []
+    for b, count in enumerate(table.count_B.tolist()):
+        means = {name: float(column[b]) if count else None for name, column in zip(names, columns, strict=True)}
+        rows.append(Bin(lo=table.lo_B[b], hi=table.hi_B[b], count=int(count), **means))
+    return rows

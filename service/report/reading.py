@@ -1,0 +1,118 @@
+"""What the numbers mean, in plain words: what was found, and what to keep in mind."""
+
+from __future__ import annotations
+
+from service.records import StoredSums
+from service.report.asked import Asked, described
+from service.report.numbers import Numbers
+from service.report_schemas import Bin, Labelling, Slice, Verdict
+
+MEASURED_FROM = 500
+"""Labels from which the coverage of the ECE interval was measured."""
+
+
+def verdict_of(sums: StoredSums, numbers: Numbers) -> Verdict:
+    """More than chance (the ECE is above its floor's 95th percentile), and in which direction; else it cannot be told.
+
+    uneven: less than half of the ECE is of one sign.
+    """
+    if not sums.answers:
+        return "no_answers"
+    if not sums.labelled.n:
+        return "no_labels"
+    if numbers["ece"] <= numbers["floor_p95"]:
+        return "cannot_tell"
+    if abs(numbers["signed_gap"]) < numbers["ece"] / 2:
+        return "uneven"
+    return "over_confident" if numbers["signed_gap"] < 0 else "under_confident"
+
+
+def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked) -> str:
+    """What a newcomer should know first."""
+    if verdict == "no_answers" and not asked.everything:
+        return f"There are no answers {described(asked)}: widen the window, or ask for another class or tag."
+    if verdict == "no_answers":
+        return "Nothing has been asked yet. Send images to POST /predict; every answer has an id."
+    if verdict == "no_labels":
+        found = f"{sums.answers:,} answers, none with a label yet, so nobody knows how often they are right."
+        return f"{found} Send the true labels to POST /feedback with the ids of the answers."
+    n = sums.labelled.n
+    counts = f"{n:,} of {sums.answers:,} answers have labels."
+    if asked.last is not None:
+        counts = f"The {n:,} labels that arrived last."
+    if verdict == "cannot_tell":
+        return (
+            f"{counts} On them the model claims {percent(numbers['mean_confidence'])} on average and is right"
+            f" {percent(numbers['accuracy'])} of the time. Its calibration error, {numbers['ece']:.3f}, is no larger"
+            f" than chance alone would show (up to {numbers['floor_p95']:.3f}): there is no sign of miscalibration,"
+            f" or there are too few labels to tell: an error of up to {numbers['ece_upper']:.3f} would fit them as"
+            f" well ({100 * asked.level:.6g}% interval)."
+        )
+    sign = {"over_confident": -1, "under_confident": 1}.get(verdict, 0)  # the example must bear the verdict out
+    fitting = [b for b in numbers["bins"] if b.gap is not None and b.gap * sign >= 0]
+    where: Bin = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
+    advice = {
+        "over_confident": "The model is over-confident: trust its percentages less than they say, and recalibrate.",
+        "under_confident": "The model is under-confident: it is right more often than it says. Recalibrate.",
+    }.get(verdict, "It is too sure in some ranges and not sure enough in others; the table shows where. Recalibrate.")
+    return (
+        f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
+        f" the time ({where.count:,} answers). Its calibration error is {numbers['ece']:.3f}; chance alone would show"
+        f" up to {numbers['floor_p95']:.3f}, so this is more than chance explains. {advice}"
+    )
+
+
+def cautions(sums: StoredSums, labelling: Labelling, tables: dict[str, list[Slice] | None]) -> list[str]:
+    """What to keep in mind, with the warnings about the labels and what `tables` (classes, tags) say by chance."""
+    n, found = sums.labelled.n, []
+    if labelling.drift and labelling.drift.warning:
+        found.append(labelling.drift.reading)
+    if not n:
+        return found
+    if n < MEASURED_FROM:
+        found.append(
+            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured from {MEASURED_FROM} on,"
+            " so take it as a rough guide."
+        )
+    found.append("The interval is for one look at this many labels: watching it after every label will cry wolf.")
+    if labelling.choice and labelling.choice.warning:
+        strata = [w for w in labelling.weighted if w.how == "strata"]
+        instead = "".join(
+            f" Weighted to stand for all answers, the calibration error is {w.ece_estimate:.3f}"
+            f" ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
+            for w in strata
+        )
+        found.append(f"{labelling.choice.reading}{instead}")
+    if labelling.delay and labelling.delay.warning:
+        found.append(labelling.delay.reading)
+    if labelling.coverage is not None and n < sums.answers:
+        found.append(
+            f"The other {sums.answers - n:,} answers are unknown: if wrong answers get their labels more often, or"
+            f" sooner, than right ones, these numbers mislead.{_doubled(labelling)}"
+        )
+    for what, rows in tables.items():
+        told = [row for row in rows or [] if row.labelled]
+        if len(told) > 1:
+            flagged = sum(row.more_than_chance for row in told)
+            found.append(
+                f"Of {len(told)} {what}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance;"
+                f" chance alone would mark about {0.05 * len(told):.2g}."
+            )
+    return found
+
+
+def _doubled(labelling: Labelling) -> str:
+    doubled = next((s for s in labelling.sensitivity if s.ratio == 2), None)
+    if doubled is None:
+        return ""
+    return (
+        f" Were they labelled twice as often, the accuracy would be {percent(doubled.accuracy)} and the calibration"
+        f" error {doubled.ece:.3f}."
+    )
+
+
+def percent(share: float) -> str:
+    """Whole percents, but never a rounded 100% or 0% for what is not."""
+    digits = 1 if 0 < share < 0.01 or 0.99 < share < 1 else 0
+    text = f"{100 * share:.{digits}f}%"
+    return {"100.0%": "over 99.9%", "0.0%": "under 0.1%"}.get(text, text)

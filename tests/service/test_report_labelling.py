@@ -1,0 +1,164 @@
+"""Numbers of equal mass, and what labels cannot tell: their choice, their delay, drift."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import metrics
+from pipeline.bundle import Reference
+from pipeline.calibrators import Identity
+from pipeline.metrics import CELLS, CalibrationSums, cell_of
+from service.records import LabelBlock, StoredSums, Version
+from service.report import Asked, report
+from service.report.labelling import labelling
+from service.report.recent import chosen
+from service.report.remembering import remembered
+from tests.service.store.rows import START
+
+VERSION = Version("m", "v", ("a", "b"), Identity(), {})
+
+
+def answered(
+    answers: int = 20_000, likely: Any = 0.1, truth: float = 0.0, seed: int = 0
+) -> tuple[StoredSums, LabelBlock]:
+    """Answers with confidences .5 to 1, right with probability c + truth, labelled with probability likely(c, right);
+    labels of wrong answers come ten times as fast."""
+    rng = np.random.default_rng(seed)
+    c = rng.uniform(0.5, 1, answers)
+    right = rng.random(answers) < c + truth
+    chance = np.broadcast_to(likely(c, right) if callable(likely) else likely, answers)
+    told = rng.random(answers) < chance
+    n = int(told.sum())
+    nll, brier = np.full(n, 0.3), np.full(n, 0.1)
+    sums = CalibrationSums.from_top(c[told], right[told], nll_N=nll, brier_N=brier)
+    created = START + np.arange(n) * 1000
+    block = LabelBlock(
+        sequence_L=np.arange(1, n + 1),
+        ids=[f"{k}" for k in range(n)],
+        created_ms_L=created,
+        arrived_ms_L=created + (rng.exponential(1e6, n) / np.where(right[told], 1, 10)).astype(int),
+        label_L=right[told].astype(int),
+        predicted_L=np.ones(n, int),
+        confidence_L=c[told],
+        correct_L=right[told],
+        first_correct_L=right[told],
+        nll_L=nll,
+        brier_L=brier,
+        propensity_L=chance[told].astype(float),
+        tags=[None] * n,
+    )
+    return StoredSums(np.bincount(cell_of(c), minlength=CELLS), sums), block
+
+
+def test_labels_chosen_at_random_raise_no_doubt() -> None:
+    sums, _ = answered()
+    found = labelling(VERSION, sums, None, Asked())
+    assert found.coverage == sums.labelled.n / sums.answers
+    assert found.choice and not found.choice.warning
+    assert found.choice.p_value == metrics.choice_of_labels(sums.labelled, sums.answers_C).p_value
+    (strata,) = found.weighted
+    assert strata.how == "strata" and strata.effective_n == pytest.approx(sums.labelled.n, rel=0.1)
+    assert [s.ratio for s in found.sensitivity] == [1, 2]
+    assert found.sensitivity[0].ece == pytest.approx(metrics.ece(sums.labelled))
+    assert found.label_free and found.label_free.accuracy == pytest.approx(0.75, abs=0.01)
+    assert found.delay is None and found.drift is None
+
+
+def test_labels_chosen_by_confidence_are_weighted_back() -> None:
+    """Rows with low confidence are labelled ten times as often; all answers are right at c - .1, so the accuracy of
+    all is .65, that of the labelled ones below .6."""
+    sums, block = answered(60_000, lambda c, right: np.where(c < 0.6, 0.3, 0.03), -0.1)
+    found = report(VERSION, sums, about=labelling(VERSION, sums, block, Asked()))
+    about = found.labelling
+    assert about.choice and about.choice.warning
+    assert found.accuracy and found.accuracy < 0.6
+    assert [w.how for w in about.weighted] == ["strata", "propensity"]
+    for weighted in about.weighted:
+        assert weighted.accuracy == pytest.approx(0.65, abs=0.03)
+        assert weighted.ece_lower <= 0.1 <= weighted.ece_upper
+    (said,) = (caution for caution in found.cautions if "Weighted to stand for all answers" in caution)
+    assert f"{about.weighted[0].ece_estimate:.3f}" in said
+    assert f"of the last {len(block):,} labels" in about.weighted[1].reading
+
+
+def test_wrong_answers_that_are_told_sooner_are_noticed() -> None:
+    sums, block = answered()
+    about = labelling(VERSION, sums, block, Asked())
+    assert about.delay and about.delay.warning and about.delay.statistic < -2.58
+    assert "wrong answers come sooner" in about.delay.reading
+    assert about.delay.reading in report(VERSION, sums, about=about).cautions
+    few = chosen(block, np.arange(len(block)) < 99)
+    assert labelling(VERSION, sums, few, Asked()).delay is None
+    assert labelling(VERSION, sums, block, Asked(until_ms=START)).delay is None  # none of the window
+
+
+def test_confidences_that_left_the_validation_rows() -> None:
+    sums, _ = answered()
+    rng = np.random.default_rng(1)
+    for reference, warns in [(rng.uniform(0.5, 1, 3000), False), (rng.uniform(0.7, 1, 3000), True)]:
+        known = Version("m", "v", ("a", "b"), Identity(), {}, Reference.of(reference))
+        found = report(known, sums)
+        drift = found.labelling.drift
+        assert drift and drift.warning is warns
+        assert drift.validation_mean_confidence == pytest.approx(reference.mean())
+        assert drift.distance == pytest.approx(0.4 if warns else 0.0, abs=0.04)
+        assert (drift.reading in found.cautions) is warns
+        assert labelling(known, sums, None, Asked(predicted_class="a")).drift is None
+
+
+def test_everything_labelled_leaves_nothing_to_guess() -> None:
+    sums, _ = answered(1000, 1.0)
+    found = report(VERSION, sums).labelling
+    assert found.coverage == 1 and found.choice is None and found.weighted == [] and found.sensitivity == []
+    assert "nothing is left to guess" in found.coverage_reading
+
+
+def test_every_number_of_equal_mass() -> None:
+    sums, _ = answered(truth=-0.1)
+    found = report(VERSION, sums, Asked(binning="mass", bins=10))
+    interval = metrics.ece_interval(sums.labelled, bins=10, binning="mass")
+    assert (found.ece, found.ece_lower, found.ece_upper) == (interval.ece, interval.lower, interval.upper)
+    assert found.ece_by_binning["width"].ece == metrics.ece(sums.labelled, bins=10)
+    counts = [b.count for b in found.bins]
+    assert len(counts) == 10 and max(counts) - min(counts) < 0.05 * sum(counts) / 10 + 5
+    assert found.mce == pytest.approx(max(abs(b.gap or 0) for b in found.bins))
+    assert found.mce_bin and found.mce_bin.count in counts
+    assert found.ks_p_value is not None and found.ks_p_value < 1e-6
+    assert found.smooth_ece == metrics.smooth_ece(sums.labelled)
+    assert found.nll_lower is not None and found.nll_lower == pytest.approx(0.3)
+    gap = metrics.gap_sequence(sums.labelled)
+    assert (found.signed_gap_lower, found.signed_gap_upper) == (gap.lower, gap.upper)
+    assert report(VERSION, sums, Asked(since_ms=START)).signed_gap_lower is None
+    names = {name.split(".")[0] for name in found.estimands} - {"population"}
+    assert names <= set(type(found).model_fields)
+
+
+def test_few_labels_do_not_break_a_number() -> None:
+    for n in (1, 2, 3):
+        sums = CalibrationSums.from_top([0.9] * n, [1] * n, nll_N=[0.1] * n, brier_N=[0.02] * n)
+        for binning in ("width", "mass"):
+            found = report(VERSION, StoredSums(sums.cells[0].astype(int) * 2, sums), Asked(binning=binning))
+            assert found.accuracy == 1 and found.verdict == "cannot_tell"
+            assert (found.nll_upper is None) == (n == 1)
+            assert "would fit them as well" in found.headline
+
+
+def test_the_same_sums_are_computed_once() -> None:
+    calls = []
+
+    @remembered(2)
+    def work(sums: CalibrationSums, option: int) -> int:
+        calls.append(option)
+        return sums.n + option
+
+    one, same, other = (CalibrationSums.from_top([0.5, c], [1, 0]) for c in (0.7, 0.7, 0.8))
+    assert [work(one, 1), work(same, 1), work(other, 1), work(one, 1)] == [3, 3, 3, 3]
+    assert calls == [1, 1]
+    work(one, 2)  # the third: the one that was used longest ago goes
+    work(one, 1)
+    assert calls == [1, 1, 2]
+    work(other, 1)
+    assert calls == [1, 1, 2, 1]

@@ -1,0 +1,176 @@
+"""Windows, classes, tags, versions and the trend over HTTP; and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import bundle as bundles
+from pipeline.bundle import Reference
+from service.app import create_app
+from service.records import GivenLabel
+from service.report.asked import NO_TAG
+from service.report.recent import Recent
+from service.settings import Settings
+from service.store.moves import HOUR_MS
+from service.store.sqlite import SqliteStore
+from tests.service.app_client import Client
+from tests.service.store.rows import START, batch, version
+from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[Client]:
+    """A service with 90 answers, two thirds of them labelled; tags t0 and t1, or none."""
+    bundle = write_bundle(tmp_path / "bundle")
+    change_card(bundle, reference=Reference.of(np.linspace(0.3, 1, 200)).model_dump())
+    bundles.publish(bundle, tmp_path / "models")
+    settings = Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1)
+    with Client(create_app(settings)) as client:
+        tags = [(None, "t0", "t1")[k % 3] for k in range(90)]
+        answer = client.post("/predict", json={"instances": pictures(90), "tags": tags})
+        predictions = answer.json()["predictions"]
+        client.label([{"id": p["id"], "label": k % 4} for k, p in enumerate(predictions) if k % 9 < 6])
+        yield client
+
+
+def test_windows_classes_and_tags_add_up(filled: Client) -> None:
+    client = filled
+    whole = client.report(by="class")
+    assert (whole["answers"], whole["labelled"], whole["tags"], whole["trend"]) == (90, 60, None, None)
+    assert whole["labelling"]["drift"]["validation_rows"] == 200
+    classes = {row["name"]: row for row in whole["classes"]}
+    assert sum(row["answers"] for row in classes.values()) == 90
+    for name, row in classes.items():
+        assert name in CLASSES
+        part = client.report(**{"class": name})
+        for field in ("answers", "labelled", "accuracy", "ece", "floor_p95", "signed_gap", "accuracy_upper"):
+            assert part[field] == pytest.approx(row[field]), field
+        assert part["window"]["predicted_class"] == name
+        assert f"of class {name}" in part["estimands"]["population"]
+    tags = {row["name"]: row for row in client.report(by="tag")["tags"]}
+    assert {name: row["answers"] for name, row in tags.items()} == {NO_TAG: 30, "t0": 30, "t1": 30}
+    for name, row in tags.items():
+        assert client.report(tag=name)["labelled"] == row["labelled"]
+    tomorrow = NOW.replace(year=NOW.year + 1).isoformat()
+    assert client.report(since=NOW.date().isoformat())["labelled"] == 60
+    after = client.report(since=tomorrow)
+    assert (after["answers"], after["verdict"]) == (0, "no_answers")
+    assert f"no answers given from {NOW.year + 1}" in after["headline"]
+    assert client.report(until=tomorrow, tag="t0")["window"]["until"].startswith(str(NOW.year + 1))
+    assert (
+        client.report(**dict.fromkeys(("since", "until", "last", "class", "tag", "by", "trend"), ""))["answers"] == 90
+    )
+
+
+def test_the_labels_that_arrived_last(filled: Client) -> None:
+    client = filled
+    everything, last = client.report(), client.report(last=100_000)
+    for field in ("labelled", "ece", "ece_upper", "nll", "brier", "smooth_ece", "accuracy"):
+        assert last[field] == pytest.approx(everything[field]), field
+    assert (last["coverage"], last["labelling"]["choice"], last["signed_gap_lower"]) == (None, None, None)
+    ten = client.report(last=10)
+    assert (ten["labelled"], ten["window"]["last"], ten["answers"]) == (10, 10, 90)
+    assert ten["headline"].startswith("The 10 labels that arrived last.")
+
+
+def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
+    store = client.app.state.runtime.store
+    client.predict(pictures(1))
+    served = client.report()
+    of = version(served["version"], served["model"], CLASSES)
+
+    def trend(**query: Any) -> Any:
+        return client.report(model=of.model, version=of.version, **query)["trend"]
+
+    def put(hours: range) -> None:
+        for k in hours:
+            client.run(store.put_predictions(batch(2, of, now=START + k * HOUR_MS)))
+
+    put(range(3))
+    until = datetime.fromtimestamp(START / 1000 + 400 * 86_400, UTC).isoformat()
+    assert trend() is None
+    found = trend(trend="auto", until=until)
+    assert found["unit"] == "hour"
+    assert [(p["answers"], p["labelled"], p["ece"]) for p in found["points"]] == [(2, 0, None)] * 3
+    put(range(0, 24 * 150, 24 * 5))
+    assert trend(trend="auto", until=until)["unit"] == "hour"  # 32 points
+    put(range(5, 125))
+    by_day = trend(trend="auto", until=until)
+    assert by_day["unit"] == "day" and by_day["points"][0]["start"].endswith("T00:00:00Z")
+    by_month = trend(trend="month", until=until)
+    assert by_month["unit"] == "month" and sum(p["answers"] for p in by_month["points"]) == 2 * (3 + 30 + 120)
+    ids = batch(3, of, now=START + HOUR_MS)
+    client.run(store.put_predictions(ids))
+    client.label([{"id": id_, "label": 0} for id_ in ids.ids])
+    labelled = [p for p in trend(trend="day", until=until)["points"] if p["labelled"]]
+    assert len(labelled) == 1 and labelled[0]["ece_lower"] <= labelled[0]["ece_upper"]
+
+
+def test_recent_labels_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.report.recent.RECENT", 20)
+
+    async def main() -> None:
+        store, recent, of = await SqliteStore.open(tmp_path / "s.sqlite"), Recent(), version()
+        await store.put_version(of)
+        assert len(await recent.labels(store, of)) == 0
+        for count in (3, 4, 25, 8, 0):
+            answers = batch(max(count, 1), of, seed=count)
+            await store.put_predictions(answers)
+            await store.put_labels([GivenLabel(id_, 0) for id_ in answers.ids[:count]])
+            found, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
+            assert found.ids == wanted.ids and found.tags == wanted.tags
+            assert (found.sequence_L == wanted.sequence_L).all()
+            assert (found.confidence_L == wanted.confidence_L).all()
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_path: Path) -> None:
+    client.predict(pictures(1))
+    first = client.report()["version"]
+    bundles.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
+    with Client(create_app(settings)) as newer:
+        newer.predict(pictures(2))
+        found = newer.report()
+        second = found["version"]
+        roles = {(k["model"], k["version"]): k["role"] for k in found["known"]}
+        assert roles == {("tiny", first): "published", ("tiny", second): "default"}
+        assert [(row["name"], row["answers"]) for row in found["versions"]] == [(first, 1), (second, 2)]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("since=yesterday", 422, "since = 'yesterday': Input should be a valid datetime"),
+        ("since=1969-12-31", 422, "allowed are times from 1970 to 9999"),
+        ("until=9999-12-31T23:59:59", 422, "allowed are times from 1970 to 9999"),
+        ("since=2024-02-01&until=2024-01-01", 422, "since 2024-02-01T00:00:00+00:00 is not before until 2024-01-01"),
+        ("last=0", 422, "last = '0'"),
+        ("last=100001", 422, "less than or equal to 100000"),
+        ("last=5&class=cat&trend=day", 422, "last = 5 with class and trend"),
+        ("last=5&since=3&by=tag", 422, "last = 5 with since and by"),
+        ("class=cat&tag=x", 422, "class and tag together"),
+        ("class=cat&bins=100", 422, "with class, tag or by allowed are 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60"),
+        ("by=class&bins=25", 422, "bins = 25"),
+        ("by=label", 422, "'class' or 'tag'"),
+        ("binning=depth", 422, "'width' or 'mass'"),
+        ("trend=week", 422, "'hour', 'day', 'month'"),
+        ("class=dig", 404, "tiny has no class 'dig'; it has cat, dog, 3, hare. Did you mean 'dog'?"),
+        ("tag=nope", 404, f"has the tag 'nope'; there are {NO_TAG}"),
+    ],
+)
+def test_refusals_name_the_cure(client: Client, query: str, status: int, words: str) -> None:
+    client.predict(pictures(1))
+    answer = client.get(f"/calibration-report?{query}")
+    assert answer.status_code == status, answer.text
+    assert words in answer.json()["error"]["message"]
