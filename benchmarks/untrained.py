@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline import bundle, nets
+from pipeline import nets, publishing
 from pipeline.calibrators import Temperature
 from pipeline.export import export
 
@@ -37,4 +37,4 @@ def publish(net: str, models: Path, *, classes: int, temperature: float = 1.0, w
     training = {"method": {"name": "none"}, "data_sha256": "0" * 64, "code_sha256": "0" * 64}
     with tempfile.TemporaryDirectory() as folder:
         export(built.eval(), Temperature(temperature), card, training, numbers, images, Path(folder))
-        return bundle.publish(folder, models)
+        return publishing.publish(folder, models)

@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> None:
         print(*(stages.draw_curves() if command == "curves" else stages.draw_gamma_curve()), sep="\n")
         return
     if command == "publish":
-        from pipeline.bundle import publish
+        from pipeline.publishing import publish
 
         print(publish(stages.INT8 if arguments.int8 else stages.BUNDLE, arguments.models))
         return

@@ -1,23 +1,14 @@
 """A servable model: a folder with model.onnx (logits), calibrator.json and card.json, checked before it is trusted.
 
 The card holds the sha256 of the other two files, so the card's own hash names the whole content: that is the
-bundle's version. Published bundles lie in MODELS/<name>/<version>/. Which of them is used for what, small files say:
-MODELS/default (<name>/<version>) who answers when nothing is named, MODELS/<name>/default (<version>) when only the
-model is, and MODELS/<name>/shadow (<version>) who is scored on the same inputs without being answered. Each change of
-the last two is a line of MODELS/<name>/history.jsonl (`pipeline.history`).
+bundle's version.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hashlib
-import os
-import re
-import shutil
-import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from pipeline import calibrators, history
+from pipeline import calibrators
 from pipeline.errors import UserError
 from pipeline.files import read_json, sha256
 from pipeline.metrics import CELLS, cell_of
@@ -44,7 +35,6 @@ GOLDEN_TOLERANCE = (
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"  # of a model or a version: a folder's name that cannot climb out
 
 Infer = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.floating]]
-Append = Callable[[history.Change], None]
 
 
 class BundleError(UserError, ValueError):
@@ -218,187 +208,3 @@ class Bundle:
         if not np.allclose(found, stored, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
             off = float(np.abs(found - np.asarray(stored)).max())
             raise BundleError(f"{self.directory}: golden {what} differ by {off:.2g}: not the model that was exported")
-
-
-def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> Path:
-    """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed; `default`: MODELS/default and
-    MODELS/<name>/default name it.
-
-    Publishing the same content again changes nothing. Returns the published folder.
-
-    Raises:
-        BundleError: the bundle, or an already published folder of this version, is damaged.
-    """
-    loaded, models = Bundle.load(bundle), Path(models)
-    if loaded.card.name == DEFAULT:
-        raise BundleError(
-            f"{loaded.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
-        )
-    target = models / loaded.card.name / loaded.version
-    if target.exists():
-        try:
-            Bundle.load(target)
-        except BundleError as error:
-            raise BundleError(f"{error}. Remove {target} and publish again") from None
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
-        try:
-            for name in (MODEL, CALIBRATOR, CARD):
-                shutil.copyfile(loaded.directory / name, aside / name)
-            aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
-            aside.rename(target)
-        except OSError:
-            shutil.rmtree(aside, ignore_errors=True)
-            if not target.exists():  # another publisher of the same content may have been first
-                raise
-    if default:
-        with history.writing(target.parent) as append:
-            _answer(target.parent, loaded.version, append, "publish", "published", None)
-        _write(models / DEFAULT, f"{loaded.card.name}/{loaded.version}")
-    return target
-
-
-def promote(models: str | Path, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
-    """Let a published version answer for its model, and when nothing is named if its model does so now.
-
-    If it was the shadow, there is none any more. `who` is this process's user unless it is said.
-
-    Raises:
-        BundleError: there is no such published version.
-    """
-    folder = find(models, name, version).parent
-    with history.writing(folder) as append:
-        _take_over(folder, version, append, "promote", why, who)
-
-
-def rollback(models: str | Path, name: str, *, why: str = "", who: str | None = None) -> str:
-    """Promote the version that answered before; once more: the one before that. Returns the version.
-
-    Raises:
-        BundleError: that version's folder is gone.
-        HistoryError: nothing is known to have answered before, or the history is damaged.
-    """
-    folder = find_model(models, name)
-    with history.writing(folder) as append:
-        now = role(models, name, DEFAULT)
-        version = history.answered_before(history.read(folder), now)
-        if version is None:
-            raise history.HistoryError(
-                f"nothing is known to have answered for {name} before {now}; name it: python -m pipeline promote"
-            )
-        _take_over(find(models, name, version).parent, version, append, "rollback", why, who)
-    return version
-
-
-def set_shadow(
-    models: str | Path,
-    name: str,
-    version: str | None,
-    *,
-    why: str = "",
-    who: str | None = None,
-    since_ms: int | None = None,
-) -> None:
-    """Let a published version be scored on its model's inputs without being answered; None: no version.
-
-    Raises:
-        BundleError: there is no such published version.
-    """
-    folder = find_model(models, name) if version is None else find(models, name, version).parent
-    with history.writing(folder) as append:
-        _shadow(folder, version, append, why, who, since_ms)
-
-
-def role(models: str | Path, name: str, which: str) -> str | None:
-    """The version that is named a model's `default` or `shadow`, there or not; None if none is."""
-    models = Path(models)
-    try:
-        return (models / name / which).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        pass
-    with contextlib.suppress(BundleError):
-        if which == DEFAULT and (found := find_default(models)).parent.name == name:
-            return found.name
-    return None
-
-
-def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
-    models, name = folder.parent, folder.name
-    _answer(folder, version, append, what, why, who)
-    if role(models, name, SHADOW) == version:
-        _shadow(folder, None, append, "it answers now", who, None)
-    with contextlib.suppress(BundleError):
-        if find_default(models).parent.name != name:
-            return
-    _write(models / DEFAULT, f"{name}/{version}")
-
-
-def _answer(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
-    before = role(folder.parent, folder.name, DEFAULT)
-    _write(folder / DEFAULT, version)
-    if before != version:
-        append(history.Change(what, before, version, why, who or history.whoever(), history.now()))
-
-
-def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str | None, since_ms: int | None) -> None:
-    before = role(folder.parent, folder.name, SHADOW)
-    if version is None:
-        (folder / SHADOW).unlink(missing_ok=True)
-    else:
-        _write(folder / SHADOW, version)
-    if before != version:
-        append(history.Change("shadow", before, version, why, who or history.whoever(), history.now(), since_ms))
-
-
-def find_model(models: str | Path, name: str) -> Path:
-    """The folder of a model's versions.
-
-    Raises:
-        BundleError: there is none.
-    """
-    folder = Path(models) / name
-    if not (re.fullmatch(NAME, name) and folder.is_dir()):
-        raise BundleError(f"there is no model {name!r} in {models}; python -m pipeline versions lists them")
-    return folder
-
-
-def find(models: str | Path, name: str, version: str) -> Path:
-    """The folder of a published version.
-
-    Raises:
-        BundleError: there is none.
-    """
-    path = Path(models) / name / version
-    if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
-        raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
-    return path
-
-
-def _write(path: Path, line: str) -> None:
-    aside = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
-    aside.write_text(line + "\n", encoding="utf-8")
-    aside.replace(path)
-
-
-def find_default(models: str | Path) -> Path:
-    """The folder that MODELS/default names.
-
-    Raises:
-        BundleError: there is no default, or it names a folder that is not there.
-    """
-    models = Path(models)
-    try:
-        named = (models / DEFAULT).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise BundleError(
-            f"no model yet: {models / DEFAULT} does not exist. Publish one: python -m pipeline publish"
-        ) from None
-    except UnicodeDecodeError:
-        named = "(not text)"
-    except OSError as error:
-        raise BundleError(f"{models / DEFAULT} cannot be read: {error.strerror}; publish again") from None
-    # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
-    if not re.fullmatch(f"{NAME}/{NAME}", named) or not (models / named).is_dir():
-        raise BundleError(f"{models / DEFAULT} names {named!r}, which is not a folder <name>/<version> in {models}")
-    return models / named

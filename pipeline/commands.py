@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import bundle, history
+from pipeline import history, publishing
 from pipeline.bundle import DEFAULT, SHADOW, Bundle, BundleError
 
 if TYPE_CHECKING:
@@ -73,17 +73,17 @@ def run(argv: list[str]) -> None:
         case "recalibrate" | "judge":
             _ask(given)
         case "promote":
-            Bundle.load(bundle.find(given.models, given.model, given.version))
-            bundle.promote(given.models, given.model, given.version, why=given.why)
+            Bundle.load(publishing.find(given.models, given.model, given.version))
+            publishing.promote(given.models, given.model, given.version, why=given.why)
             print(f"{given.model}/{given.version} answers now")
         case "shadow":
             version = None if given.version == NONE else given.version
-            bundle.set_shadow(given.models, given.model, version, why=given.why)
+            publishing.set_shadow(given.models, given.model, version, why=given.why)
             print(
                 f"{given.model} has no shadow now" if version is None else f"{given.model}/{version} is the shadow now"
             )
         case "rollback":
-            version = bundle.rollback(given.models, given.model, why=given.why)
+            version = publishing.rollback(given.models, given.model, why=given.why)
             print(f"{given.model}/{version} answers again")
         case _:
             print(versions_text(given.models, given.model))
@@ -147,7 +147,7 @@ def versions_text(models: Path, model: str | None = None) -> str:
     lines: list[str] = []
     for name in names:
         folder, roles = models / name, {DEFAULT: "answers", SHADOW: "shadow"}
-        named = {bundle.role(models, name, which): words for which, words in roles.items()}
+        named = {publishing.role(models, name, which): words for which, words in roles.items()}
         lines.append(name)
         published = sorted(_folders(folder), key=lambda p: p.stat().st_mtime)
         lines += [f"  {v.name}  {named.get(v.name, ''):<8}{_about(v)}".rstrip() for v in published]

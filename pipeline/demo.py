@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from pipeline import data, metrics, stages
-from pipeline.bundle import publish
 from pipeline.data.raw import Images, Labels
 from pipeline.files import read_json
 from pipeline.metrics import CalibrationSums
 from pipeline.metrics.inputs import Array
 from pipeline.progress import bar
+from pipeline.publishing import publish
 from pipeline.serving import DemoError, call, fresh, serving
 
 BATCH = 100

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import lifeline, stages
-from pipeline.bundle import publish
+from pipeline.publishing import publish
 from pipeline.serving import DemoError, call, fresh, serving
 
 SECONDS, DRIFT_AT = 120, 40

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, NAME, SHADOW, BundleError, find_default
+from pipeline.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, NAME, SHADOW, BundleError
+from pipeline.publishing import find_default
 
 Key = tuple[str, str]
 """Model, version."""

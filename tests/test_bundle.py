@@ -20,7 +20,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from pipeline import calibrators
-from pipeline.bundle import Bundle, BundleError, Reference, find_default, publish
+from pipeline.bundle import Bundle, BundleError, Reference
+from pipeline.publishing import find_default, publish
 
 CLASSES, SHAPE = ["cat", "dog", "owl"], (2, 3, 1)
 PIXELS = np.arange(6, dtype=np.uint8).reshape(SHAPE) * 40
@@ -69,7 +70,7 @@ def make_bundle(folder: Path, edit: Callable[[dict[str, Any]], object] = lambda 
     logits = infer_with(folder / "model.onnx")(PIXELS[None])
     card = {
         "name": "tiny",
-        "classes": CLASSES,
+        "classes": list(CLASSES),
         "input": {"kind": "image", "height": 2, "width": 3, "channels": 1},
         "method": "ce",
         "training": {"epochs": 1},

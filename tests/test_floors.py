@@ -23,6 +23,7 @@ FLOORS: dict[int, set[str]] = {
         "metrics",
         "pictures",
         "provenance",
+        "publishing",
         "selective",
     },
     1: {"curves", "data", "methods", "nets", "progress", "recipes"},

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import bundle, history
+from pipeline import history, publishing
 from pipeline.__main__ import main
 from pipeline.bundle import BundleError
 from pipeline.history import Change, HistoryError
@@ -26,16 +26,16 @@ def models(tmp_path: Path) -> Path:
 
 def published(models: Path, method: str, *, default: bool = True) -> str:
     folder = make_bundle(models.parent / method, lambda card: card.update(method=method))
-    return bundle.publish(folder, models, default=default).name
+    return publishing.publish(folder, models, default=default).name
 
 
 def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: Path) -> None:
     a, b, c = (published(models, method, default=method == "a") for method in "abc")
-    bundle.set_shadow(models, "tiny", b, why="look", who="ann", since_ms=5)
-    bundle.promote(models, "tiny", b, why="better", who="ann")
-    assert bundle.role(models, "tiny", "shadow") is None, "who answers is no shadow"
-    bundle.promote(models, "tiny", b)
-    bundle.promote(models, "tiny", c)
+    publishing.set_shadow(models, "tiny", b, why="look", who="ann", since_ms=5)
+    publishing.promote(models, "tiny", b, why="better", who="ann")
+    assert publishing.role(models, "tiny", "shadow") is None, "who answers is no shadow"
+    publishing.promote(models, "tiny", b)
+    publishing.promote(models, "tiny", c)
     found = [(x.what, x.before, x.after, x.why, x.since_ms) for x in history.read(models / "tiny")]
     assert found[:4] == [
         ("publish", None, a, "published", None),
@@ -46,12 +46,12 @@ def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: Path) -> Non
     assert len(found) == 5, "promoting what answers is no change"
     line = json.loads((models / "tiny" / "history.jsonl").read_text().splitlines()[2])
     assert (line["from"], line["to"], line["who"]) == (a, b, "ann") and line["when"].endswith("+00:00")
-    assert [bundle.rollback(models, "tiny", why="worse") for _ in "12"] == [b, a]
-    assert bundle.find_default(models).name == a == bundle.role(models, "tiny", "default")
+    assert [publishing.rollback(models, "tiny", why="worse") for _ in "12"] == [b, a]
+    assert publishing.find_default(models).name == a == publishing.role(models, "tiny", "default")
     with pytest.raises(HistoryError, match=f"nothing is known to have answered for tiny before {a}"):
-        bundle.rollback(models, "tiny")
-    bundle.promote(models, "tiny", c)
-    assert bundle.rollback(models, "tiny") == a
+        publishing.rollback(models, "tiny")
+    publishing.promote(models, "tiny", c)
+    assert publishing.rollback(models, "tiny") == a
     assert catalogue.scan(models).models["tiny"].versions == {a, b, c}
     assert not catalogue.scan(models).problems
 
@@ -75,10 +75,10 @@ def test_the_way_back_is_a_stack(moves: list[str | None]) -> None:
 def test_a_default_written_by_hand_is_not_in_the_way(models: Path) -> None:
     a, b, c = (published(models, method, default=method != "c") for method in "abc")
     (models / "tiny" / "default").write_text(c + "\n")
-    assert bundle.rollback(models, "tiny") == b
+    assert publishing.rollback(models, "tiny") == b
     (models / "tiny" / "shadow").write_bytes(b"\xff")
-    assert bundle.role(models, "tiny", "shadow") is None
-    assert bundle.rollback(models, "tiny") == a
+    assert publishing.role(models, "tiny", "shadow") is None
+    assert publishing.rollback(models, "tiny") == a
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"what": "promote"}', '{"what": "x", "from": null, "to": "a", "why": "", '
@@ -88,23 +88,23 @@ def test_a_damaged_history_is_named_by_its_line(models: Path, line: str) -> None
     with (models / "tiny" / "history.jsonl").open("a") as file:
         file.write(line + "\n")
     with pytest.raises(HistoryError, match=r"history.jsonl, line 2 is no change .*; repair the line"):
-        bundle.rollback(models, "tiny")
+        publishing.rollback(models, "tiny")
 
 
 def test_many_writers_leave_whole_lines(models: Path) -> None:
     versions = [published(models, method) for method in "abc"]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda k: bundle.promote(models, "tiny", versions[k % 3]), range(60)))
+        list(pool.map(lambda k: publishing.promote(models, "tiny", versions[k % 3]), range(60)))
     changes = history.read(models / "tiny")
     assert all(x.before == y.after for y, x in pairwise(changes))
-    assert changes[-1].after == bundle.role(models, "tiny", "default")
+    assert changes[-1].after == publishing.role(models, "tiny", "default")
 
 
 def test_a_version_that_is_gone(models: Path) -> None:
     a, _ = published(models, "a"), published(models, "b")
     (models / "tiny" / a).rename(models / "away")
     with pytest.raises(BundleError, match="there is no folder"):
-        bundle.rollback(models, "tiny")
+        publishing.rollback(models, "tiny")
 
 
 def test_the_commands(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

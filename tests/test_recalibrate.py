@@ -17,8 +17,7 @@ import onnxruntime
 import pytest
 from scipy.special import softmax
 
-from pipeline import bundle as bundles
-from pipeline import history
+from pipeline import history, publishing
 from pipeline.__main__ import main
 from pipeline.bundle import Bundle
 from pipeline.calibrators import Identity, Temperature, Vector
@@ -118,7 +117,7 @@ def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[httpx.Client, str]]:
     """A service of the tiny bundle, and the version it answers with."""
-    path = bundles.publish(write_bundle(folder / "bundle"), folder / "models")
+    path = publishing.publish(write_bundle(folder / "bundle"), folder / "models")
     with server(folder) as (found, _):
         yield found, path.name
 
@@ -163,7 +162,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert "there is no model 'no'" in typed(*ask, "--model", "no")
         label(service, 450, TRUE, seed=2)
         text = typed(*ask, "--labels", "500", "--candidates", "temperature")
-        second = bundles.role(tmp_path / "models", "tiny", "shadow")
+        second = publishing.role(tmp_path / "models", "tiny", "shadow")
         assert second and f"tiny/{second} is published as the shadow" in text
         assert "500 live labels" in text and "temperature (served)" in text
         change = history.read(tmp_path / "models" / "tiny")[-1]
@@ -203,20 +202,20 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
         assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
-        assert bundles.role(models, "tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
+        assert publishing.role(models, "tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
         assert "Did you mean 'temperature'?" in capsys.readouterr().err
         label(service, 400, TRUE, seed=2)
         assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
-        second = bundles.role(models, "tiny", "default")
-        assert second != first and bundles.role(models, "tiny", "shadow") is None
+        second = publishing.role(models, "tiny", "default")
+        assert second != first and publishing.role(models, "tiny", "shadow") is None
         assert f"tiny/{second} answers now." in capsys.readouterr().out
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "there is no folder" in capsys.readouterr().err
         # another net in the shadow's place is somebody's work
-        other = bundles.publish(write_bundle(tmp_path / "other", seed=9), models, default=False).name
-        bundles.set_shadow(models, "tiny", other)
+        other = publishing.publish(write_bundle(tmp_path / "other", seed=9), models, default=False).name
+        publishing.set_shadow(models, "tiny", other)
         for command, words in (("recalibrate", "which recalibration did not make"), ("judge", "has another net")):
             assert main([command, "--models", str(models)]) == 1
             assert words in capsys.readouterr().err
@@ -239,7 +238,7 @@ def test_a_candidate_that_turns_out_worse_is_withdrawn(
         ask += ["--key-file", str(tmp_path / "key")]
         assert main(["recalibrate", *ask, "--labels", "199"]) == 1
         assert "labels is 199; allowed is a whole number from 200" in capsys.readouterr().err
-        other = bundles.publish(write_bundle(tmp_path / "other", name="elsewhere"), tmp_path / "others")
+        other = publishing.publish(write_bundle(tmp_path / "other", name="elsewhere"), tmp_path / "others")
         assert main(["recalibrate", *ask, "--models", str(other.parents[1])]) == 1
         assert "Is --models the folder that this service serves?" in capsys.readouterr().err
         label(service, 300, TRUE, seed=1)
@@ -247,7 +246,7 @@ def test_a_candidate_that_turns_out_worse_is_withdrawn(
         label(service, 400, SERVED, seed=2)  # the drift was a passing one
         assert main(["judge", *ask, "--wait", "1"]) == 0
         assert "is withdrawn: it is worse. 400 fresh labels" in capsys.readouterr().out
-        assert bundles.role(models, "tiny", "shadow") is None and bundles.role(models, "tiny", "default") == first
+        assert publishing.role(models, "tiny", "shadow") is None and publishing.role(models, "tiny", "default") == first
 
 
 def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:

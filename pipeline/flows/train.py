@@ -20,9 +20,9 @@ from prefect.states import Completed
 from pydantic.fields import FieldInfo
 
 from pipeline import config, lifeline, stages
-from pipeline.bundle import publish
 from pipeline.errors import UserError
 from pipeline.flows import artifacts, child, graph, models_of, workspace
+from pipeline.publishing import publish
 
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""

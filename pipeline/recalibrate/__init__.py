@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline import bundle, history
+from pipeline import history, publishing
 from pipeline.bundle import DEFAULT, MODEL, SHADOW, Bundle, BundleError
 from pipeline.config import ConfigError
 from pipeline.errors import UserError
@@ -174,24 +174,24 @@ def judge(asked: Recalibration, do: Do = lambda step, *given: step(*given)) -> O
 
 def _name(asked: Recalibration) -> str:
     if asked.model:
-        return bundle.find_model(asked.models, asked.model).name
-    return bundle.find_default(asked.models).parent.name
+        return publishing.find_model(asked.models, asked.model).name
+    return publishing.find_default(asked.models).parent.name
 
 
 def _place(asked: Recalibration, name: str) -> _Place:
-    version = bundle.role(asked.models, name, DEFAULT)
+    version = publishing.role(asked.models, name, DEFAULT)
     if version is None:
         raise BundleError(f"no version answers for {name} in {asked.models}; name one: python -m pipeline promote")
     folder = asked.models / name
-    named = bundle.role(asked.models, name, SHADOW)
+    named = publishing.role(asked.models, name, SHADOW)
     shadow, since_ms = None, 0
     if named is not None:
-        shadow = Bundle.load(bundle.find(asked.models, name, named))
+        shadow = Bundle.load(publishing.find(asked.models, name, named))
         since_ms = int((folder / SHADOW).stat().st_mtime * 1000)  # unless the history knows better
         for change in history.read(folder):
             if change.what == "shadow" and change.after == named:
                 since_ms = change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
-    return _Place(name, Bundle.load(bundle.find(asked.models, name, version)), shadow, since_ms)
+    return _Place(name, Bundle.load(publishing.find(asked.models, name, version)), shadow, since_ms)
 
 
 def _replaced(asked: Recalibration, place: _Place) -> Outcome | None:
@@ -213,15 +213,15 @@ def _fit(asked: Recalibration, place: _Place, do: Do) -> Outcome:
     choice: Choice = do(choose, served, rows.logits_NC, rows.labels_N, asked.candidates)
     if not choice.better:
         if place.shadow and origin_of(place.shadow.card):
-            bundle.set_shadow(asked.models, name, None, why="the served calibrator is as good", who=asked.who)
+            publishing.set_shadow(asked.models, name, None, why="the served calibrator is as good", who=asked.who)
         words = f"Nothing published: {choice.rows:,} labels cannot tell the served calibrator from the best candidate."
         return Outcome("kept", name, served.version, None, words, choice)
     version: str = do(publish_candidate, asked, place, choice, rows)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if asked.promote == "now":
         if place.shadow and origin_of(place.shadow.card):
-            bundle.set_shadow(asked.models, name, None, why="a newer fit answers", who=asked.who)
-        bundle.promote(asked.models, name, version, why=_because(asked, lower), who=asked.who)
+            publishing.set_shadow(asked.models, name, None, why="a newer fit answers", who=asked.who)
+        publishing.promote(asked.models, name, version, why=_because(asked, lower), who=asked.who)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
     words = (
         f"{name}/{version} is published as the shadow, {lower} on held-out labels. Labels of answers given from now on"
@@ -250,12 +250,12 @@ def publish_candidate(asked: Recalibration, place: _Place, choice: Choice, rows:
     """Publish the chosen calibrator as a version, and make it the shadow unless it will answer at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as aside:
         write(place.served, choice, Path(aside) / "bundle")
-        version = bundle.publish(Path(aside) / "bundle", asked.models, default=False).name
+        version = publishing.publish(Path(aside) / "bundle", asked.models, default=False).name
     if asked.promote != "now":
         # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
         why = _because(asked, f"recalibrated on {choice.rows:,} labels")
-        bundle.set_shadow(asked.models, place.name, version, why=why, who=asked.who, since_ms=since_ms)
+        publishing.set_shadow(asked.models, place.name, version, why=why, who=asked.who, since_ms=since_ms)
     return version
 
 
@@ -267,10 +267,10 @@ def _judge(asked: Recalibration, place: _Place, do: Do) -> Outcome:
     version, said = candidate.version, found.words()
     both = (name, served.version, version)
     if found.verdict == "better" and asked.promote != "never":
-        bundle.promote(asked.models, name, version, why=_because(asked, said), who=asked.who)
+        publishing.promote(asked.models, name, version, why=_because(asked, said), who=asked.who)
         return Outcome("promoted", *both, f"{name}/{version} answers now. {said}", evidence=found)
     if found.verdict == "worse" and asked.promote != "never":
-        bundle.set_shadow(asked.models, name, None, why=_because(asked, said), who=asked.who)
+        publishing.set_shadow(asked.models, name, None, why=_because(asked, said), who=asked.who)
         return Outcome("withdrawn", *both, f"{name}/{version} is withdrawn: it is worse. {said}", evidence=found)
     return Outcome("open", *both, f"{name}/{version} stays the shadow. {said}", evidence=found)
 

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from pipeline import bundle as bundles
+from pipeline import publishing
 from pipeline.metrics import softmax
 from tests.conftest import run
 from tests.flows.conftest import Prefect, wait_for
@@ -40,7 +40,7 @@ class Traffic:
 
 def test_from_drift_to_a_calibrated_version_and_back(prefect: Prefect, tmp_path: Path) -> None:
     models = tmp_path / "models"
-    first = bundles.publish(write_bundle(tmp_path / "bundle"), models).name
+    first = publishing.publish(write_bundle(tmp_path / "bundle"), models).name
     deployment = prefect.get("deployments/name/recalibrate/live")
     hook = f"prefect+{prefect.url}/deployments/name/recalibrate/live"
 

@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline import bundle as bundles
-from pipeline import history
+from pipeline import history, publishing
 from pipeline.flows.report import report_markdown
 from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
@@ -21,7 +20,7 @@ from tests.test_recalibrate import TRUE, label, until_served
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
     folder = tmp_path_factory.mktemp("live")
-    bundles.publish(write_bundle(folder / "bundle"), folder / "models")
+    publishing.publish(write_bundle(folder / "bundle"), folder / "models")
     with server(folder) as (client, _):
         yield client, folder / "models"
 
@@ -43,7 +42,7 @@ def later(prefect: Prefect) -> list[dict[str, Any]]:
 @pytest.mark.full
 def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     client, models = service
-    first = bundles.role(models, "tiny", "default")
+    first = publishing.role(models, "tiny", "default")
     assert first is not None
     given: dict[str, Any] = {"service": str(client.base_url), "models": str(models), "candidates": ["temperature"]}
     alarm = given | {"model": "tiny", "version": first, "reason": "alarm 7"}
@@ -59,7 +58,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     runs = [submit(prefect, "recalibrate/live", **alarm) for _ in "12"]
     states = sorted(prefect.completed(run)["state_name"] for run in runs)
     assert states == ["Open", "Published"], "two triggers at once make one candidate"
-    second = bundles.role(models, "tiny", "shadow")
+    second = publishing.role(models, "tiny", "shadow")
     published = next(run for run in runs if prefect.run(run)["state_name"] == "Published")
     assert set(prefect.stages(published).values()) == {"Completed"}
     assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as shadow"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import bundle as bundles
+from pipeline import publishing
 from service.app import create_app
 from service.settings import Settings
 from tests.service import postgres
@@ -29,7 +29,7 @@ def cluster() -> Iterator[postgres.Cluster]:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """A folder with one published bundle, the default."""
-    bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
     return tmp_path / "models"
 
 
@@ -45,7 +45,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     def start(limits: dict[str, Any] | None = None, **bundle: Any) -> Client:
         here = tmp_path / f"served-{len(open_clients)}"
-        bundles.publish(write_bundle(here / "bundle", **bundle), here / "models")
+        publishing.publish(write_bundle(here / "bundle", **bundle), here / "models")
         settings = Settings(models=here / "models", store=here / "store.sqlite", threads=1, **(limits or {}))
         open_clients.append(Client(create_app(settings)).__enter__())
         return open_clients[-1]

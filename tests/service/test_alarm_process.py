@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from benchmarks.faults.process import Service
-from pipeline import bundle as bundles
+from pipeline import publishing
 from pipeline.metrics import EProcess, blocks
 from service.alarm import ALARM, AlarmState
 from service.records import LabelBlock
@@ -87,7 +87,7 @@ async def logged(store: str, model: str, version: str) -> tuple[LabelBlock, Alar
 @pytest.mark.full
 def test_two_streams_through_a_kill(tmp_path: Path) -> None:
     for seed, name in enumerate(("sound", "drift")):
-        bundles.publish(write_bundle(tmp_path / f"bundle-{name}", name=name, seed=seed), tmp_path / "models")
+        publishing.publish(write_bundle(tmp_path / f"bundle-{name}", name=name, seed=seed), tmp_path / "models")
     sound, drift = Stream("sound", 1), Stream("drift", 2)
     with Hook(answers=[500]) as hook:
         options = ("--workers", "2", "--alarm-webhook", hook.url)

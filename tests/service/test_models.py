@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pipeline import bundle as bundles
-from pipeline import files
+from pipeline import files, publishing
 from pipeline.calibrators import Temperature
 from service import registry
 from service.answers import Asked
@@ -37,7 +37,7 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
 
     def publish(*, default: bool = True, **options: Any) -> str:
         folder = tmp_path / f"bundle-{len(list(tmp_path.iterdir()))}"
-        return bundles.publish(write_bundle(folder, **options), models, default=default).name
+        return publishing.publish(write_bundle(folder, **options), models, default=default).name
 
     return publish
 
@@ -101,7 +101,7 @@ def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
     _, first = served(client)
     bad = publish(default=False, calibrator=Temperature(2.5))
     (models / "tiny" / bad / bundles.CALIBRATOR).write_text('{"calibrator": "identity"}')
-    bundles.promote(models, "tiny", bad)
+    publishing.promote(models, "tiny", bad)
     until(lambda: any(v["state"] == "refused" for v in listed(client)["versions"]))
     reason = next(v["reason"] for v in listed(client)["versions"] if v["version"] == bad)
     assert "altered or damaged" in reason
@@ -142,10 +142,10 @@ def test_rolling_back_is_promoting_the_earlier_version(
     _, first = served(client)
     second = publish(calibrator=Temperature(2.5))
     until(lambda: served(client)[1] == second)
-    bundles.promote(models, "tiny", first)
+    publishing.promote(models, "tiny", first)
     until(lambda: served(client)[1] == first)
     with pytest.raises(bundles.BundleError, match="there is no folder"):
-        bundles.promote(models, "tiny", "../tiny")
+        publishing.promote(models, "tiny", "../tiny")
 
 
 def test_pinned_versions_are_loaded_when_asked_for_and_the_last_ones_stay(
@@ -197,7 +197,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
 ) -> None:
     _, first = served(client)
     second = publish(default=False, calibrator=Temperature(3.0))
-    bundles.set_shadow(models, "tiny", second)
+    publishing.set_shadow(models, "tiny", second)
     until(lambda: listed(client)["shadow"] == second)
     predictions = [client.predict(pictures(3, seed=k)) for k in range(4)]
     assert {p["id"] for answer in predictions for p in answer}
@@ -210,7 +210,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
     assert served_report["labelled"] == shadow_report["labelled"] == 12
     assert served_report["accuracy"] == shadow_report["accuracy"]
     assert served_report["mean_confidence"] > shadow_report["mean_confidence"]
-    bundles.set_shadow(models, "tiny", None)
+    publishing.set_shadow(models, "tiny", None)
     until(lambda: listed(client)["shadow"] is None)
 
 
@@ -218,6 +218,6 @@ def test_a_shadow_that_takes_other_images_is_reported(
     client: Client, publish: Callable[..., str], models: Path
 ) -> None:
     other = publish(default=False, classes=("a", "b"))
-    bundles.set_shadow(models, "tiny", other)
+    publishing.set_shadow(models, "tiny", other)
     until(lambda: "cannot shadow" in client.get("/models").text)
     assert listed(client)["shadow"] is None

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from pipeline import bundle as bundles
+from pipeline import publishing
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
@@ -35,7 +35,7 @@ FEW = settings(
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder: Path = tmp_path_factory.mktemp("openapi")
-    bundles.publish(write_bundle(folder / "bundle"), folder / "models")
+    publishing.publish(write_bundle(folder / "bundle"), folder / "models")
     chosen = Settings(models=folder / "models", store=folder / "s.sqlite", threads=1)
     with Client(create_app(chosen)) as client:
         client.predict(pictures(3))

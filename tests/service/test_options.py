@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.bundle import find_default, publish
 from pipeline.calibrators import Temperature
 from pipeline.metrics import CalibrationSums
+from pipeline.publishing import find_default, publish
 from pipeline.selective import RiskCoverage
 from service import keys
 from service.__main__ import main

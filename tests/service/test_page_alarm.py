@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import chromium
 from benchmarks.chromium import Chromium
-from pipeline import bundle as bundles
+from pipeline import publishing
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 
@@ -35,7 +35,7 @@ def tab() -> Iterator[Chromium]:
 @pytest.fixture
 def alarmed(tmp_path: Path) -> Iterator[httpx.Client]:
     """A service whose model was sure and wrong a hundred times."""
-    bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
     with server(tmp_path) as (client, _):
         answers = [answer for k in range(5) for answer in predict(client, pictures(40, seed=k))]
         rows = [{"id": p["id"], "label": (p["index"] + 1) % 4} for p in answers]

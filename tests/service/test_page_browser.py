@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import chromium
 from benchmarks.chromium import Chromium
-from pipeline import bundle as bundles
+from pipeline import publishing
 from service import page
 from tests.service.page_parts import NOW
 from tests.service.page_reports import ALL
@@ -49,7 +49,7 @@ def tab(browser: Chromium) -> Iterator[Chromium]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("page")
-    bundles.publish(write_bundle(found / "bundle"), found / "models")
+    publishing.publish(write_bundle(found / "bundle"), found / "models")
     return found
 
 
@@ -113,7 +113,7 @@ def test_news_comes_without_disturbing(tab: Chromium, live: httpx.Client) -> Non
 
 
 def test_a_change_of_state_is_announced(tab: Chromium, tmp_path: Path) -> None:
-    bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
     with server(tmp_path) as (client, _):
         answers = predict(client, pictures(60))
         tab.open(report(client))

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.bundle import Bundle, find_default
+from pipeline.bundle import Bundle
 from pipeline.calibrators import Temperature
 from pipeline.pictures import encode_png
+from pipeline.publishing import find_default
 from service.model import Model
 from service.settings import Settings
 from tests.service.app_client import Client

@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pipeline import bundle as bundles
+from pipeline import publishing
 from pipeline.metrics import CalibrationSums, ece
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
@@ -52,7 +52,7 @@ def server(folder: Path, *options: str) -> Iterator[tuple[httpx.Client, subproce
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
     return tmp_path
 
 
@@ -129,7 +129,7 @@ def test_a_restart_keeps_the_report(folder: Path) -> None:
 def test_ready_after_a_bundle_is_published(tmp_path: Path) -> None:
     with server(tmp_path) as (client, _):
         assert client.get("/health/ready").status_code == 503
-        bundles.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+        publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
         deadline = time.monotonic() + 10
         while client.get("/health/ready").status_code == 503 and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -17,6 +17,7 @@ import onnxruntime as ort
 import pytest
 
 from pipeline import bundle as bundles
+from pipeline import publishing
 from pipeline.calibrators import Temperature
 from pipeline.metrics import CalibrationSums, ece
 from pipeline.metrics.inputs import Array
@@ -38,7 +39,7 @@ CALIBRATOR = Temperature(1.7)
 def folder(tmp_path: Path) -> Path:
     """A published model, and images whose labels are drawn as the model says: it is calibrated."""
     bundle = write_bundle(tmp_path / "bundle", calibrator=CALIBRATOR)
-    bundles.publish(bundle, tmp_path / "models")
+    publishing.publish(bundle, tmp_path / "models")
     draw = np.random.default_rng(2)
     images = draw.integers(0, 256, (4000, *SHAPE), np.uint8)
     probabilities_NC = answers_to(tmp_path, images)

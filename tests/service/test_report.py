@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import bundle as bundles
-from pipeline import metrics
+from pipeline import metrics, publishing
 from pipeline.calibrators import Identity
 from pipeline.metrics import CalibrationSums
 from service import page
@@ -141,7 +140,7 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
 
 
 def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
-    version = bundles.find_default(models).name
+    version = publishing.find_default(models).name
     assert client.report(model="tiny", version=version)["version"] == version
     for query in ({"model": "x"}, {"version": "x"}, {"model": "tiny", "version": "x"}):
         answer = client.get("/calibration-report", params=query)
@@ -152,7 +151,7 @@ def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
 def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, settings: Settings, tmp_path: Path) -> None:
     old = client.predict(pictures(5))
     first = client.report()["version"]
-    bundles.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
+    publishing.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
         newer.label([{"id": p["id"], "label": 0} for p in old])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import bundle as bundles
+from pipeline import publishing
 from pipeline.bundle import Reference
 from service.app import create_app
 from service.records import GivenLabel
@@ -32,7 +32,7 @@ def filled(tmp_path: Path) -> Iterator[Client]:
     """A service with 90 answers, two thirds of them labelled; tags t0 and t1, or none."""
     bundle = write_bundle(tmp_path / "bundle")
     change_card(bundle, reference=Reference.of(np.linspace(0.3, 1, 200)).model_dump())
-    bundles.publish(bundle, tmp_path / "models")
+    publishing.publish(bundle, tmp_path / "models")
     settings = Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1)
     with Client(create_app(settings)) as client:
         tags = [(None, "t0", "t1")[k % 3] for k in range(90)]
@@ -138,7 +138,7 @@ def test_recent_labels_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_path: Path) -> None:
     client.predict(pictures(1))
     first = client.report()["version"]
-    bundles.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
+    publishing.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
         found = newer.report()

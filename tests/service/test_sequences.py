@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
-from pipeline import bundle as bundles
-from pipeline import metrics
+from pipeline import metrics, publishing
 from pipeline.metrics import CalibrationSums
 from service.app import create_app
 from service.settings import Settings
@@ -31,7 +30,7 @@ class Sequence(RuleBasedStateMachine):
     def start(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         here = Path(self.folder.name)
-        bundles.publish(write_bundle(here / "bundle"), here / "models")
+        publishing.publish(write_bundle(here / "bundle"), here / "models")
         self.client = Client(create_app(Settings(models=here / "models", store=here / "s.sqlite", threads=1)))
         self.client.__enter__()
         self.rows: dict[str, list[float]] = {}
