@@ -53,7 +53,7 @@ test: setup lint ## lint, type check and the fast tests
 	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-full: setup ## every test, the long ones too
-	@python -m pytest
+	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
