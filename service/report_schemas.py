@@ -243,7 +243,7 @@ class Report(BaseModel):
     mean_confidence: float | None = None
     signed_gap: float | None = Field(None, description="accuracy - mean confidence; negative: over-confident")
     signed_gap_lower: float | None = Field(
-        None, description="confidence sequence: holds after every label at once; null in a window"
+        None, description="confidence sequence: holds after every label at once; in a window, exact for one look"
     )
     signed_gap_upper: float | None = None
     level: float = Field(description="nominal coverage of the intervals")

@@ -18,7 +18,7 @@ from service.page.glossary import glossary
 from service.page.reliability import reliability
 from service.page.state import state_of, tolerance_of
 from service.page.trend import trend_diagram
-from service.report_schemas import Report
+from service.report_schemas import Report, Window
 
 FOLDER = Path(__file__).parent
 
@@ -106,5 +106,6 @@ def _environment() -> Environment:
         "span": words.span,
         "style": STYLE,
         "script": SCRIPT,
+        "whole": Window(),
     }
     return environment

@@ -10,7 +10,7 @@ _PLAIN = {
     "error": "the share of answers that are wrong",
     "accuracy": "the share of answers that are right; the limits are the exact binomial ones (Clopper-Pearson)",
     "mean_confidence": "the mean probability that the model gives to its own answer",
-    "signed_gap": "accuracy minus mean confidence; its limits hold after every label at once, corrections aside",
+    "signed_gap": "accuracy minus mean confidence",
     "ece": "the mean distance between confidence and accuracy over the bins as measured; chance makes it too large",
     "ece_estimate": "the ECE of the population in the same bins, as likely too high as too low",
     "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels",
@@ -38,5 +38,9 @@ def estimands(asked: Asked, sums: StoredSums) -> dict[str, str]:
     fair = ""
     if sums.labelled.n < sums.answers:
         fair = f", if the {sums.labelled.n:,} labelled ones are a fair choice of them (see labelling)"
+    limits = "hold after every label at once, corrections aside"
+    if not asked.everything:
+        limits = "are exact binomial ones, for one look at this many labels"
+    gap = f"{_PLAIN['signed_gap']}; its limits {limits}"
     grid = f"; smooth_ece and ks see {GRID} cells of confidence only" if asked.group else ""
-    return {"population": f"{which}{fair}{grid}", **_PLAIN}
+    return {"population": f"{which}{fair}{grid}", **_PLAIN, "signed_gap": gap}

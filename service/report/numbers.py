@@ -62,8 +62,10 @@ def numbers(sums: CalibrationSums, bins: int, binning: Binning, level: float, ev
     }
     if everything:
         sequence = metrics.gap_sequence(sums, level=level)
-        found |= {"signed_gap_lower": sequence.lower, "signed_gap_upper": sequence.upper}
-    return found
+        limits = sequence.lower, sequence.upper
+    else:  # the number of right answers of given confidences varies less than a binomial one (Hoeffding 1956)
+        limits = float(low[0]) - found["mean_confidence"], float(high[0]) - found["mean_confidence"]
+    return found | dict(zip(("signed_gap_lower", "signed_gap_upper"), limits, strict=True))
 
 
 def _ece(sums: CalibrationSums, bins: int, level: float, binning: Binning) -> Ece:

@@ -131,7 +131,10 @@ def test_every_number_of_equal_mass() -> None:
     assert found.nll_lower is not None and found.nll_lower == pytest.approx(0.3)
     gap = metrics.gap_sequence(sums.labelled)
     assert (found.signed_gap_lower, found.signed_gap_upper) == (gap.lower, gap.upper)
-    assert report(VERSION, sums, Asked(since_ms=START)).signed_gap_lower is None
+    window = report(VERSION, sums, Asked(since_ms=START))
+    assert window.signed_gap_lower is not None and window.accuracy_lower is not None
+    assert window.signed_gap_lower - window.accuracy_lower == pytest.approx(-(window.mean_confidence or 0))
+    assert "one look" in window.estimands["signed_gap"] and "every label" in found.estimands["signed_gap"]
     names = {name.split(".")[0] for name in found.estimands} - {"population"}
     assert names <= set(type(found).model_fields)
 
