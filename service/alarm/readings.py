@@ -62,9 +62,9 @@ def advice_of(state: AlarmState, *, model: str, version: str, address: str) -> A
         reading = "Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens."
         return Advice(helps="not_known", reading=reading, **numbers)
     how = (
-        f"Each of {n:,} labels was predicted by a recalibration on the labels before it, at a log loss of"
-        f" {seen.recalibrated_log_loss:.4f}, and by the served confidences, at {seen.served_log_loss:.4f} (less is"
-        f" better; {_evidence(seen.log_e)})."
+        f"Of each of {n:,} labels a recalibration on the ones before it would have been surprised by"
+        f" {seen.recalibrated_log_loss:.3f} nats on average, the served confidences were by"
+        f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen.log_e)}"
     )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
@@ -79,7 +79,7 @@ def advice_of(state: AlarmState, *, model: str, version: str, address: str) -> A
 
 def _evidence(log_e: float) -> str:
     times = "over a million" if log_e > math.log(1e6) else f"{math.exp(log_e):,.{2 if log_e < math.log(10) else 0}f}"
-    return f"all labels together are {times} times as likely under it; from 20 on it counts as shown"
+    return f"All of them together are {times} times as likely after recalibration; from 20 times on it counts as shown."
 
 
 def _null(state: AlarmState, null: Null, *, pages: bool) -> AlarmOf:
