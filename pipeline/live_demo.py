@@ -66,6 +66,8 @@ def _replay(url: str, speed: float) -> None:
     except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order
         process.wait()
         raise
+    if status == 130:  # it was stopped, and this process ignores Ctrl-C, as a shell's background jobs do
+        raise KeyboardInterrupt
     if status:
         raise DemoError(f"the replay ended with exit status {status}; its last lines say why")
 

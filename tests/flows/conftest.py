@@ -61,6 +61,9 @@ class Prefect:
     def post(self, path: str, body: Any) -> Any:
         return self._ask("POST", path, body)
 
+    def patch(self, path: str, body: Any) -> None:
+        self._ask("PATCH", path, body)
+
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""
         for pause in (0.5, 1, 2, 4, 0):
@@ -68,7 +71,8 @@ class Prefect:
             if answer.status_code != 503:
                 break
             time.sleep(pause)
-        return answer.raise_for_status().json()
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
 
     def submit(self, deployment: str = "digits", **parameters: Any) -> str:
         """A scheduled run's id."""

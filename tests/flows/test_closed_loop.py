@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,24 @@ class Traffic:
             self.client.post("/feedback", json={"labels": rows}).raise_for_status()
 
 
-def test_from_drift_to_a_calibrated_version_and_back(prefect: Prefect, tmp_path: Path) -> None:
+@pytest.fixture
+def deployment(prefect: Prefect) -> Iterator[dict[str, Any]]:
+    """recalibrate/live, whose parameters a test may set: afterwards they are as they were."""
+    found: dict[str, Any] = prefect.get("deployments/name/recalibrate/live")
+    yield found
+    prefect.patch(f"deployments/{found['id']}", {"parameters": found["parameters"]})
+
+
+def test_from_drift_to_a_calibrated_version_and_back(
+    prefect: Prefect, deployment: dict[str, Any], tmp_path: Path
+) -> None:
     models = tmp_path / "models"
     first = publishing.publish(write_bundle(tmp_path / "bundle"), models).name
-    deployment = prefect.get("deployments/name/recalibrate/live")
     hook = f"prefect+{prefect.url}/deployments/name/recalibrate/live"
 
     with server(tmp_path, "--alarm-webhook", hook) as (client, _):
         place = {"service": str(client.base_url), "models": str(models), "labels": 6000, "look_again_minutes": None}
-        answer = httpx.patch(f"{prefect.url}/deployments/{deployment['id']}", json={"parameters": place}, timeout=10)
-        answer.raise_for_status()
+        prefect.patch(f"deployments/{deployment['id']}", {"parameters": place})
         traffic = Traffic(client)
 
         def report(version: str) -> dict[str, Any]:

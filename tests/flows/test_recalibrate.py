@@ -95,8 +95,8 @@ def test_refusals_and_schedules(prefect: Prefect, service: tuple[httpx.Client, P
     assert [(s["active"], s["schedule"]["cron"]) for s in weekly["schedules"]] == [(True, "0 6 * * 1")]
     switched = daily["schedules"][0]["id"]
     body = {"active": True}
-    path = f"{prefect.url}/deployments/{daily['id']}/schedules/{switched}"
-    httpx.patch(path, json=body, timeout=10).raise_for_status()
+    path = f"deployments/{daily['id']}/schedules/{switched}"
+    prefect.patch(path, body)
     prefect.command("pipeline.flows", "register")
     schedules = prefect.get("deployments/name/recalibrate/live")["schedules"]
     assert [schedule["active"] for schedule in schedules] == [True], "switched on by somebody, it stays on"
