@@ -20,6 +20,7 @@ from benchmarks import (
     losses,
     metrics,
     pipeline_run,
+    report,
     sequential,
     serving_report,
     significance,
@@ -43,6 +44,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "training": training.markdown,
     "serving": serving_report.markdown,
     "faults": faults_report.markdown,
+    "report": report.markdown,
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erfc
+from scipy.special import chdtrc, erfc
 
 from pipeline.metrics.bins import CELLS
 from pipeline.metrics.inputs import Array, is_number
@@ -20,6 +20,8 @@ from pipeline.metrics.weighted import answer_counts
 SIGNIFICANT = 0.01
 DRAWS = 4999
 AT_FIRST, SETTLED = 999, 0.1
+LARGE = 100.0
+"""Expected labels of a bin, and answers without one, from which on the law of chi-square holds well enough."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,10 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike, *, bin
     """Chi-square of the labelled answers' confidences against those of all answers, over bins.
 
     sum_b (n_b - n N_b / N)^2 / (n N_b / N), n_b labels and N_b answers per bin; `answers_C` counts all answers per
-    cell, labelled ones included. Its p-value is exact whatever the counts: 4,999 draws of n answers without
-    replacement, so at least 1 / 5,000; 999 where these put it above .1. A warning at p < .01: 1% of the time by chance.
+    cell, labelled ones included. Its p-value is by 4,999 draws of n answers without replacement, so at least 1 / 5,000;
+    999 where these put it above .1. Where every bin has 100 expected labels, and as many answers expected without, it is
+    by the law of chi-square, (N - 1) / (N - n) being the correction for drawing without replacement. A warning at
+    p < .01: 1% of the time by chance.
 
     Raises:
         ValueError: no labels, more labels than answers in a bin, counts that are not 3,000 whole numbers, bins that do
@@ -107,8 +111,11 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike, *, bin
         value: Array = ((found_B - expected_B) ** 2 / expected_B).sum(axis=-1)
         return value
 
+    observed, total = float(chi_square(label_B)), float(answer_B.sum())
+    if len(answer_B) > 1 and min(expected_B.min(), (answer_B - expected_B).min()) >= LARGE:
+        return ChoiceOfLabels(observed, float(chdtrc(len(answer_B) - 1, observed * (total - 1) / (total - n))))
     # Tables of so few expected labels per bin are common (shape B: .2 in the first) that the asymptotic law fails.
-    rng, observed = np.random.default_rng(20260101), float(chi_square(label_B))
+    rng = np.random.default_rng(20260101)
 
     def as_large(draws: int) -> int:
         drawn = rng.multivariate_hypergeometric(answer_B.astype(np.int64), n, draws, method="marginals")

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from benchmarks.sequential import pool
 from pipeline.metrics import CELLS, CalibrationSums, choice_of_labels, ece, label_delay, noise_floor, sensitivity
@@ -42,6 +43,17 @@ def test_chi_square_against_every_choice(labels: tuple[int, ...]) -> None:
     exact = twin.chi_square_tail(labels, answers)
     draws = 1000 if exact > 0.1 else 5000
     assert found.p_value == pytest.approx(exact, abs=3.5 * math.sqrt(exact * (1 - exact) / draws) + 3e-4)
+
+
+@pytest.mark.parametrize("few", [400, 410, 425, 445, 360])
+def test_large_counts_against_the_hypergeometric_law(few: int) -> None:
+    """Two bins of 4,000 and 6,000 answers, 1,000 labels: exact but for the step that a count takes."""
+    told, everything = ([0.5] * n + [0.9] * m for n, m in ((few, 1000 - few), (4000, 6000)))
+    found = choice_of_labels(CalibrationSums.from_top(told, [1] * 1000), counts(everything))
+    law = stats.hypergeom(10_000, 4_000, 1_000)
+    off = abs(few - 400)
+    exact = law.cdf(400 - off) + law.sf(400 + off - 1) if off else 1.0
+    assert found.p_value == pytest.approx(exact, abs=1.1 * law.pmf(few) + 1e-5)
 
 
 def test_choice_at_random_and_by_confidence() -> None:
