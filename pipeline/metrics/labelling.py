@@ -90,8 +90,8 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike, *, bin
 
     sum_b (n_b - n N_b / N)^2 / (n N_b / N), n_b labels and N_b answers per bin; `answers_C` counts all answers per
     cell, labelled ones included. Its p-value is by 4,999 draws of n answers without replacement, so at least 1 / 5,000;
-    999 where these put it above .1. Where every bin has 100 expected labels, and as many answers expected without, it is
-    by the law of chi-square, (N - 1) / (N - n) being the correction for drawing without replacement. A warning at
+    999 where these put it above .1. Where every bin has 100 expected labels, and as many answers expected without, it
+    is by the law of chi-square, (N - 1) / (N - n) being the correction for drawing without replacement. A warning at
     p < .01: 1% of the time by chance.
 
     Raises:
