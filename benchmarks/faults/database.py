@@ -120,6 +120,7 @@ def interrupt(service: Service, ledger: Ledger, network: Network, times: int, go
     """
     done = {"restarted": 0, "gone": 0, "hanging": 0, "connections_broken": 0, "live": 0}
     service.start().until(200)
+    ledger.ambiguous_refusals = True
     client = service.client()
     for k in range(3 * times):
         kind = ("restarted", "gone", "hanging")[k % 3]
@@ -142,7 +143,6 @@ def interrupt(service: Service, ledger: Ledger, network: Network, times: int, go
                     raise LostError(f"no answers ten seconds after the database was {kind}: {service.log()[-1000:]}")
                 time.sleep(0.01)
         done[kind] += 1
-        # A connection may break between a commit and its confirmation: a 503 then leaves rows behind.
-        ledger.settle(service, ambiguous_refusals=True)
+        ledger.settle(service)
     client.close()
     return done

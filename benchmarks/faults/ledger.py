@@ -34,6 +34,8 @@ class Ledger:
         self.labels: dict[str, int] = {}
         self.unsure: dict[str, int] = {}
         """Labels sent without an answer: stored or not, until `settle` sends them again."""
+        self.ambiguous_refusals = False
+        """A 503 may have been stored all the same: the database was cut off between a commit and its confirmation."""
         self.counts: Counter[str] = Counter()
         self.surprises: list[str] = []
         self._free: list[str] = []
@@ -82,6 +84,9 @@ class Ledger:
                         self.probabilities[prediction["id"]] = prediction["probabilities"]
                         self._free.append(prediction["id"])
             else:
+                if self.ambiguous_refusals:
+                    with self._lock:
+                        self.counts["images_without_answer"] += size
                 self._refused("predict", answer)
                 self._stop.wait(0.01)
         client.close()
@@ -96,12 +101,13 @@ class Ledger:
             try:
                 answer = client.post("/feedback", {"labels": rows})
             except DEAD:
-                with self._lock:
-                    self.unsure.update(given)
-                    self.counts["labels_without_answer"] += len(rows)
+                self._unanswered(given)
                 if self._stop.wait(0.02):
                     break
                 continue
+            if self.ambiguous_refusals and answer.status == 503:
+                self._unanswered(given)
+                given = {}
             with self._lock:
                 if answer.status == 200:
                     if answer.json() != expected:
@@ -112,6 +118,11 @@ class Ledger:
                 self._refused("feedback", answer)
                 self._stop.wait(0.01)
         client.close()
+
+    def _unanswered(self, labels: dict[str, int]) -> None:
+        with self._lock:
+            self.unsure.update(labels)
+            self.counts["labels_without_answer"] += len(labels)
 
     def _take(self, rng: random.Random) -> tuple[list[dict[str, Any]], dict[str, int]]:
         """Some ids that no other thread has: unlabelled ones, repetitions and corrections; and what will come of it."""
@@ -140,10 +151,8 @@ class Ledger:
 
     # The reckoning.
 
-    def settle(self, service: Service, *, ambiguous_refusals: bool = False) -> None:
+    def settle(self, service: Service) -> None:
         """Compare with what the service knows: every label and prediction one by one, then the sums.
-
-        `ambiguous_refusals`: a 503 may have been stored all the same (a database that was cut off while it committed).
 
         Raises:
             LostError: anything acknowledged is missing, or anything counts twice.
@@ -151,10 +160,10 @@ class Ledger:
         if self.surprises:
             raise LostError("; ".join(self.surprises[:5]))
         with service.client(timeout=60) as client:
-            self._settle(client, ambiguous_refusals)
+            self._settle(client)
         self.counts.update(settled=1, labels_checked=len(self.labels), predictions_checked=len(self.probabilities))
 
-    def _settle(self, client: Client, ambiguous: bool) -> None:
+    def _settle(self, client: Client) -> None:
         sure = {id_: label for id_, label in self.labels.items() if id_ not in self.unsure}
         self._agree(self._send(client, sure), {"stored": 0, "already_known": len(sure), "corrected": 0, "held": 0})
         if sum(self._send(client, self.unsure, correct=True).values()) != len(self.unsure):
@@ -162,12 +171,10 @@ class Ledger:
         self.labels.update(self.unsure)
         self.unsure.clear()
         late = {i: k % self._classes for k, i in enumerate(self.probabilities) if i not in self.labels}
-        found = self._send(client, late, correct=ambiguous)
-        if not ambiguous:
-            self._agree(found, {"stored": len(late), "already_known": 0, "corrected": 0, "held": 0})
+        self._agree(self._send(client, late), {"stored": len(late), "already_known": 0, "corrected": 0, "held": 0})
         self.labels.update(late)
         self._free = list(self.labels)[-500:]  # to be repeated and corrected in the next round
-        self._compare(client.get("/calibration-report").json(), ambiguous)
+        self._compare(client.get("/calibration-report").json())
 
     def _send(self, client: Client, labels: dict[str, int], *, correct: bool = False) -> Counter[str]:
         rows, found = [{"id": i, "label": y, "correct": correct} for i, y in labels.items()], Counter[str]()
@@ -182,9 +189,9 @@ class Ledger:
         if any(found[key] != expected[key] for key in expected):
             raise LostError(f"the service counted {dict(found)}, the ledger {expected}")
 
-    def _compare(self, report: dict[str, Any], ambiguous: bool) -> None:
+    def _compare(self, report: dict[str, Any]) -> None:
         most = len(self.probabilities) + self.counts["images_without_answer"]
-        if not len(self.probabilities) <= report["answers"] or (report["answers"] > most and not ambiguous):
+        if not len(self.probabilities) <= report["answers"] <= most:
             raise LostError(f"{report['answers']} answers; the ledger has {len(self.probabilities)} to {most}")
         if report["labelled"] != len(self.labels):
             raise LostError(f"{report['labelled']} labels; the ledger has {len(self.labels)}")
