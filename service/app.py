@@ -40,7 +40,7 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
 """
 router = APIRouter()
-direct = APIRouter(route_class=Direct)
+direct = APIRouter()
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -58,6 +58,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
+    app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
@@ -170,4 +171,4 @@ def _json(body: bytes) -> Response:
 
 
 async def _store_error(request: Request, error: Exception) -> Response:
-    return ServiceError(503, "store_unavailable", str(error), retry_after=1).response(request.url.path)
+    return ServiceError(503, "store_unavailable", str(error), retry_after=1).response(request.scope)

@@ -105,7 +105,7 @@ async def _json_images(request: Request, spec: ImageInput, settings: Settings) -
                 raise
             return found, lists
 
-    images, lists = await json_of(request, settings, build)
+    images, lists = await built(await request.body(), settings, build)
     if isinstance(images, list):
         images = await _decoded(decode.images, images, spec, settings.max_pixels)
     return images, lists

@@ -1,23 +1,53 @@
-"""Routes that answer every image: documented as all others, without FastAPI's reading of parameters and bodies."""
+"""Routes that answer every image, reached before the framework's own layers: documented and tested as all others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from re import Pattern
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+Endpoint = Callable[..., Awaitable[Response]]
 
 
-class Direct(APIRoute):
-    """Its function gets the request and the path's parameters as texts; 30 us a request less, of 150."""
+class Direct:
+    """ASGI middleware: calls the function of a route with the request and the path's parameters as texts.
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        endpoint = self.endpoint
+    What it does not know goes on to the application, which has the same routes: a third of the event loop's time per
+    image went into layers that these routes have no use for.
+    """
 
-        async def handle(request: Request) -> Response:
-            answer: Response = await endpoint(request, **request.path_params)
-            return answer
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._routes: dict[str, list[tuple[Pattern[str], APIRoute, Endpoint]]] = {}
+        for route in routes:
+            assert isinstance(route, APIRoute)
+            for method in route.methods or ():
+                self._routes.setdefault(method, []).append((route.path_regex, route, route.endpoint))
 
-        return handle
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            for pattern, route, endpoint in self._routes.get(scope["method"], ()):
+                if found := pattern.match(scope["path"]):
+                    scope["route"] = route
+                    answer = await _answer(endpoint, Request(scope, receive), found.groupdict())
+                    await answer(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+
+async def _answer(endpoint: Endpoint, request: Request, parameters: dict[str, str]) -> Response:
+    """What the endpoint answers, or what the application makes of its error."""
+    try:
+        return await endpoint(request, **parameters)
+    except Exception as error:
+        handlers = request.app.exception_handlers
+        handler = next((handlers[kind] for kind in type(error).__mro__ if kind in handlers), None)
+        if handler is None:
+            raise
+        answer: Response = await handler(request, error)
+        return answer

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 PROTOCOL = "/v2"
 """Where the Open Inference Protocol lives."""
@@ -36,12 +37,12 @@ class ServiceError(Exception):
         self.details = details or {}
         self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
 
-    def response(self, path: str) -> Response:
-        return error_response(path, self.status, self.code, self.message, self.details, self.headers)
+    def response(self, scope: Scope) -> Response:
+        return error_response(scope, self.status, self.code, self.message, self.details, self.headers)
 
 
 def error_response(
-    path: str,
+    scope: Scope,
     status: int,
     code: str,
     message: str,
@@ -49,6 +50,7 @@ def error_response(
     headers: dict[str, str] | None = None,
 ) -> Response:
     """JSON `{"error": {"code", "message", **details}}`, or `{"error": message}` for a path of the protocol."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
     plain = path == PROTOCOL or path.startswith(PROTOCOL + "/")
     body = orjson.dumps({"error": message if plain else {"code": code, "message": message, **(details or {})}})
     return Response(body, status, headers, media_type="application/json")
@@ -76,7 +78,7 @@ async def answer(request: Request, error: Exception) -> Response:
 
 async def _service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
-    return error.response(request.url.path)
+    return error.response(request.scope)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -90,10 +92,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     else:
         message = str(error.detail)
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-    return error_response(path, error.status_code, code, message, headers=headers)
+    return error_response(request.scope, error.status_code, code, message, headers=headers)
 
 
 async def _query_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [f"{'.'.join(map(str, e['loc'][1:]))} = {short(e.get('input'))}: {e['msg']}" for e in error.errors()]
-    return error_response(request.url.path, 422, "invalid_parameter", "; ".join(found))
+    return error_response(request.scope, 422, "invalid_parameter", "; ".join(found))

@@ -41,6 +41,7 @@ class Loader:
         self.refused: dict[Key, Refused] = {}
         self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
         self._threads = settings.threads or max(1, available_cores() // settings.workers)
+        self._adapt = settings.threads is None
         self._one = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -59,7 +60,7 @@ class Loader:
             if known and known.signature == stamp and time.monotonic() < known.again:
                 return None
             try:
-                model = await asyncio.to_thread(Model.load, folder, self._threads)
+                model = await asyncio.to_thread(Model.load, folder, self._threads, adapt=self._adapt)
                 engine = await self._start(model, key)
             except BundleError as error:
                 self._refuse(key, str(error), stamp, float("inf"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import re
 import secrets
 import sys
 import time
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,8 +28,11 @@ DRAINED = 4
 """Times the limit on a body that is still read, and thrown away, before its refusal is sent: a client that is busy
 sending would otherwise see a broken connection and not the answer."""
 DRAIN_SECONDS = 5.0
-STREAMED = frozenset(bulk.READERS)
+STREAMED = frozenset(kind.encode() for kind in bulk.READERS)
 """Bodies that are stored as they come: they may be as long as they like, if only they keep coming."""
+
+Headers = dict[bytes, bytes]
+"""Names in lower case."""
 
 log = logging.getLogger("trueodds")
 
@@ -39,14 +42,17 @@ class Envelope:
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, settings: Settings) -> None:
         self._app, self._telemetry, self._settings = app, telemetry, settings
+        # Unlike a prediction's id it opens nothing, so it may be guessed; it has to differ from all others.
+        self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, headers = time.perf_counter(), Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
+        started = time.perf_counter()
+        headers: Headers = dict(reversed(scope["headers"]))  # of several with one name the first counts
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        request_id = given if REQUEST_ID.fullmatch(given) else next(self._ids)
         is_head = scope["method"] == "HEAD"
         if is_head:  # as GET, without the body: what every GET route owes
             scope = {**scope, "method": "GET"}
@@ -75,7 +81,7 @@ class Envelope:
             if status:
                 raise
             text = f"something went wrong on our side; quote request id {request_id} when you report it"
-            await error_response(scope["path"], 500, "internal_error", text)(scope, receive, send_with_id)
+            await error_response(scope, 500, "internal_error", text)(scope, receive, send_with_id)
         finally:
             route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
             self._telemetry.request(route, status, time.perf_counter() - started, state.get("version", ("", "")))
@@ -85,15 +91,15 @@ class _Body:
     """A request's body, no longer and no slower than the settings allow."""
 
     def __init__(self, receive: Receive, headers: Headers, settings: Settings) -> None:
-        self._streamed = headers.get("content-type", "").partition(";")[0].strip().lower() in STREAMED
+        self._streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in STREAMED
         self._receive, self._limit = receive, sys.maxsize if self._streamed else settings.max_body_bytes
         self._most, self._seconds = settings.max_body_bytes, settings.body_seconds
         self._deadline = time.monotonic() + self._seconds
-        stated = headers.get("content-length", "")
-        self._stated = int(stated) if stated.isdecimal() else None
-        self._waits_for_word = "expect" in headers
+        stated = headers.get(b"content-length", b"")
+        self._stated = int(stated) if stated.isdigit() else None
+        self._waits_for_word = b"expect" in headers
         self._received = 0
-        self.complete = self._stated == 0 or (self._stated is None and "transfer-encoding" not in headers)
+        self.complete = self._stated == 0 or (self._stated is None and b"transfer-encoding" not in headers)
         """Whether all of it has arrived."""
 
     async def receive(self) -> Message:

@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from service import bodies, keys, options, request_schemas, schemas, tensors
 from service.answers import Answers, Asked
-from service.direct import Direct
 from service.engine import Engine
 from service.errors import ServiceError, short
 from service.predictions import LARGE_ANSWER
@@ -26,7 +25,7 @@ OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
 DEFAULT_OUTPUTS = OUTPUTS[:3]
 
 router = APIRouter(tags=["open inference protocol"])
-direct = APIRouter(tags=["open inference protocol"], route_class=Direct)
+direct = APIRouter(tags=["open inference protocol"])
 
 
 @router.get("/v2", summary="Server metadata", response_model=request_schemas.ServerMetadata)

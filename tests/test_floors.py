@@ -22,6 +22,7 @@ FLOORS: dict[int, set[str]] = {
         "logits",
         "metrics",
         "pictures",
+        "png",
         "provenance",
         "publishing",
         "selective",

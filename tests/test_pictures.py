@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipeline import pictures
+from pipeline import pictures, png
 from pipeline.pictures import PictureError
 
 Pixels = npt.NDArray[np.uint8]
@@ -37,9 +37,9 @@ def png_chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
-def png_header(width: int, height: int) -> bytes:
+def png_header(width: int, height: int, colours: int = 2) -> bytes:
     """A PNG of a few bytes that claims any size."""
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, colours, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + png_chunk(b"IHDR", header)
@@ -150,10 +150,12 @@ def test_a_long_thin_image_does_not_explode() -> None:
 
 
 @pytest.mark.parametrize("side", [5_000, 12_000, 60_000, 2**31 - 1])
-def test_a_bomb_is_refused_by_its_header(side: int) -> None:
-    data = png_header(side, side)
+@pytest.mark.parametrize("colours", [2, 6])
+def test_a_bomb_is_refused_by_its_header(side: int, colours: int) -> None:
+    data = png_header(side, side, colours)
     assert len(data) < 100
-    pillow_warns = pytest.warns(Image.DecompressionBombWarning) if side == 12_000 else nullcontext()
+    pillow_reads = colours == 6
+    pillow_warns = pytest.warns(Image.DecompressionBombWarning) if pillow_reads and side == 12_000 else nullcontext()
     with pillow_warns, pytest.raises(PictureError, match=r"pixels; the limit is 16,777,216. Scale it down first"):
         pictures.read(data, 3)
 
@@ -161,7 +163,7 @@ def test_a_bomb_is_refused_by_its_header(side: int) -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_bomb_where_warnings_are_errors() -> None:
     with pytest.raises(PictureError, match="too many pixels"):
-        pictures.read(png_header(12_000, 12_000), 3)
+        pictures.read(png_header(12_000, 12_000, colours=6), 3)
 
 
 def test_the_limit_is_inclusive() -> None:
@@ -198,10 +200,66 @@ def test_what_changes_no_pixel_is_not_read(mode: str) -> None:
     after_header = 8 + 12 + 13
     laden = plain[:after_header] + 50 * bomb + plain[after_header:]
     assert np.array_equal(pictures.read(laden, 3), pictures.read(plain, 3))
-    assert pictures._pixels_only(laden) == pictures._pixels_only(plain)
+    assert png.pixels_only(laden) == png.pixels_only(plain)
+    assert png.plain(laden) == png.plain(plain) and (png.plain(plain) is not None) == (mode in ("L", "RGB"))
     seen: list[tuple[int, int]] = []
     pictures.read(laden, 3, accept=lambda width, height: seen.append((width, height)))
     assert seen == [(16, 16)]
+
+
+def by_pillow(data: bytes, channels: int) -> Pixels:
+    """The long way, which knows every PNG."""
+    with Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image.convert("L" if channels == 1 else "RGB")).reshape(image.height, image.width, channels)
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from(["L", "RGB"]),
+    st.sampled_from([1, 3]),
+    st.integers(0, 9),
+    st.integers(0, 2**32 - 1),
+)
+def test_a_plain_png_has_the_pixels_that_pillow_reads(
+    height: int, width: int, mode: str, channels: int, level: int, seed: int
+) -> None:
+    """Smooth images too: those make encoders use all five of the format's filters."""
+    rng = np.random.default_rng(seed)
+    smooth = np.cumsum(rng.integers(-3, 4, (height, width, 3)), axis=seed % 2).astype(np.uint8)
+    data = encoded(Image.fromarray(smooth).convert(mode), compress_level=level)
+    assert png.plain(data) is not None
+    assert np.array_equal(pictures.read(data, channels), by_pillow(data, channels))
+
+
+def test_only_plain_pngs_go_the_short_way() -> None:
+    colour = Image.fromarray(noise(4, 4))
+    others = [
+        encoded(colour.convert("P")),
+        encoded(colour.convert("RGBA")),
+        encoded(colour, transparency=(1, 2, 3)),
+        encoded(Image.fromarray(noise(4, 4)[..., 0].astype(np.uint16))),
+        encoded(colour, "JPEG"),
+        png_header(0, 4),
+    ]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert all(png.plain(data) is None for data in (*others, encoded(colour, exif=exif)))
+    plain = encoded(colour)
+    header, rest = plain[:33], plain[33:]
+    assert png.plain(plain) is not None
+    assert png.plain(header + png_chunk(b"MUST", b"") + rest) is None, "a critical chunk that nobody here knows"
+    assert png.plain(header + header[8:] + rest) is None, "two headers"
+    assert png.plain(plain[:-12]) is None and png.plain(plain + b"more") is None
+    damaged = bytearray(plain)
+    damaged[45] ^= 1
+    assert png.plain(bytes(damaged)) is None, "its checksum is wrong"
+    short = png_header(4, 4)
+    found = png.plain(short)
+    assert found is not None and found.image() is None
+    with pytest.raises(PictureError, match="damaged or cut short"):
+        pictures.read(short, 3)
 
 
 @settings(max_examples=300)

@@ -60,6 +60,16 @@ def test_an_altered_file_is_refused(folder: Path) -> None:
         Model.load(folder, 1)
 
 
+@pytest.mark.parametrize(("worth", "adapt", "threads"), [(0.0, True, 3), (60.0, True, 1), (60.0, False, 3)])
+def test_only_a_slow_model_gets_all_threads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, worth: float, adapt: bool, threads: int
+) -> None:
+    monkeypatch.setattr("service.model.SHARED_SECONDS", worth)
+    model = Model.load(folder, 3, adapt=adapt)
+    assert model._session.get_session_options().intra_op_num_threads == threads
+    assert Model.load(folder, 1, adapt=adapt)._session.get_session_options().intra_op_num_threads == 1
+
+
 @pytest.mark.parametrize(("text", "cores"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 99), ("x", 99)])
 def test_cores_follow_the_containers_quota(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int
