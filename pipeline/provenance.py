@@ -20,6 +20,7 @@ TRAINING_CODE = (
     "metrics",
     "nets",
     "pictures.py",
+    "png.py",
     "progress.py",
     "provenance.py",
     "recipes.py",
