@@ -7,7 +7,6 @@ Q_b = n_b / n^2. Where rows have weights (`pipeline.metrics.weighted`), w = 1 / 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,10 @@ from scipy.special import gammaincinv, ndtri
 from pipeline.metrics.binomial import binomial_interval, mean_deviation
 from pipeline.metrics.bins import CELLS, Binning
 from pipeline.metrics.inputs import Array, check_level
+from pipeline.metrics.inversion import GapTerms, Search
 from pipeline.metrics.ranked import whole_bins
 from pipeline.metrics.scores import Given, as_sums
 
-DRAWS = 4096
-GRID = 1 << 20  # steps of [0, 1]: the limits are resolved to 1e-6
-SOME = 100  # draws that are no longer worth dividing
-BLOCK = 16  # bins whose draws fit the cache together
 RARE = 20  # fewer wrong (or right) answers than this are not normally distributed: exact binomial limits join in
 
 
@@ -43,26 +39,6 @@ class EceInterval:
     lower: float
     upper: float
     level: float
-
-
-@dataclass(frozen=True)
-class GapTerms:
-    """What the interval needs of each bin: sums over its rows of the weight times a power of what is said there."""
-
-    gap_B: Array
-    """S_b = sum w (a-c)."""
-    weight_B: Array
-    """w_b = sum w; 1 over all bins."""
-    variance_B: Array
-    """V_b = sum w^2 c(1-c): the variance of S_b if the model is calibrated."""
-    skew_B: Array
-    """K_b = sum w^2 (1-2c): its growth with the mean gap."""
-    square_B: Array
-    """Q_b = sum w^2; the effective number of rows is 1 / sum_b Q_b."""
-
-    @property
-    def effective_n(self) -> float:
-        return 1 / float(self.square_B.sum())
 
 
 def noise_floor(
@@ -149,7 +125,7 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
     check_level(level)
     q, n = (1 - level) / 2, terms.effective_n
     gap_B, weight_B = terms.gap_B, terms.weight_B
-    search = _Search(terms, observed)
+    search = Search(terms, observed)
     spread_B = np.sqrt(np.maximum(search.variance(gap_B), terms.variance_B))
     sign_B = np.where(gap_B < 0, -1.0, 1.0)
     score_B = np.divide(np.abs(gap_B), spread_B, out=np.zeros_like(gap_B), where=spread_B > 0)
@@ -167,108 +143,10 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
     return EceInterval(observed, estimate, lower, min(max(upper, estimate, certain), 1.0), level)
 
 
-class _Search:
-    """Finds theta(u, p) by halving [0, 1] twenty times, without asking draws whose answer is known.
-
-    T* moves by no more than d theta + |Z| d sigma, summed over bins. So no draw need be looked at where all are far
-    above T or far below, and between two ends only those that lie closer to T than T* can move in between.
-    """
-
-    def __init__(self, terms: GapTerms, observed: float) -> None:
-        self.limit = observed * (1 + 1e-12)
-        self.occupied = occupied = terms.weight_B > 0
-        weight_B = np.where(occupied, terms.weight_B, 1.0)
-        self.variance_B, self.skew_B = terms.variance_B, terms.skew_B / weight_B
-        self.square_B = terms.square_B / weight_B**2
-        normal_BR = _normals(len(occupied))
-        self.normal_BR = normal_BR if occupied.all() else normal_BR[occupied]
-        self.room = np.empty(min(BLOCK, len(self.normal_BR)) * DRAWS)
-        self.farthest = -float(ndtri(0.5 / DRAWS))  # of all draws of |Z|
-        self.still_B = self.spread(np.zeros(len(occupied)))
-        self.at_zero_R = self.away(np.zeros(len(self.normal_BR)), self.still_B, self.normal_BR)
-        self.scale = float(self.at_zero_R.std())  # farther apart than this, two ends leave most draws open
-        self.most = float(self.at_zero_R.max()) + self.limit  # of sum sigma |Z| without any shift
-
-    def variance(self, shift_B: Array) -> Array:
-        """v_b(s), what the hypothesis implies; of all bins."""
-        found: Array = np.maximum(self.variance_B + shift_B * self.skew_B, shift_B**2 * self.square_B)
-        return found
-
-    def spread(self, shift_B: Array) -> Array:
-        """Its root; of the occupied bins."""
-        found: Array = np.sqrt(self.variance(shift_B)[self.occupied])
-        return found
-
-    def noise(self, spread_B: Array) -> float:
-        """At least any draw's sum over bins of sigma |Z|."""
-        bound = self.farthest * float(spread_B.sum())
-        if self.still_B.all():
-            bound = min(bound, float((spread_B / self.still_B).max()) * self.most)
-        return bound * (1 + 1e-9)
-
-    def away(self, shift_B: Array, spread_B: Array, normal_BR: Array) -> Array:
-        """T* - T of each draw, at some shifts of the occupied bins."""
-        fixed = 0.0
-        if not spread_B.all():
-            loose = spread_B > 0
-            fixed = float(np.abs(shift_B[~loose]).sum())
-            shift_B, spread_B, normal_BR = shift_B[loose], spread_B[loose], normal_BR[loose]
-        away_R = np.full(normal_BR.shape[1], fixed - self.limit)
-        offset_B1 = (shift_B / spread_B)[:, None]
-        for start in range(0, len(spread_B), BLOCK):
-            some = slice(start, start + BLOCK)
-            few = normal_BR[some]
-            one_BR = np.add(few, offset_B1[some], out=self.room[: few.size].reshape(few.shape))
-            away_R += spread_B[some] @ np.abs(one_BR, out=one_BR)
-        return away_R
-
-    def theta(self, direction_B: Array, target: float) -> float:
-        """The last of 2^20 steps at which more than `target` of the draws have T* <= T; 0 if none has."""
-        wanted, normal_BR, settled = target * DRAWS, self.normal_BR, 0
-        if np.count_nonzero(self.at_zero_R <= 0) <= wanted:
-            return 0.0
-        unit_B = direction_B[self.occupied]
-        low, spread_low, high, spread_high = 0, self.still_B, GRID, self.spread(direction_B)
-        while high - low > 1:
-            middle = (low + high) // 2
-            theta = middle / GRID
-            spread_B = self.spread(theta * direction_B)
-            if normal_BR is self.normal_BR and theta > self.noise(spread_B) + self.limit:
-                high, spread_high = middle, spread_B
-                continue
-            away_R = self.away(theta * unit_B, spread_B, normal_BR)
-            if settled + np.count_nonzero(away_R <= 0) > wanted:
-                low, spread_low = middle, spread_B
-            else:
-                high, spread_high = middle, spread_B
-            if len(away_R) < SOME:
-                continue
-            reach = (high - low) / GRID + self.farthest * float(np.abs(spread_high - spread_low).sum())
-            if reach < self.scale:
-                open_R = np.abs(away_R) <= reach
-                if 2 * np.count_nonzero(open_R) < len(open_R):
-                    settled += int(np.count_nonzero(away_R[~open_R] <= 0))
-                    normal_BR = normal_BR[:, open_R]
-        return low / GRID
-
-
 def _unit(direction_B: Array, weight_B: Array) -> Array:
     """Scaled to sum |u| = 1; without any gap to point along, spread like the rows."""
     total = np.abs(direction_B).sum()
     return direction_B / total if total > 0 else weight_B
-
-
-@lru_cache(maxsize=8)
-def _normals(bins: int) -> Array:
-    """Per bin the same DRAWS normal quantiles, each in an order of its own (a Latin hypercube).
-
-    The ECE adds over bins, so spacing every bin's draws evenly halves the error of the limits' levels: with 800
-    antithetic draws (whose halves mirror each other where the ECE is 0) the 97.5% level came out as 96.3 to 96.8%.
-    """
-    rank_BR = np.tile(np.arange(DRAWS, dtype=np.float64), (bins, 1))
-    normal_BR: Array = ndtri((np.random.default_rng(20260101).permuted(rank_BR, axis=1) + 0.5) / DRAWS)
-    normal_BR.flags.writeable = False  # cached, so shared
-    return normal_BR
 
 
 def _exact_gap_limits(accuracy: float, confidence: float, n: float, q: float) -> tuple[float, float]:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.metrics.bins import CELLS, cell_of, check_bins
-from pipeline.metrics.honesty import EceInterval, GapTerms, interval_of
+from pipeline.metrics.honesty import EceInterval, interval_of
 from pipeline.metrics.inputs import Array, as_numbers
+from pipeline.metrics.inversion import GapTerms
 from pipeline.metrics.scores import as_sums
 from pipeline.metrics.sums import CalibrationSums
 

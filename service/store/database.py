@@ -66,7 +66,7 @@ class DatabaseStore(ABC):
     """See `service.store.Store`."""
 
     def __init__(self) -> None:
-        self._catalogue = Catalogue()
+        self._catalogue, self._merged = Catalogue(), reading.Merged()
         self._rows = self._moves = 0
         self._compacting: asyncio.Task[None] | None = None
         self._closed = False
@@ -132,7 +132,7 @@ class DatabaseStore(ABC):
         key, hours = await self._key(model, version), reading.hours_of(since, until)
         if key is None:
             return StoredSums.zero()
-        return (await self._read(partial(reading.sums, key, moves.TOTAL, *hours)))[0]
+        return (await self._read(partial(reading.sums, key, moves.TOTAL, *hours, merged=self._merged)))[0]
 
     async def read_sums_by(
         self,
@@ -149,7 +149,7 @@ class DatabaseStore(ABC):
             return {}
         names = await self._names(key, by)
         group = None if only is None else next((number for number, name in names.items() if name == only), -1)
-        found = await self._read(partial(reading.sums, key, _KINDS[by], *hours, group))
+        found = await self._read(partial(reading.sums, key, _KINDS[by], *hours, group, merged=self._merged))
         if found.keys() - names.keys():  # a tag that came in between
             names = await self._names(key, by)
         return {names[number]: sums for number, sums in found.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,10 @@ LOG = (
     " propensity, tag"
 )
 _NEVER = 2**62
+WINDOWS = 8
+"""Windows whose merged totals are kept, 200 KB each at most."""
+Window = tuple[int, int | None, int | None]
+"""Version, first and end hour."""
 
 
 def hours_of(since_ms: int | None, until_ms: int | None) -> tuple[int | None, int | None]:
@@ -25,10 +30,44 @@ def hours_of(since_ms: int | None, until_ms: int | None) -> tuple[int | None, in
     return first, None if until_ms is None else -(-until_ms // moves.HOUR_MS)
 
 
+class Merged:
+    """Totals of a few windows as the last compaction left them: nothing else writes sums, so until the next they hold.
+
+    Without it a report reads and adds up a blob for each month, day and hour of its window: 4 ms for a year.
+    """
+
+    def __init__(self) -> None:
+        self._number, self._known = -1, OrderedDict[Window, PeriodSums]()
+
+    def get(self, number: int, window: Window) -> PeriodSums | None:
+        """What was kept of a window, if `number` compactions are still all there were."""
+        return self._known.get(window) if number == self._number else None
+
+    def keep(self, number: int, window: Window, found: PeriodSums) -> None:
+        if number != self._number:
+            self._number = number
+            self._known.clear()
+        self._known[window] = found
+        if len(self._known) > WINDOWS:
+            self._known.popitem(last=False)
+
+
 def sums(
-    version: int, kind: int, first: int | None, end: int | None, only: int | None = None
+    version: int, kind: int, first: int | None, end: int | None, only: int | None = None, *, merged: Merged
 ) -> Work[dict[int, StoredSums]]:
     """Sums of the hours [first, end) of predictions, by group or of one."""
+    ((number,),) = yield Rows("SELECT number FROM compactions")
+    window = version, first, end
+    base = merged.get(number, window) if kind == moves.TOTAL else None
+    if base is None:
+        base = yield from _periods(version, kind, first, end)
+        if kind == moves.TOTAL:  # by class they are a hundred times as large
+            merged.keep(number, window, base)
+    pending = (yield from _moves(version)).between(first, end)
+    return add_up([base, PeriodSums.of(pending, kind)]).stored(kind, only)
+
+
+def _periods(version: int, kind: int, first: int | None, end: int | None) -> Work[PeriodSums]:
     parts = []
     for unit, low, high in cover(first, end):
         rows = yield Rows(
@@ -36,8 +75,7 @@ def sums(
             (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
         )
         parts += [PeriodSums.from_bytes(bytes(data)) for (data,) in rows]
-    pending = (yield from _moves(version)).between(first, end)
-    return add_up([*parts, PeriodSums.of(pending, kind)]).stored(kind, only)
+    return add_up(parts)
 
 
 def trend(

@@ -17,12 +17,13 @@ from pipeline.metrics import (
     NoiseFloor,
     ece,
     ece_interval,
-    honesty,
+    inversion,
     noise_floor,
     whole_bins,
 )
 from pipeline.metrics.bins import bin_of
-from pipeline.metrics.honesty import DRAWS, RARE, _exact_gap_limits, _normals
+from pipeline.metrics.honesty import RARE, _exact_gap_limits
+from pipeline.metrics.inversion import DRAWS, _normals
 from tests import reference
 
 Array = npt.NDArray[np.float64]
@@ -135,8 +136,8 @@ def test_interval_equals_its_twin(shifts: tuple[float, ...], monkeypatch: pytest
     correct = [int(i < round(100 * (c + s))) for c, s in zip(centres, shifts, strict=True) for i in range(100)]
     correct[0], correct[250] = 1 - correct[0], 1 - correct[250]  # no gap is exactly 0
     few_BR = np.ascontiguousarray(_normals(10)[:, :512])  # the twin is slow
-    monkeypatch.setattr(honesty, "DRAWS", 512)
-    monkeypatch.setattr(honesty, "_normals", lambda bins: few_BR)
+    monkeypatch.setattr(inversion, "DRAWS", 512)
+    monkeypatch.setattr(inversion, "_normals", lambda bins: few_BR)
     found = ece_interval(CalibrationSums.from_top(confidence, correct), bins=10)
     lower, estimate, upper = reference.ece_limits(confidence, correct, 10, 0.025, few_BR.tolist())
     assert (found.lower, found.estimate) == pytest.approx((lower, estimate), abs=1e-4)

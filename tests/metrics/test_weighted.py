@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from benchmarks.sequential import Pool, pool
 from pipeline.metrics import CELLS, CalibrationSums, ece, ece_interval, inverse_probability_ece, weighted, weighted_ece
 from pipeline.metrics.bins import cell_of
-from pipeline.metrics.honesty import EceInterval, GapTerms, interval_of
+from pipeline.metrics.honesty import EceInterval, interval_of
+from pipeline.metrics.inversion import GapTerms
 from tests import reference_sequential as twin
 
 Array = npt.NDArray[np.float64]

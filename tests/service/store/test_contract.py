@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from service.records import Earlier, GivenLabel, PredictionBatch
-from service.store import StoreError
+from service.store import StoreError, reading
 from service.store.database import DatabaseStore
 from service.store.moves import MAX_TAGS, OTHER_TAGS
 from tests.service.store.conftest import Run, opened
@@ -248,6 +248,39 @@ def test_many_commits_compact_by_themselves(run: Run[Any], monkeypatch: pytest.M
         assert_same(await first.read_sums("m", "v1"), twin.sums())
         pending = await first._read(partial(count, "moves"))
         assert pending <= 20
+
+    run(check)
+
+
+def test_totals_are_added_up_once_for_each_compaction(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever compacts; what is not merged yet is in every answer."""
+    added_up: list[tuple[Any, ...]] = []
+    periods = reading._periods
+
+    def counted(*window: Any) -> Any:
+        added_up.append(window)
+        return periods(*window)
+
+    monkeypatch.setattr(reading, "_periods", counted)
+
+    async def check(first: Store, second: Store) -> None:
+        await first.put_version(version())
+        twin = Twin()
+        for k in range(4):
+            for part in range(3):
+                twin.add(answers := batch(3, seed=10 * k + part, now=START + k * HOUR))
+                await second.put_predictions(answers)
+                assert_same(await first.read_sums("m", "v1"), twin.sums())
+                assert_same(await first.read_sums("m", "v1", START), twin.sums())
+            assert len(added_up) == 2
+            added_up.clear()
+            await second.compact()
+        assert_same(await first.read_sums("m", "v1"), twin.sums())
+        for hours in range(reading.WINDOWS):
+            await first.read_sums("m", "v1", START - hours * HOUR)
+        added_up.clear()
+        await first.read_sums("m", "v1")
+        assert len(added_up) == 1, "the oldest of too many windows is forgotten"
 
     run(check)
 
