@@ -2,7 +2,7 @@
 
     python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
     python -m benchmarks.faults --only kills --kills 20
-    python -m benchmarks.faults --store postgresql://...       # an empty database; adds cuts of its network
+    python -m benchmarks.faults --store postgresql://...       # adds kills over a database, and cuts of its network
     python -m benchmarks.faults --table
 
 Real processes over real sockets, with the tests' own code (tests/service/test_faults.py does a dozen of each). After
@@ -14,9 +14,11 @@ the run with an error, so a result says that there was none.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
+import secrets
 import shlex
 import sys
 import tempfile
@@ -25,6 +27,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import asyncpg
 
 from benchmarks import untrained
 from benchmarks.faults import bundles, clock, connections, database, disk, hostile, kills
@@ -39,6 +43,7 @@ RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
 CLASSES = 10
 SHAPE = (untrained.SIZE, untrained.SIZE, untrained.CHANNELS)
 Found = dict[str, Any]
+NO_STORE: Found = {"skipped": "no --store postgresql://..."}
 
 
 class Faults:
@@ -56,9 +61,29 @@ class Faults:
     def _ledger(self) -> Ledger:
         return Ledger(self.options.seed, CLASSES, SHAPE)
 
+    def _schema(self, name: str) -> str:
+        """An empty schema of the database, as good as a store of its own."""
+        schema = f"{name}_{secrets.token_hex(4)}"
+
+        async def create() -> None:
+            connection = await asyncpg.connect(self.options.store)
+            await connection.execute(f"CREATE SCHEMA {schema}")
+            await connection.close()
+
+        asyncio.run(create())
+        return f"{self.options.store}{'&' if '?' in self.options.store else '?'}search_path={schema}"
+
     def kills(self) -> Found:
+        return self._kill("kills", None)
+
+    def kills_postgresql(self) -> Found:
+        if not self.options.store:
+            return NO_STORE
+        return self._kill("kills_postgresql", self._schema("kills"))
+
+    def _kill(self, name: str, store: str | None) -> Found:
         ledger = self._ledger()
-        with self._service("kills", store=self.options.store) as service:
+        with self._service(name, store=store) as service:
             done = kills.kill_at_random(service, ledger, self.options.kills, self.options.seed)
         return {**done, **_kept(ledger)}
 
@@ -79,7 +104,7 @@ class Faults:
         folder, ledger = self.folder / "clock", self._ledger()
         folder.mkdir()
         wall = clock.Clock(folder)
-        with self._service("clock", environment=wall.environment, store=self.options.store) as service:
+        with self._service("clock", environment=wall.environment) as service:
             done = clock.jump(service, ledger, wall, 3 * self.options.times, self.options.seed)
         return {**done, **_kept(ledger)}
 
@@ -116,9 +141,9 @@ class Faults:
 
     def database(self) -> Found:
         if not self.options.store:
-            return {"skipped": "no --store postgresql://..."}
+            return NO_STORE
         ledger = self._ledger()
-        with database.Network(self.options.store) as network, self._service("db", store=network.url) as service:
+        with database.Network(self._schema("cuts")) as network, self._service("db", store=network.url) as service:
             done = database.interrupt(service, ledger, network, self.options.times)
         return {**done, **_kept(ledger)}
 
@@ -129,7 +154,7 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    names = ("kills", "disk", "clock", "bundles", "bodies", "clients", "database")
+    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "database")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
@@ -137,7 +162,7 @@ def main() -> None:
     parser.add_argument("--bodies", type=int, default=10_000)
     parser.add_argument("--times", type=int, default=10, help="full disks, thirds of clock jumps, database cuts")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--store", help="postgresql://... of an empty database, for the kills, clocks and cuts")
+    parser.add_argument("--store", help="postgresql://..., where schemas may be made, for kills and cuts")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.table:

@@ -59,6 +59,7 @@ def _database(found: dict[str, Any]) -> tuple[str, str]:
 
 ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "kills": ("`kill -9`", _kills),
+    "kills_postgresql": ("`kill -9`, PostgreSQL", _kills),
     "disk": ("disk full", _disk),
     "clock": ("clock jumps", _clock),
     "bundles": ("damaged bundle", _bundles),
