@@ -39,9 +39,19 @@ def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(title, fontsize=11.5, x=0.01, ha="left", weight="bold")
         yield figure
+        _settle(figure)
         figure.savefig(out.with_suffix(".svg"), metadata={"Date": None})
         if png:
             figure.savefig(out.with_suffix(".png"), dpi=140, metadata={"Software": None})
+
+
+def _settle(figure: Figure) -> None:
+    """Fix the layout, rounded: its solver's last bits differ between equal figures, and names in SVG hash them."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = (round(float(value), 5) for value in axes.get_position(original=True).bounds)
+        axes.set_position((left, bottom, width, height))
 
 
 def bare(axes: Axes) -> None:
