@@ -39,7 +39,7 @@ from benchmarks import load, servers, untrained
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit, installed
 from benchmarks.servers import OURS, RAW, VARIANTS, Running, Variant
-from benchmarks.serving_report import goals, markdown
+from benchmarks.serving_report import goals, markdown, rate
 
 RESULT = Path(__file__).parent / "results" / "serving.json"
 NETS = ("resnet8", "resnet20", "resnet18")
@@ -116,7 +116,7 @@ class Bench:
                     continue
                 say(f"{net:9} trial    {variant.name:44} {trial.rps:7.0f} rps, {trial.failed} failed")
                 self.trials.append({"net": net, "variant": variant.name, **asdict(trial)})
-                rates[k] = trial.rps if trial.failed <= 0.01 * trial.requests else 0.0
+                rates[k] = rate(asdict(trial))
             if not rates:
                 raise load.LoadError(f"no variant of {server} answers; {self.folder}/{server}.log says why")
             chosen.append(variants[max(rates, key=lambda k: rates[k])])

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-import orjson
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from service.errors import error_response
 
 HEAD_SECONDS = 15.0
 """From the opening of a connection, or the first byte after an answer, to the empty line that ends the head."""
@@ -47,7 +48,7 @@ class LimitedHead(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         if self.transport.is_closing():
             return
         message = f"the head of the request did not arrive within {self.seconds:g} s; send it faster"
-        body = orjson.dumps({"error": {"code": "head_too_slow", "message": message}})
+        body = bytes(error_response({"path": ""}, 408, "head_too_slow", message).body)
         head = f"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
         self.transport.close()

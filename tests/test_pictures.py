@@ -255,6 +255,12 @@ def test_only_plain_pngs_go_the_short_way() -> None:
     damaged = bytearray(plain)
     damaged[45] ^= 1
     assert png.plain(bytes(damaged)) is None, "its checksum is wrong"
+    laden = header + png_chunk(b"teXt", b"") * 100_000 + rest
+    tracemalloc.start()
+    assert png.plain(laden) == png.plain(plain)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1024**2, "nothing is kept of what is left out"
     short = png_header(4, 4)
     found = png.plain(short)
     assert found is not None and found.image() is None

@@ -90,7 +90,10 @@ class Search:
         return away_R
 
     def theta(self, direction_B: Array, target: float) -> float:
-        """The last of 2^20 steps at which more than `target` of the draws have T* <= T; 0 if none has."""
+        """A last step of 2^-20 at which more than `target` of the draws have T* <= T; 0 if not even 0 has.
+
+        The only one where their share falls all the way; a share that is flat may cross `target` more than once.
+        """
         rank = int(target * DRAWS)  # more than so many draws have T* <= T if and only if the one of this rank has
         ends = _Ends(_ranked(self.at_zero_R, rank), self.limit)
         if ends.below > 0:
@@ -150,7 +153,7 @@ class _Ends:
 
 
 def _ranked(values_R: Array, rank: int) -> float:
-    return float(np.partition(values_R, rank)[rank])
+    return float(np.partition(values_R, rank)[rank]) if rank < len(values_R) else math.inf
 
 
 @lru_cache(maxsize=8)

@@ -316,3 +316,10 @@ def test_coverage(shape: str, n: int, truth: str) -> None:
         assert below >= 89  # 2.5% above zero are nominal, 4.5% measured: 12 of 100 is 3.6 standard errors away
     if n == 20_000 and truth != "calibrated":
         assert below == 0  # an ECE of .05 and more is seen for certain
+
+
+def test_a_level_just_below_one_leaves_everything_open() -> None:
+    """1 - q rounds to 1: more draws than there are would have to lie below."""
+    sums = CalibrationSums.from_top(np.linspace(0.5, 1, 400), np.arange(400) >= 150)
+    assert ece_interval(sums, level=float(np.nextafter(1, 0))).lower == 0.0
+    assert ece_interval(sums, level=0.95).lower > 0.0
