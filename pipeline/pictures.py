@@ -63,7 +63,7 @@ def read(
         flat = flat.convert(mode)
     if side is not None and flat.size != (side, side):
         flat = _centre_square(flat, side)
-    return np.asarray(flat, dtype=np.uint8).reshape(flat.height, flat.width, channels)
+    return np.frombuffer(flat.tobytes(), np.uint8).reshape(flat.height, flat.width, channels)
 
 
 @contextmanager

@@ -1,22 +1,28 @@
-"""One queue in front of the model: it takes what is waiting and never waits for more.
+"""One queue in front of the model: who scores takes what is waiting and never waits for more.
 
-A batch goes through two stages: `score` runs in one thread; `finish` (storing) may still be at work on a batch
-when the next one is scored.
+A batch goes through two stages: `score` in a thread of the model, `finish` (storing) on the event loop. The thread
+takes its next batch itself, while the event loop reads requests: when the loop handed out batches, it first read all
+requests that had come, then waited for the model (ResNet-20 at 32 clients: 1,620 images a second, then 1,370).
+
+A model that is worth several cores has as many lanes. A batch that nothing competes with gets all cores; when more
+waits, every lane scores a batch of its own on one core: threads that share a batch wait for each other after every
+layer, and all of them for the one whose core answers a request (ResNet-18: .91 of onnxruntime alone, .82 before).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from service.errors import ServiceError
 
-UNFINISHED = 4
+UNSTORED = 3
 """Batches that may be scored but not stored: enough to overlap, few enough that a slow disk fills the queue."""
 LONG_WAIT = 0.1
 """Seconds in the queue after which it is worth asking whether the caller is still there."""
@@ -42,40 +48,48 @@ class _Request(Generic[Asked, Answers]):
 class Batcher(Generic[Asked, Scored, Answers]):
     """`await submit(asked)` gives the answers to one request. Use between `start` and `close`.
 
-    `score` takes what was asked by several requests, `finish` gives each of them its answers, in the same order.
+    `score` takes what was asked by several requests, and whether the batch has all cores; `finish` gives each request
+    its answers, in the same order.
     """
 
     def __init__(
         self,
-        score: Callable[[list[Asked]], Scored],
+        score: Callable[[list[Asked], bool], Scored],
         finish: Callable[[Scored], Awaitable[Sequence[Answers]]],
         *,
         max_batch: int,
         max_waiting: int,
+        lanes: int = 1,
     ) -> None:
         self._score, self._finish = score, finish
-        self._max_batch, self._max_waiting = max_batch, max_waiting
+        self._max_batch, self._max_waiting, self._lanes = max_batch, max_waiting, lanes
         self._queue: deque[_Request[Asked, Answers]] = deque()
         self.waiting = 0
         """Images in the queue."""
-        self._wake = asyncio.Event()
-        self._room = asyncio.Semaphore(UNFINISHED)
+        self._changed = threading.Condition()
+        """Guards the queue and what follows; told when a thread may find work."""
+        self._taken = 0
+        """Lanes that are at work: all of them while one batch has all cores."""
+        self._room = lanes + UNSTORED
         self._closing = False
-        self._thread = ThreadPoolExecutor(1, "model")
+        self._threads: list[threading.Thread] = []
         self._finishing: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._serve())
+        self._loop = asyncio.get_running_loop()
+        self._threads = [threading.Thread(target=self._serve, name="model", daemon=True) for _ in range(self._lanes)]
+        for thread in self._threads:
+            thread.start()
 
     async def close(self) -> None:
         """Answer what is queued, then stop."""
-        self._closing = True
-        self._wake.set()
-        if self._task:
-            await self._task
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
         await asyncio.gather(*self._finishing)
-        self._thread.shutdown()
 
     async def submit(self, asked: Asked, gone: Gone | None = None) -> Answers:
         """Wait for the answers. A caller who cancels, or is `gone` after a long wait, is not scored.
@@ -91,49 +105,86 @@ class Batcher(Generic[Asked, Scored, Answers]):
             message = f"{self.waiting:,} images are waiting, the limit is {self._max_waiting:,}; try again in a second"
             raise ServiceError(503, "queue_full", message, retry_after=1)
         future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Request(asked, future, time.monotonic(), gone))
-        self.waiting += len(asked)
-        self._wake.set()
+        with self._changed:
+            self._queue.append(_Request(asked, future, time.monotonic(), gone))
+            self.waiting += len(asked)
+            self._changed.notify()
+        if gone and self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
         return await future
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._room.acquire()
-            batch = await self._take()
-            if not batch:
-                return
-            try:
-                scored = await loop.run_in_executor(self._thread, self._score, [r.asked for r in batch])
-            except Exception as error:
-                self._room.release()
-                _fail(batch, error)
-                continue
-            task = asyncio.create_task(self._settle(batch, scored))
-            self._finishing.add(task)
-            task.add_done_callback(self._finishing.discard)
+    async def _ask(self) -> None:
+        """Look for callers who are gone, while anything waits."""
+        while self._queue:
+            await asyncio.sleep(LONG_WAIT)
+            with self._changed:
+                late = [r for r in self._queue if time.monotonic() - r.since > LONG_WAIT]
+            for request in late:
+                if request.gone and not request.future.done() and await request.gone() and not request.future.done():
+                    request.future.set_exception(CallerGoneError())
+        self._asking = None
 
-    async def _take(self) -> list[_Request[Asked, Answers]]:
-        """Everything that waits, up to `max_batch` images (a larger request goes alone); empty when closing."""
+    # The threads' side.
+
+    def _serve(self) -> None:
+        while taken := self._take():
+            batch, lanes = taken
+            outcome: Scored | Exception
+            try:
+                outcome = self._score([r.asked for r in batch], lanes == self._lanes)
+            except Exception as error:
+                outcome = error
+            with self._changed:
+                self._taken -= lanes
+                if lanes > 1:
+                    self._changed.notify_all()
+            with contextlib.suppress(RuntimeError):  # a loop that was stopped without `close`
+                self._loop.call_soon_threadsafe(self._scored, batch, outcome)
+
+    def _take(self) -> tuple[list[_Request[Asked, Answers]], int] | None:
+        """A lane's share of what waits, up to `max_batch` images (a larger request goes alone), and how many lanes it
+        gets; None when closing.
+
+        A share leaves enough waiting that a lane finds its next batch at once: of 32 clients' images 8 in each of two
+        lanes, and 16 waiting.
+        """
+        with self._changed:
+            while True:
+                while not self._queue or self._taken >= self._lanes or not self._room:
+                    if self._closing and not self._queue:
+                        return None
+                    self._changed.wait()
+                alone = not self._taken and len(self._queue) < self._lanes
+                share = min(self._max_batch, self.waiting if alone else -(-self.waiting // self._lanes))
+                if batch := self._next(share):
+                    lanes = self._lanes if alone else 1
+                    self._taken += lanes
+                    self._room -= 1
+                    return batch, lanes
+
+    def _next(self, most: int) -> list[_Request[Asked, Answers]]:
         batch: list[_Request[Asked, Answers]] = []
         size = 0
-        while not batch:
-            while self._queue and (not batch or size + len(self._queue[0].asked) <= self._max_batch):
-                request = self._queue.popleft()
-                self.waiting -= len(request.asked)
-                if await _is_waiting(request):
-                    batch.append(request)
-                    size += len(request.asked)
-            if not batch:
-                if self._closing:
-                    break
-                self._wake.clear()
-                await self._wake.wait()
+        while self._queue and (not batch or size + len(self._queue[0].asked) <= most):
+            request = self._queue.popleft()
+            self.waiting -= len(request.asked)
+            if not request.future.done():  # else its caller gave up
+                batch.append(request)
+                size += len(request.asked)
         return batch
 
-    async def _settle(self, batch: list[_Request[Asked, Answers]], scored: Scored) -> None:
+    # Back on the event loop.
+
+    def _scored(self, batch: list[_Request[Asked, Answers]], outcome: Scored | Exception) -> None:
+        task = asyncio.create_task(self._settle(batch, outcome))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _settle(self, batch: list[_Request[Asked, Answers]], outcome: Scored | Exception) -> None:
         try:
-            answers = await self._finish(scored)
+            if isinstance(outcome, Exception):
+                raise outcome
+            answers = await self._finish(outcome)
         except Exception as error:
             _fail(batch, error)
         else:
@@ -141,16 +192,9 @@ class Batcher(Generic[Asked, Scored, Answers]):
                 if not request.future.done():
                     request.future.set_result(answer)
         finally:
-            self._room.release()
-
-
-async def _is_waiting(request: _Request[Asked, Answers]) -> bool:
-    if request.future.done():  # its caller gave up
-        return False
-    if request.gone and time.monotonic() - request.since > LONG_WAIT and await request.gone():
-        request.future.set_exception(CallerGoneError())
-        return False
-    return True
+            with self._changed:
+                self._room += 1
+                self._changed.notify()
 
 
 def _fail(batch: list[_Request[Asked, Answers]], error: Exception) -> None:

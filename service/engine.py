@@ -39,7 +39,7 @@ class Engine:
         self._model, self._store, self._find = model, store, find
         self._telemetry = telemetry.of(self.version.model, self.version.version)
         self._batcher: Batcher[Asked, Scored, Answers | ServiceError] = Batcher(
-            self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting
+            self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting, lanes=model.threads
         )
         self._in_use = 0
         self._unused = asyncio.Event()
@@ -95,9 +95,9 @@ class Engine:
             raise answers
         return answers
 
-    def _score(self, asked: list[Asked]) -> Scored:
+    def _score(self, asked: list[Asked], alone: bool) -> Scored:
         images_NHWC = asked[0].images_NHWC if len(asked) == 1 else np.concatenate([a.images_NHWC for a in asked])
-        now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC)
+        now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC, alone=alone)
         own = any(a.ids for a in asked)
         ids = [i for a in asked for i in a.ids or new_ids(len(a), now)] if own else new_ids(len(images_NHWC), now)
         batch = PredictionBatch(

@@ -1,4 +1,8 @@
-"""A bundle ready to answer: onnxruntime for the logits, the bundle's calibrator for the probabilities."""
+"""A bundle ready to answer: onnxruntime for the logits, the bundle's calibrator for the probabilities.
+
+A model that is worth several threads has two sessions, and its weights are in memory twice: onnxruntime fixes the
+number of threads when it loads a model, and which is better depends on what waits (`service.batching`).
+"""
 
 from __future__ import annotations
 
@@ -41,11 +45,13 @@ class Scores:
 
 
 class Model:
-    """A checked bundle and its onnxruntime session."""
+    """A checked bundle and its onnxruntime sessions: one of a single thread, and one of `threads` if they are more."""
 
-    def __init__(self, bundle: Bundle, session: ort.InferenceSession) -> None:
-        self.bundle, self._session = bundle, session
-        self._input, self._output = session.get_inputs()[0].name, session.get_outputs()[0].name
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.threads = 1
+        """Batches that may be scored at once, each by one of them."""
+        self._one = self._all = self._session(1)
 
     @classmethod
     def load(cls, directory: Path, threads: int, *, adapt: bool = False) -> Self:
@@ -56,32 +62,30 @@ class Model:
         Raises:
             BundleError: a damaged bundle, a graph onnxruntime refuses, another input shape, another answer.
         """
-        bundle = Bundle.load(directory)
-        model = cls._checked(bundle, 1 if adapt else threads)
-        if adapt and threads > 1 and model._seconds() >= SHARED_SECONDS:
-            model = cls._checked(bundle, threads)
+        model = cls(Bundle.load(directory))
+        if threads > 1 and not (adapt and model._seconds() < SHARED_SECONDS):
+            model._all, model.threads = model._session(threads), threads
         return model
 
-    @classmethod
-    def _checked(cls, bundle: Bundle, threads: int) -> Self:
+    def _session(self, threads: int) -> ort.InferenceSession:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         # Spinning threads win microseconds for one client, and take the cores from HTTP and SQLite under load.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
+        bundle = self.bundle
         try:
             session = ort.InferenceSession(str(bundle.model_path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has a dozen exception types without a common base
             raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
         _check_signature(bundle, session)
-        model = cls(bundle, session)
         try:
-            bundle.check_golden(model.logits)
+            bundle.check_golden(lambda images_NHWC: _logits(session, images_NHWC))
         except BundleError:
             raise
         except Exception as error:
             raise BundleError(f"{bundle.model_path}: the golden input cannot be run: {error}") from None
-        return model
+        return session
 
     def _seconds(self) -> float:
         """The shortest time for one image: others may be using the cores."""
@@ -98,16 +102,21 @@ class Model:
         version, fit = self.bundle.version, self.bundle.calibrator
         return Version(card.name, version, tuple(card.classes), fit, card.metrics, card.reference)
 
-    def score(self, images_NHWC: Pixels) -> Scores:
-        """Logits, probabilities and the predicted class of every image."""
-        raw_NC = self.logits(images_NHWC)
+    def score(self, images_NHWC: Pixels, *, alone: bool = False) -> Scores:
+        """Logits, probabilities and the predicted class of every image; by all threads where nothing else is scored."""
+        raw_NC = _logits(self._all if alone else self._one, images_NHWC)
         logits_NC = raw_NC - raw_NC.max(axis=1, keepdims=True)
         return of_logits(self.bundle.calibrator, logits_NC)
 
     def logits(self, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
         """The graph's own float32 logits."""
-        answer: npt.NDArray[np.float32] = self._session.run([self._output], {self._input: images_NHWC})[0]
-        return answer
+        return _logits(self._one, images_NHWC)
+
+
+def _logits(session: ort.InferenceSession, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
+    (taken, *_), (given, *_) = session.get_inputs(), session.get_outputs()
+    answer: npt.NDArray[np.float32] = session.run([given.name], {taken.name: images_NHWC})[0]
+    return answer
 
 
 def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Scores:

@@ -51,7 +51,10 @@ class Settings(BaseSettings):
     max_waiting: int = Field(1024, ge=1, description="images that may wait for a model before /predict answers 503")
     max_pinned: int = Field(4, ge=1, description="versions kept loaded only because they were asked for by name")
     threads: int | None = Field(
-        None, ge=1, description="threads of each model; left out: one, for a slow one the worker's share of the cores"
+        None,
+        ge=1,
+        description="threads of each model; left out: one, for a slow one the worker's share of the cores."
+        " With several, the model is in memory twice",
     )
 
     retention_days: int | None = Field(

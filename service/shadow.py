@@ -84,7 +84,7 @@ class Shadow:
             self._telemetry.shadow_left_out(len(answered))
             log.exception("shadow %s/%s failed", self.version.model, self.version.version)
 
-    def _score(self, answered: list[_Answered]) -> PredictionBatch:
+    def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
         (one,) = answered
         scores = self._model.score(one.images_NHWC)
         return PredictionBatch(

@@ -22,17 +22,19 @@ def images(*values: int) -> Pixels:
 class Doubler:
     """Answers 2 x the pixel; holds the model until `go` is set."""
 
-    def __init__(self, max_batch: int = 4, max_waiting: int = 10) -> None:
+    def __init__(self, max_batch: int = 4, max_waiting: int = 10, lanes: int = 1) -> None:
         self.sizes: list[int] = []
+        self.alone: list[bool] = []
         self.go = threading.Event()
         self.batcher: Batcher[Pixels, list[list[int]], list[int]] = Batcher(
-            self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting
+            self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting, lanes=lanes
         )
         self.batcher.start()
 
-    def score(self, asked: list[Pixels]) -> list[list[int]]:
-        self.go.wait(10)
+    def score(self, asked: list[Pixels], alone: bool) -> list[list[int]]:
         self.sizes.append(sum(map(len, asked)))
+        self.alone.append(alone)
+        self.go.wait(10)
         if any((a == 13).any() for a in asked):
             raise ArithmeticError("thirteen")
         return [[2 * int(v) for v in a.ravel()] for a in asked]
@@ -49,8 +51,9 @@ async def submitted(doubler: Doubler, *requests: Pixels) -> list[asyncio.Task[li
     tasks = []
     for request in requests:
         tasks.append(asyncio.create_task(doubler.batcher.submit(request)))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        while not doubler.sizes:
+            await asyncio.sleep(0.001)
     return tasks
 
 
@@ -63,6 +66,33 @@ def test_takes_what_waits_and_keeps_order() -> None:
         doubler.go.set()
         assert [list(a) for a in await asyncio.gather(*tasks)] == [[2], [4], [6, 8], [10], [12], [14, 16, 18, 20, 22]]
         assert doubler.sizes == [1, 4, 1, 5]
+        await doubler.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_every_lane_takes_its_share_unless_a_request_is_alone() -> None:
+    async def run() -> None:
+        doubler, together = Doubler(max_batch=8, max_waiting=100, lanes=3), threading.Barrier(3)
+        score = doubler.batcher._score
+
+        def shared(asked: list[Pixels], alone: bool) -> list[list[int]]:
+            if not alone:
+                together.wait(10)  # all three lanes are at work
+            return score(asked, alone)
+
+        doubler.batcher._score = shared
+        first = await submitted(doubler, images(1))
+        waiting = await submitted(doubler, *(images(k) for k in range(2, 13)), images(*range(13, 23)))
+        assert (doubler.sizes, doubler.alone) == ([1], [True])  # it has every lane
+        doubler.go.set()
+        *answers, failed = await asyncio.gather(*first, *waiting, return_exceptions=True)
+        assert [list(a) for a in answers] == [[2 * k] for k in range(1, 13)]  # type: ignore[arg-type]
+        assert isinstance(failed, ArithmeticError)
+        # A third of 21; of the 14 that are left all before the request of ten, which goes by itself.
+        assert (sorted(doubler.sizes[1:]), doubler.alone[1:]) == ([4, 7, 10], [False] * 3)
+        assert list(await doubler.batcher.submit(images(1))) == [2]
+        assert doubler.alone[-1]
         await doubler.batcher.close()
 
     asyncio.run(run())

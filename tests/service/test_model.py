@@ -66,8 +66,16 @@ def test_only_a_slow_model_gets_all_threads(
 ) -> None:
     monkeypatch.setattr("service.model.SHARED_SECONDS", worth)
     model = Model.load(folder, 3, adapt=adapt)
-    assert model._session.get_session_options().intra_op_num_threads == threads
-    assert Model.load(folder, 1, adapt=adapt)._session.get_session_options().intra_op_num_threads == 1
+    assert model.threads == model._all.get_session_options().intra_op_num_threads == threads
+    assert model._one.get_session_options().intra_op_num_threads == 1
+    assert Model.load(folder, 1, adapt=adapt).threads == 1
+
+
+def test_one_thread_and_all_give_the_same_scores(folder: Path) -> None:
+    model = Model.load(folder, 2)
+    images_NHWC = np.random.default_rng(1).integers(0, 256, (5, 4, 4, 1), np.uint8)
+    one, all_ = model.score(images_NHWC), model.score(images_NHWC, alone=True)
+    np.testing.assert_allclose(one.logits_NC, all_.logits_NC, atol=1e-6)
 
 
 @pytest.mark.parametrize(("text", "cores"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 99), ("x", 99)])

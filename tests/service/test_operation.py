@@ -151,7 +151,7 @@ def test_an_answer_that_takes_too_long_is_given_up(settings: Settings, monkeypat
     with Client(create_app(settings.model_copy(update={"answer_seconds": 0.5}))) as client:
         engine = client.app.state.runtime.engine
         score = engine._model.score
-        monkeypatch.setattr(engine._model, "score", lambda images: go.wait(10) and score(images))
+        monkeypatch.setattr(engine._model, "score", lambda images, **k: go.wait(10) and score(images, **k))
         answer = client.post("/predict", json={"instances": pictures(1)})
         go.set()
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
