@@ -70,6 +70,8 @@ class Batcher(Generic[Asked, Scored, Answers]):
         """Guards the queue and what follows; told when a thread may find work."""
         self._taken = 0
         """Lanes that are at work: all of them while one batch has all cores."""
+        self._scoring = 0
+        """Images they have."""
         self._room = lanes + UNSTORED
         self._closing = False
         self._threads: list[threading.Thread] = []
@@ -136,17 +138,18 @@ class Batcher(Generic[Asked, Scored, Answers]):
                 outcome = error
             with self._changed:
                 self._taken -= lanes
+                self._scoring -= sum(len(r.asked) for r in batch)
                 if lanes > 1:
                     self._changed.notify_all()
             with contextlib.suppress(RuntimeError):  # a loop that was stopped without `close`
                 self._loop.call_soon_threadsafe(self._scored, batch, outcome)
 
     def _take(self) -> tuple[list[_Request[Asked, Answers]], int] | None:
-        """A lane's share of what waits, up to `max_batch` images (a larger request goes alone), and how many lanes it
-        gets; None when closing.
+        """A batch of up to `max_batch` images (a larger request goes by itself) and its lanes; None when closing.
 
-        A share leaves enough waiting that a lane finds its next batch at once: of 32 clients' images 8 in each of two
-        lanes, and 16 waiting.
+        Of several lanes each takes what waits, up to an even share of all that is here. Smaller batches would wake the
+        event loop more often, with all it touches gone from the caches: halves of what waits, 8 of 32 clients' images,
+        took 4% more processor time.
         """
         with self._changed:
             while True:
@@ -155,10 +158,11 @@ class Batcher(Generic[Asked, Scored, Answers]):
                         return None
                     self._changed.wait()
                 alone = not self._taken and len(self._queue) < self._lanes
-                share = min(self._max_batch, self.waiting if alone else -(-self.waiting // self._lanes))
-                if batch := self._next(share):
+                share = self.waiting if alone else -(-(self.waiting + self._scoring) // self._lanes)
+                if batch := self._next(min(share, self._max_batch)):
                     lanes = self._lanes if alone else 1
                     self._taken += lanes
+                    self._scoring += sum(len(r.asked) for r in batch)
                     self._room -= 1
                     return batch, lanes
 

@@ -89,7 +89,7 @@ def test_every_lane_takes_its_share_unless_a_request_is_alone() -> None:
         *answers, failed = await asyncio.gather(*first, *waiting, return_exceptions=True)
         assert [list(a) for a in answers] == [[2 * k] for k in range(1, 13)]  # type: ignore[arg-type]
         assert isinstance(failed, ArithmeticError)
-        # A third of 21; of the 14 that are left all before the request of ten, which goes by itself.
+        # A third of the 21 that are here, then what waits before the request of ten, which goes by itself.
         assert (sorted(doubler.sizes[1:]), doubler.alone[1:]) == ([4, 7, 10], [False] * 3)
         assert list(await doubler.batcher.submit(images(1))) == [2]
         assert doubler.alone[-1]
