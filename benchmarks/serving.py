@@ -11,6 +11,7 @@ The best options of each server for each net are found by a short trial at 32 co
 every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every server's
 answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others store
 nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
+Beside it ours is measured once more in short turns: a shared machine's speed changes by a tenth within a minute.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ RESULT = Path(__file__).parent / "results" / "serving.json"
 NETS = ("resnet8", "resnet20", "resnet18")
 CONNECTIONS, CLASSES = (1, 8, 32), 100
 LABELS = 20_000
+TURNS = 12
 PACKAGES = ("litserve", "bentoml", "onnxruntime", "uvicorn", "fastapi", "numpy", "pillow")
 started = time.perf_counter()
 
@@ -84,6 +86,7 @@ class Bench:
         self.trials: list[dict[str, Any]] = []
         self.cells: dict[tuple[str, str, str, int], list[load.Load]] = {}
         self.memory: dict[tuple[str, str], list[load.Memory]] = {}
+        self.turns: list[dict[str, Any]] = []
 
     def export(self) -> None:
         for net in self.nets:
@@ -160,6 +163,22 @@ class Bench:
             ]
             self._keep(net, RAW, "none", batch, max(both, key=lambda measured: measured.rps))
 
+    def beside_raw(self, net: str, ours: Variant) -> None:
+        """Images per second at 32 connections, ours and onnxruntime's with and without spinning threads in turn."""
+        assert self.peers
+        body, model = self.bodies["png"], self.models[net]
+        found: dict[str, list[float]] = {"ours": [], "raw": [], "raw_spinning": []}
+        with self.running(ours, net) as running:
+            load.wrk(running.url("png"), body, 32, 1)  # warm
+            for _ in range(2 if self.quick else TURNS):
+                found["ours"].append(load.wrk(running.url("png"), body, 32, self.seconds).rps)
+                for name, spinning in (("raw", False), ("raw_spinning", True)):
+                    found[name].append(servers.raw(self.peers, model, 32, self.seconds / 2, spinning=spinning).rps)
+        mean = {name: statistics.mean(rates) for name, rates in found.items()}
+        ratio = mean["ours"] / max(mean["raw"], mean["raw_spinning"])
+        self.turns.append({"net": net, "ratio": ratio, "mean": mean, "rps": found})
+        say(f"{net:9} in turns: {ratio:.3f} of onnxruntime alone ({mean['ours']:.0f} images a second)")
+
     def _keep(self, net: str, server: str, body: str, connections: int, measured: load.Load) -> None:
         self.cells.setdefault((net, server, body, connections), []).append(measured)
         times = f"p50 {measured.p50_ms:6.1f} ms, p99 {measured.p99_ms:6.1f} ms"
@@ -198,7 +217,7 @@ class Bench:
             {"net": net, "server": server, **asdict(max(found, key=lambda m: m.pss_mb))}
             for (net, server), found in self.memory.items()
         ]
-        return {"cells": cells, "memory": memory, "trials": self.trials}
+        return {"cells": cells, "memory": memory, "turns": self.turns, "trials": self.trials}
 
 
 def peer_versions(peers: Path | None) -> dict[str, str]:
@@ -239,6 +258,8 @@ def main() -> None:
             chosen = bench.best(net)
             for _ in range(options.rounds):
                 bench.round(net, chosen, order)
+            if options.peers:
+                bench.beside_raw(net, next(v for v in chosen if v.server == OURS.server))
         labels = bench.labels()
     result: dict[str, Any] = {
         "command": shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]]),

@@ -17,14 +17,18 @@ def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
     def best(net: str, server: str) -> dict[str, Any] | None:
         return max((c for k, c in cells.items() if k[:2] == (net, server)), key=lambda c: c["rps"], default=None)
 
-    found = []
-    for net, server, wanted in (("resnet8", "LitServe", 2.0), ("resnet20", "LitServe", 1.4), ("resnet18", RAW, 0.9)):
-        ours, theirs = best(net, "ours"), best(net, server)
+    found: list[dict[str, Any]] = []
+    for net, wanted in (("resnet8", 2.0), ("resnet20", 1.4)):
+        ours, theirs = best(net, "ours"), best(net, "LitServe")
         if ours and theirs:
-            ratio, lower = ours["rps"] / theirs["rps"], ours["p99_ms"] < theirs["p99_ms"]
-            reached = ratio >= wanted and (lower or server == RAW)
-            found.append({"net": net, "beside": server, "wanted": wanted, "ratio": ratio, "reached": reached})
+            ratio = ours["rps"] / theirs["rps"]
+            reached = ratio >= wanted and ours["p99_ms"] < theirs["p99_ms"]
+            found.append({"net": net, "beside": "LitServe", "wanted": wanted, "ratio": ratio, "reached": reached})
             found[-1] |= {"p99_ms": ours["p99_ms"], "their_p99_ms": theirs["p99_ms"]}
+    for turns in result["turns"]:
+        if turns["net"] == "resnet18":
+            found.append({"net": "resnet18", "beside": RAW, "wanted": 0.9, "ratio": turns["ratio"]})
+            found[-1]["reached"] = turns["ratio"] >= 0.9
     rate = max((row["labels_per_second"] for row in result["labels"]), default=0.0)
     return [*found, {"labels_per_second": rate, "wanted": 20_000, "reached": rate >= 20_000}]
 
@@ -62,5 +66,9 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(f"| {net}, memory (PSS) | | {' | '.join(row)} |")
     chosen = [f"{net}: {', '.join(_chosen(result['trials'], net))}" for net in dict.fromkeys(net for net, _ in memory)]
     lines += ["", f"Options, the best of a short trial. {'. '.join(chosen)}."]
+    beside = [f"{t['net']} {t['ratio']:.2f}" for t in result["turns"]]
+    lines += (
+        ["", f"Images a second at 32 connections, of {RAW}'s, both in turn: {', '.join(beside)}."] if beside else []
+    )
     rates = [f"{row['labels_per_second']:,.0f}/s in calls of {row['labels_per_call']:,}" for row in result["labels"]]
     return "\n".join([*lines, "", f"Labels through `/feedback`, durable when answered: {', '.join(rates)}."])
