@@ -92,6 +92,8 @@ class Batcher(Generic[Asked, Scored, Answers]):
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
         await asyncio.gather(*self._finishing)
+        if self._asking:
+            self._asking.cancel()
 
     async def submit(self, asked: Asked, gone: Gone | None = None) -> Answers:
         """Wait for the answers. A caller who cancels, or is `gone` after a long wait, is not scored.
@@ -117,14 +119,16 @@ class Batcher(Generic[Asked, Scored, Answers]):
 
     async def _ask(self) -> None:
         """Look for callers who are gone, while anything waits."""
-        while self._queue:
-            await asyncio.sleep(LONG_WAIT)
-            with self._changed:
-                late = [r for r in self._queue if time.monotonic() - r.since > LONG_WAIT]
-            for request in late:
-                if request.gone and not request.future.done() and await request.gone() and not request.future.done():
-                    request.future.set_exception(CallerGoneError())
-        self._asking = None
+        try:
+            while self._queue:
+                await asyncio.sleep(LONG_WAIT)
+                with self._changed:
+                    late = [r for r in self._queue if time.monotonic() - r.since > LONG_WAIT]
+                for request in late:
+                    if request.gone and not request.future.done() and await request.gone():
+                        _fail([request], CallerGoneError())
+        finally:
+            self._asking = None
 
     # The threads' side.
 
