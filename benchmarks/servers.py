@@ -35,7 +35,7 @@ RAW = "onnxruntime alone"
 # Workers: LitServe's documentation says as many as cores on a CPU. Batching: both documentations advise it; a waiting
 # time only loses here, so LitServe's is 0 (its default) and BentoML's the adaptive one.
 VARIANTS: dict[str, tuple[Variant, ...]] = {
-    "ours": (OURS, Variant("ours", {"--workers": "2"})),
+    "ours": (OURS,),  # as it comes: what a user who reads nothing gets
     "LitServe": (
         Variant("LitServe"),
         Variant("LitServe", {"WORKERS": "2"}),

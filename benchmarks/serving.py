@@ -2,15 +2,15 @@
 
     python -m venv .peers && .peers/bin/pip install litserve bentoml onnxruntime pillow uvloop httptools
     apt-get install wrk
-    python -m benchmarks.serving --peers .peers/bin/python     # under twelve minutes
+    python -m benchmarks.serving --peers .peers/bin/python     # some fifteen minutes
     python -m benchmarks.serving --peers .peers/bin/python --quick
     python -m benchmarks.serving --table                       # the README's table, from the committed result
 
 One run: the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies for all, wrk on the same cores.
-The best options of each server for each net are found by a short trial at 32 connections. Then rounds: in each,
-every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every server's
-answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others store
-nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
+The best options of each peer for each net are found by a short trial at 32 connections; ours runs as it comes. Then
+rounds: in each, every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every
+server's answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others
+store nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
 Beside it ours is measured once more in short turns: a shared machine's speed changes by a tenth within a minute.
 """
 

@@ -25,7 +25,7 @@ def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
             reached = ratio >= wanted and ours["p99_ms"] < theirs["p99_ms"]
             found.append({"net": net, "beside": "LitServe", "wanted": wanted, "ratio": ratio, "reached": reached})
             found[-1] |= {"p99_ms": ours["p99_ms"], "their_p99_ms": theirs["p99_ms"]}
-    for turns in result["turns"]:
+    for turns in result.get("turns", []):
         if turns["net"] == "resnet18":
             found.append({"net": "resnet18", "beside": RAW, "wanted": 0.9, "ratio": turns["ratio"]})
             found[-1]["reached"] = turns["ratio"] >= 0.9
@@ -66,7 +66,7 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append(f"| {net}, memory (PSS) | | {' | '.join(row)} |")
     chosen = [f"{net}: {', '.join(_chosen(result['trials'], net))}" for net in dict.fromkeys(net for net, _ in memory)]
     lines += ["", f"Options, the best of a short trial. {'. '.join(chosen)}."]
-    beside = [f"{t['net']} {t['ratio']:.2f}" for t in result["turns"]]
+    beside = [f"{t['net']} {t['ratio']:.2f}" for t in result.get("turns", [])]
     lines += (
         ["", f"Images a second at 32 connections, of {RAW}'s, both in turn: {', '.join(beside)}."] if beside else []
     )
