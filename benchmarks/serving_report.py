@@ -25,7 +25,7 @@ def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
             reached = ratio >= wanted and ours["p99_ms"] < theirs["p99_ms"]
             found.append({"net": net, "beside": "LitServe", "wanted": wanted, "ratio": ratio, "reached": reached})
             found[-1] |= {"p99_ms": ours["p99_ms"], "their_p99_ms": theirs["p99_ms"]}
-    for turns in result.get("turns", []):
+    for turns in result["turns"]:
         if turns["net"] == "resnet18":
             found.append({"net": "resnet18", "beside": RAW, "wanted": 0.9, "ratio": turns["ratio"]})
             found[-1]["reached"] = turns["ratio"] >= 0.9

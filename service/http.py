@@ -1,13 +1,11 @@
-"""uvicorn's HTTP protocol, with a limit on the time in which the head of a request must arrive, and answers sent whole.
+"""uvicorn's HTTP protocol, with a limit on the time in which the head of a request must arrive.
 
-uvicorn itself waits for ever: whoever opens connections and sends a byte now and then holds them all. And it sends the
-head of an answer and its body by a call each, which wakes the caller twice.
+uvicorn itself waits for ever: whoever opens connections and sends a byte now and then holds them all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -17,14 +15,14 @@ HEAD_SECONDS = 15.0
 """From the opening of a connection, or the first byte after an answer, to the empty line that ends the head."""
 
 
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+class LimitedHead(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     """Answers 408 and hangs up when a head does not come to its end; bodies have a limit of their own (`Envelope`)."""
 
     seconds = HEAD_SECONDS
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        super().connection_made(cast(asyncio.Transport, Joining(transport, self.loop)))
+        super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -54,33 +52,3 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         head = f"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
         self.transport.close()
-
-
-class Joining:
-    """A transport that holds the head of an answer until its body comes, at most for one round of the event loop."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._head = b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            self._head, parts = b"", [self._head, data]
-            self._transport.writelines(parts)
-        elif data.startswith(b"HTTP/1.1 "):
-            self._head = data
-            self._loop.call_soon(self._flush)
-        else:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._head and not self._transport.is_closing():
-            self._transport.write(self._head)
-        self._head = b""

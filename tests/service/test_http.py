@@ -1,26 +1,24 @@
-"""The time that a request's head may take, over real sockets, and how an answer is sent."""
+"""The time that a request's head may take, over real sockets."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import cast
 
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.http import Joining, Protocol
+from service.http import LimitedHead
 from tests.service.hooks import until
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 
 
-class Short(Protocol):
+class Short(LimitedHead):
     seconds = 0.4
 
 
@@ -101,60 +99,3 @@ def test_a_body_may_take_longer_and_the_next_head_has_its_own_time(address: tupl
         assert answer(client).endswith(b"\r\n\r\nxyz")
         client.sendall(HEAD[:20])
         assert received(client).startswith(b"HTTP/1.1 408 ")
-
-
-class Sent:
-    """A transport that notes the calls that would each wake the caller."""
-
-    def __init__(self) -> None:
-        self.calls: list[bytes] = []
-        self.closing = False
-
-    def write(self, data: bytes) -> None:
-        assert not self.closing
-        self.calls.append(data)
-
-    def writelines(self, parts: list[bytes]) -> None:
-        self.write(b"".join(parts))
-
-    def close(self) -> None:
-        self.closing = True
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-
-@pytest.mark.parametrize(
-    ("steps", "calls"),
-    [
-        ([b"HTTP/1.1 200 OK\r\n\r\n", b"{}"], [b"HTTP/1.1 200 OK\r\n\r\n{}"]),
-        (
-            [b"HTTP/1.1 200 OK\r\n\r\n", None, b"{}"],
-            [b"HTTP/1.1 200 OK\r\n\r\n", b"{}"],
-        ),  # a body that is long in coming
-        ([b"HTTP/1.1 204 No\r\n\r\n", "close"], [b"HTTP/1.1 204 No\r\n\r\n"]),
-        ([b"HTTP/1.1 204 No\r\n\r\n", "lost"], []),
-        (
-            [b"HTTP/1.1 1\r\n\r\n", b"a", b"b", b"HTTP/1.1 2\r\n\r\n", b"c"],
-            [b"HTTP/1.1 1\r\n\r\na", b"b", b"HTTP/1.1 2\r\n\r\nc"],
-        ),
-    ],
-)
-def test_a_head_and_its_body_are_sent_by_one_call(steps: list[bytes | str | None], calls: list[bytes]) -> None:
-    async def run() -> None:
-        sent = Sent()
-        joining = Joining(cast(asyncio.Transport, sent), asyncio.get_running_loop())
-        for step in steps:
-            if step == "close":
-                joining.close()
-            elif step == "lost":
-                sent.closing = True
-            elif isinstance(step, bytes):
-                joining.write(step)
-            else:
-                await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert sent.calls == calls
-        assert joining.is_closing() == (steps[-1] in ("close", "lost"))
-
-    asyncio.run(run())
