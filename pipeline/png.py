@@ -26,10 +26,12 @@ class Plain:
 
     def image(self) -> Image.Image | None:
         """The decoded image, by the decoder that Pillow's own reader ends up with; None where the data are damaged."""
+        image = Image.new(self.mode, self.size, None)
         try:
-            return Image.frombytes(self.mode, self.size, self.compressed, "zip", self.mode, 0)
+            image.frombytes(self.compressed, "zip", self.mode, 0)
         except ValueError:
             return None
+        return image
 
 
 def plain(data: bytes) -> Plain | None:

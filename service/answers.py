@@ -40,6 +40,18 @@ class Asked:
         return [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in self.images_NHWC]
 
 
+def images_of(asked: list[Asked]) -> Pixels:
+    """The images of all requests, one after the other.
+
+    As bytes: `np.concatenate` gives the interpreter's lock back for every request's pixels, and each time it may wait
+    for the event loop to let go of it again.
+    """
+    if len(asked) == 1:
+        return asked[0].images_NHWC
+    pixels = b"".join(np.ascontiguousarray(a.images_NHWC).data for a in asked)
+    return np.frombuffer(pixels, np.uint8).reshape(-1, *asked[0].images_NHWC.shape[1:])
+
+
 @dataclass
 class Answers:
     """The stored answers to one request."""

@@ -96,11 +96,12 @@ class Batcher(Generic[Asked, Scored, Answers]):
         if self._asking:
             self._asking.cancel()
 
-    async def submit(self, asked: Asked, gone: Gone | None = None) -> Answers:
+    async def submit(self, asked: Asked, *, gone: Gone | None = None, seconds: float | None = None) -> Answers:
         """Wait for the answers. A caller who cancels, or is `gone` after a long wait, is not scored.
 
         Raises:
-            ServiceError: 503 with Retry-After when the queue is full or the service is shutting down.
+            ServiceError: 503 with Retry-After when the queue is full, the service is shutting down, or the answer
+                takes longer than `seconds`.
             CallerGoneError: `gone` said so.
             Exception: whatever `score` or `finish` raised for the batch.
         """
@@ -109,14 +110,20 @@ class Batcher(Generic[Asked, Scored, Answers]):
         if self.waiting and self.waiting + len(asked) > self._max_waiting:
             message = f"{self.waiting:,} images are waiting, the limit is {self._max_waiting:,}; try again in a second"
             raise ServiceError(503, "queue_full", message, retry_after=1)
-        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Answers] = loop.create_future()
         with self._changed:
             self._queue.append(_Request(asked, future, time.monotonic(), gone))
             self.waiting += len(asked)
             self._changed.notify()
         if gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
-        return await future
+        limit = loop.call_later(seconds, _too_slow, future, seconds) if seconds else None
+        try:
+            return await future
+        finally:
+            if limit:
+                limit.cancel()
 
     async def _ask(self) -> None:
         """Look for callers who are gone, while anything waits."""
@@ -204,6 +211,12 @@ class Batcher(Generic[Asked, Scored, Answers]):
             with self._changed:
                 self._room += 1
                 self._changed.notify()
+
+
+def _too_slow(future: asyncio.Future[Answers], seconds: float) -> None:
+    if not future.done():
+        message = f"the answer took more than {seconds:g} s; try again later, or with fewer images"
+        future.set_exception(ServiceError(503, "too_slow", message, retry_after=1))
 
 
 def _fail(batch: list[_Request[Asked, Answers]], error: Exception) -> None:

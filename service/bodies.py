@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from pipeline.bundle import ImageInput
 from pipeline.pictures import Pixels
@@ -44,7 +45,23 @@ async def json_of(request: Request, settings: Settings, build: Callable[[Any], T
     """
     if media_type(request) != JSON:
         raise _unsupported(request, JSON)
-    return await built(await request.body(), settings, build)
+    return await built(await body_of(request), settings, build)
+
+
+async def body_of(request: Request) -> bytes:
+    """The whole body, as `request.body()` reads it, without that one's three layers for each message.
+
+    Raises:
+        ClientDisconnect: the caller hung up before it was whole.
+    """
+    parts: list[bytes] = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
 
 
 async def built(body: bytes, settings: Settings, build: Callable[[Any], T]) -> T:
@@ -80,7 +97,7 @@ async def asked_of(request: Request, options: Options, spec: ImageInput, setting
         images_NHWC = await _decoded(decode.encoded_images, files, spec, settings.max_pixels)
     elif kind in (NPY, RAW):
         read = arrays.npy if kind == NPY else arrays.raw
-        body = await request.body()
+        body = await body_of(request)
         images_NHWC = read(body, spec, limit) if len(body) < HUGE else await asyncio.to_thread(read, body, spec, limit)
     else:
         raise _unsupported(request, f"{JSON}, {MULTIPART}, {NPY} and {RAW}")
@@ -105,7 +122,7 @@ async def _json_images(request: Request, spec: ImageInput, settings: Settings) -
                 raise
             return found, lists
 
-    images, lists = await built(await request.body(), settings, build)
+    images, lists = await built(await body_of(request), settings, build)
     if isinstance(images, list):
         images = await _decoded(decode.images, images, spec, settings.max_pixels)
     return images, lists

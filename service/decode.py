@@ -82,18 +82,23 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
     Raises:
         ServiceError: 422 naming the instance and the value; 413 for more than `max_pixels` in all encoded images.
     """
-    images_NHWC = np.empty((len(found), *spec.shape), np.uint8)
     budget = Budget(max_pixels)
-    for n, instance in enumerate(found):
-        name = f"instances[{n}]"
+
+    def image(n: int) -> Pixels:
+        name, instance = f"instances[{n}]", found[n]
         if isinstance(instance, list):
-            images_NHWC[n] = _from_lists(instance, name, spec)
-        elif isinstance(instance, dict) and "pixels_b64" in instance:
-            images_NHWC[n] = _from_bytes(_base64(instance, "pixels_b64", name), name, spec)
-        elif isinstance(instance, dict):
-            images_NHWC[n] = encoded_image(_base64(instance, "b64", name), name, spec, budget)
-        else:
-            raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
+            return _from_lists(instance, name, spec)
+        if isinstance(instance, dict) and "pixels_b64" in instance:
+            return _from_bytes(_base64(instance, "pixels_b64", name), name, spec)
+        if isinstance(instance, dict):
+            return encoded_image(_base64(instance, "b64", name), name, spec, budget)
+        raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
+
+    if len(found) == 1:
+        return image(0)[None]
+    images_NHWC = np.empty((len(found), *spec.shape), np.uint8)
+    for n in range(len(found)):
+        images_NHWC[n] = image(n)
     return images_NHWC
 
 

@@ -9,10 +9,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
 from pipeline.bundle import Card, ImageInput
-from service.answers import Answers, Asked, repeat, split
+from service.answers import Answers, Asked, images_of, repeat, split
 from service.batching import Batcher, Gone
 from service.errors import ServiceError
 from service.model import Model
@@ -83,20 +81,13 @@ class Engine:
             CallerGoneError: the caller is `gone`.
             StoreError: the predictions could not be stored.
         """
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                answers = await self._batcher.submit(asked, gone)
-        except TimeoutError:
-            if not limit.expired():  # the store's own
-                raise
-            message = f"the answer took more than {seconds:g} s; try again later, or with fewer images"
-            raise ServiceError(503, "too_slow", message, retry_after=1) from None
+        answers = await self._batcher.submit(asked, gone=gone, seconds=seconds)
         if isinstance(answers, ServiceError):
             raise answers
         return answers
 
     def _score(self, asked: list[Asked], alone: bool) -> Scored:
-        images_NHWC = asked[0].images_NHWC if len(asked) == 1 else np.concatenate([a.images_NHWC for a in asked])
+        images_NHWC = images_of(asked)
         now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC, alone=alone)
         own = any(a.ids for a in asked)
         ids = [i for a in asked for i in a.ids or new_ids(len(a), now)] if own else new_ids(len(images_NHWC), now)

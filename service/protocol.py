@@ -171,7 +171,7 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
     if kind not in ("", bodies.JSON) and (length is None or kind != bodies.RAW):  # Triton's client sends none
         message = f"the content type is {short(kind)}; {request.url.path} takes {bodies.JSON}, or {bodies.RAW} with"
         raise ServiceError(415, "unsupported_media_type", f"{message} Inference-Header-Content-Length")
-    body = await request.body()
+    body = await bodies.body_of(request)
     if length is None:
         return body, b""
     if not length.isdecimal() or int(length) > len(body):

@@ -8,10 +8,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from pipeline.pictures import Pixels
-from service.answers import Asked
+from service.answers import Asked, images_of
 from service.batching import Batcher
 from service.errors import ServiceError
 from service.feedback import OURS
@@ -63,7 +61,7 @@ class Shadow:
 
     def follow(self, asked: list[Asked], batch: PredictionBatch, new: list[bool]) -> None:
         """Queue the rows of a batch that another version has answered and the store has taken as new."""
-        images_NHWC = asked[0].images_NHWC if len(asked) == 1 else np.concatenate([a.images_NHWC for a in asked])
+        images_NHWC = images_of(asked)
         rows = [row for row, is_new in enumerate(new) if is_new]
         if not rows:
             return
