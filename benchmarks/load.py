@@ -100,6 +100,20 @@ def process_group(
             process.wait(5)
 
 
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """`pid` and everything below it get no processor time during the block."""
+    members = _tree(pid)
+    for member in members:
+        member.suspend()
+    try:
+        yield
+    finally:
+        for member in members:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.resume()
+
+
 def until_answered(url: str, body: bytes, process: subprocess.Popen[bytes], log: Path) -> bytes:
     """The first good answer.
 

@@ -2,7 +2,7 @@
 
     python -m venv .peers && .peers/bin/pip install litserve bentoml onnxruntime pillow uvloop httptools
     apt-get install wrk
-    python -m benchmarks.serving --peers .peers/bin/python     # some fifteen minutes
+    python -m benchmarks.serving --peers .peers/bin/python     # some twenty minutes
     python -m benchmarks.serving --peers .peers/bin/python --quick
     python -m benchmarks.serving --table                       # the README's table, from the committed result
 
@@ -11,7 +11,7 @@ The best options of each peer for each net are found by a short trial at 32 conn
 rounds: in each, every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every
 server's answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others
 store nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
-Beside it ours is measured once more in short turns: a shared machine's speed changes by a tenth within a minute.
+Beside it and LitServe ours is measured once more, in short turns (benchmarks.serving_turns).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks import load, servers, untrained
+from benchmarks import load, servers, serving_turns, untrained
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit, installed
 from benchmarks.servers import OURS, RAW, VARIANTS, Running, Variant
@@ -44,11 +44,9 @@ from benchmarks.serving_report import goals, markdown, rate
 
 RESULT = Path(__file__).parent / "results" / "serving.json"
 NETS = ("resnet8", "resnet20", "resnet18")
+SLOWEST = NETS[-1]
 CONNECTIONS, CLASSES = (1, 8, 32), 100
 LABELS = 20_000
-TURNS, LONGER = 8, 3
-"""Turns beside onnxruntime alone, and how much longer ours is loaded in each: what is under way when time is up does
-not count, up to 32 of the 560 images that ResNet-18 answers in two seconds."""
 PACKAGES = ("litserve", "bentoml", "onnxruntime", "uvicorn", "fastapi", "numpy", "pillow")
 started = time.perf_counter()
 
@@ -165,21 +163,25 @@ class Bench:
             ]
             self._keep(net, RAW, "none", batch, max(both, key=lambda measured: measured.rps))
 
-    def beside_raw(self, net: str, ours: Variant) -> None:
-        """Images per second at 32 connections, ours and onnxruntime's with and without spinning threads in turn."""
-        assert self.peers
-        body, model = self.bodies["png"], self.models[net]
-        found: dict[str, list[float]] = {"ours": [], "raw": [], "raw_spinning": []}
-        with self.running(ours, net) as running:
-            load.wrk(running.url("png"), body, 32, 1)  # warm
-            for _ in range(2 if self.quick else TURNS):
-                found["ours"].append(load.wrk(running.url("png"), body, 32, LONGER * self.seconds).rps)
-                for name, spinning in (("raw", False), ("raw_spinning", True)):
-                    found[name].append(servers.raw(self.peers, model, 32, self.seconds, spinning=spinning).rps)
-        mean = {name: statistics.mean(rates) for name, rates in found.items()}
-        ratio = mean["ours"] / max(mean["raw"], mean["raw_spinning"])
-        self.turns.append({"net": net, "ratio": ratio, "mean": mean, "rps": found})
-        say(f"{net:9} in turns: {ratio:.3f} of onnxruntime alone ({mean['ours']:.0f} images a second)")
+    def in_turns(self, net: str, variants: list[Variant]) -> None:
+        """Ours beside LitServe, or of the slowest net, of which HTTP takes least, beside onnxruntime alone."""
+        peers, model, turns = self.peers, self.models[net], serving_turns.QUICK if self.quick else serving_turns.TURNS
+        assert peers
+        by_server, body = {v.server: v for v in variants}, self.bodies["png"]
+        with self.running(by_server[OURS.server], net) as ours:
+            if net == SLOWEST:
+                found = serving_turns.beside_raw(
+                    ours,
+                    lambda spinning: servers.raw(peers, model, 32, self.seconds, spinning=spinning),
+                    body,
+                    self.seconds,
+                    turns,
+                )
+            else:
+                with self.running(by_server["LitServe"], net) as theirs:
+                    found = serving_turns.beside_peer(ours, theirs, body, self.seconds, turns)
+        self.turns.append({"net": net, **found})
+        say(f"{net:9} in turns: {found['ratio']:.3f} of {found['beside']}")
 
     def _keep(self, net: str, server: str, body: str, connections: int, measured: load.Load) -> None:
         self.cells.setdefault((net, server, body, connections), []).append(measured)
@@ -260,8 +262,8 @@ def main() -> None:
             chosen = bench.best(net)
             for _ in range(options.rounds):
                 bench.round(net, chosen, order)
-            if options.peers and net == bench.nets[-1]:  # the slowest: of the others HTTP takes most
-                bench.beside_raw(net, next(v for v in chosen if v.server == OURS.server))
+            if options.peers:
+                bench.in_turns(net, chosen)
         labels = bench.labels()
     result: dict[str, Any] = {
         "command": shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]]),
