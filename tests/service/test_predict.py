@@ -18,6 +18,7 @@ from pipeline.bundle import Bundle
 from pipeline.calibrators import Temperature
 from pipeline.pictures import encode_png
 from pipeline.publishing import find_default
+from service.answers import Asked, images_of
 from service.model import Model
 from service.settings import Settings
 from tests.service.app_client import Client
@@ -95,6 +96,14 @@ def test_pixels_are_limited_over_all_images_of_a_call(serve: Callable[..., Clien
     answer = client.post("/predict", json={"instances": [b64(png(40, 50)), b64(png(50, 41))]})
     assert answer.status_code == 413
     assert "instances[1] takes the images of this call to 4,050 pixels; the limit is 4,000" in answer.text
+
+
+def test_images_of_several_requests_follow_each_other_however_they_lie_in_memory() -> None:
+    batch_NHWC = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), np.uint8)
+    parts = [batch_NHWC[:1], np.asfortranarray(batch_NHWC[1:3]), batch_NHWC[3:][::-1][::-1], batch_NHWC[:0]]
+    joined = images_of([Asked(part, "request") for part in parts])
+    assert joined.dtype == np.uint8 and np.array_equal(joined, batch_NHWC)
+    assert images_of([Asked(batch_NHWC, "request")]) is batch_NHWC
 
 
 def test_ties_go_to_the_smallest_index(serve: Callable[..., Client]) -> None:
