@@ -104,9 +104,9 @@ def process_group(
 def stopped(pid: int) -> Iterator[None]:
     """`pid` and everything below it get no processor time during the block."""
     members = _tree(pid)
-    for member in members:
-        member.suspend()
     try:
+        for member in members:
+            member.suspend()
         yield
     finally:
         for member in members:

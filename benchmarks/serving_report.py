@@ -9,9 +9,8 @@ from typing import Any
 from benchmarks.servers import RAW
 
 SERVERS = ("ours", "LitServe", "BentoML", RAW)
-
-
 WANTED = {("resnet8", "LitServe"): 2.0, ("resnet20", "LitServe"): 1.4, ("resnet18", RAW): 0.9}
+"""Ours by theirs in requests per second: the goals."""
 
 
 def goals(result: dict[str, Any]) -> list[dict[str, Any]]:

@@ -18,8 +18,9 @@ from benchmarks.servers import OURS, RAW, Running
 TURNS, LONGER = 12, 3
 """Turns, and how much longer ours is loaded than onnxruntime alone in each: what is under way when time is up does
 not count, up to 32 of the 560 images that ResNet-18 answers in two seconds."""
-CONNECTIONS = (8, 32)
 QUICK = 2
+"""Turns that tell whether it works."""
+CONNECTIONS = (8, 32)
 
 Series = dict[tuple[str, int], list[load.Load]]
 """By server and connections, a load for each turn."""

@@ -26,7 +26,7 @@ class Plain:
 
     def image(self) -> Image.Image | None:
         """The decoded image, by the decoder that Pillow's own reader ends up with; None where the data are damaged."""
-        image = Image.new(self.mode, self.size, None)
+        image = Image.new(self.mode, self.size, None)  # zeros; painting them black too costs a turn of the GIL
         try:
             image.frombytes(self.compressed, "zip", self.mode, 0)
         except ValueError:

@@ -94,7 +94,7 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
             return encoded_image(_base64(instance, "b64", name), name, spec, budget)
         raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
 
-    if len(found) == 1:
+    if len(found) == 1:  # most calls; the copy would cost a turn of the GIL
         return image(0)[None]
     images_NHWC = np.empty((len(found), *spec.shape), np.uint8)
     for n in range(len(found)):
