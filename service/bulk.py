@@ -20,8 +20,9 @@ from starlette.responses import Response, StreamingResponse
 from service.errors import ServiceError
 from service.feedback import SHOWN, Outcome, Problem
 from service.label_rows import CsvLines, JsonLines, LineReader
-from service.records import GivenLabel, LabelCounts
+from service.records import GivenLabel
 from service.store import Store, StoreError
+from service.telemetry import Telemetry
 
 READERS: dict[str, type[LineReader]] = {"text/csv": CsvLines, "application/x-ndjson": JsonLines}
 """Content types of labels in bulk."""
@@ -41,10 +42,6 @@ class Report:
     outcomes: Counter[str] = field(default_factory=Counter)
     problems: list[Problem] = field(default_factory=list)
     rows: int = 0
-
-    @property
-    def counts(self) -> LabelCounts:
-        return LabelCounts(**{name: self.outcomes[name] for name in get_args(Outcome)})
 
     def add(self, ids: list[str | None], outcomes: list[Outcome | Problem]) -> None:
         self.rows += len(outcomes)
@@ -69,8 +66,8 @@ class Report:
 
 
 async def take(
-    request: Request, reader: LineReader, store: Store, *, rows_wanted: bool
-) -> tuple[Response, LabelCounts]:
+    request: Request, reader: LineReader, store: Store, telemetry: Telemetry, *, rows_wanted: bool
+) -> Response:
     """Store what the body holds; a summary, or with `rows_wanted` one line for each row.
 
     Raises:
@@ -80,7 +77,9 @@ async def take(
     report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
     try:
         async for block in _blocks(request):
-            await _store(await asyncio.to_thread(reader.rows, block), store, report)
+            outcomes = await _store(await asyncio.to_thread(reader.rows, block), store, report)
+            for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
+                telemetry.label(outcome, count)
         if isinstance(reader, CsvLines):
             reader.finish()
     except (ServiceError, StoreError) as error:
@@ -88,13 +87,13 @@ async def take(
             report.lines.close()
         raise _interrupted(error, report) from error
     if report.lines is None:
-        return Response(orjson.dumps(report.summary()), media_type="application/json"), report.counts
-    return StreamingResponse(_sent(report.lines), media_type=NDJSON), report.counts
+        return Response(orjson.dumps(report.summary()), media_type="application/json")
+    return StreamingResponse(_sent(report.lines), media_type=NDJSON)
 
 
-async def _store(rows: list[GivenLabel | Problem], store: Store, report: Report) -> None:
+async def _store(rows: list[GivenLabel | Problem], store: Store, report: Report) -> list[Outcome | Problem]:
     if not rows:
-        return
+        return []
     labels = [row for row in rows if isinstance(row, GivenLabel)]
     found = iter(await store.put_each_label(labels) if labels else [])
     outcomes: list[Outcome | Problem] = []
@@ -102,6 +101,7 @@ async def _store(rows: list[GivenLabel | Problem], store: Store, report: Report)
         outcome = row if isinstance(row, Problem) else next(found)
         outcomes.append(replace(outcome, row=number) if isinstance(outcome, Problem) else outcome)
     report.add([row.id for row in rows], outcomes)
+    return outcomes
 
 
 async def _blocks(request: Request) -> AsyncIterator[bytes]:

@@ -72,9 +72,7 @@ async def give_feedback(request: Request) -> Response:
     if media_type in bulk.READERS:
         rows_wanted = bulk.NDJSON in request.headers.get("accept", "").lower()
         reader = bulk.READERS[media_type]()
-        response, counts = await bulk.take(request, reader, runtime.store, rows_wanted=rows_wanted)
-        runtime.telemetry.labels(counts)
-        return response
+        return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
     if media_type != bodies.JSON:
         given = request.headers.get("content-type") or "missing"
         message = f"the content type is {given[:100]}; /feedback takes {bodies.JSON}, {' and '.join(bulk.READERS)}"
@@ -85,7 +83,7 @@ async def give_feedback(request: Request) -> Response:
         counts = await runtime.store.put_labels(labels)
     except FeedbackError as error:
         for problem in error.details["problems"]:
-            runtime.telemetry.refused_label(problem["code"])
+            runtime.telemetry.label(problem["code"])
         raise
     runtime.telemetry.labels(counts)
     return Response(orjson.dumps(asdict(counts)), media_type="application/json")

@@ -78,11 +78,11 @@ class Telemetry:
         """Labels of an accepted call: stored, already_known (duplicates), corrected, held (they came first)."""
         for outcome in ("stored", "already_known", "corrected", "held"):
             if count := getattr(counts, outcome):
-                self._labels.labels(outcome).inc(count)
+                self.label(outcome, count)
 
-    def refused_label(self, code: str, count: int = 1) -> None:
-        """Labels that were not stored, by the code of their error; unknown_id is counted as unmatched."""
-        self._labels.labels("unmatched" if code == "unknown_id" else code).inc(count)
+    def label(self, outcome: str, count: int = 1) -> None:
+        """`outcome`: what became of a label, or the code of the reason why it was refused."""
+        self._labels.labels("unmatched" if outcome == "unknown_id" else outcome).inc(count)
 
     def text(self, store: Iterable[Stored], loaded: Iterable[tuple[str, str, str, bool]]) -> bytes:
         """The exposition format, with gauges of what is stored, and of (model, version, role, ready)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -27,6 +28,12 @@ CSV, LINES = {"content-type": "text/csv; charset=utf-8"}, {"content-type": "appl
 
 def ids_of(client: Client, count: int) -> list[str]:
     return [p["id"] for p in client.predict(pictures(count))]
+
+
+def counted(client: Client) -> dict[str, int]:
+    """What /metrics says about labels."""
+    found = re.findall(r'trueodds_labels_total{outcome="(\w+)"} (\d+)', client.get("/metrics").text)
+    return {outcome: int(count) for outcome, count in found}
 
 
 def test_csv_rows_stand_alone(client: Client) -> None:
@@ -57,6 +64,14 @@ def test_csv_rows_stand_alone(client: Client) -> None:
         (7, None, "invalid_row"),
     ]
     assert client.report()["labelled"] == 3
+    assert counted(client) == {
+        "stored": 3,
+        "corrected": 1,
+        "conflicting_label": 1,
+        "unmatched": 1,
+        "unknown_class": 1,
+        "invalid_row": 2,
+    }
 
 
 def test_csv_by_index_and_lines_of_json(client: Client) -> None:
@@ -159,7 +174,7 @@ def test_a_store_that_fails_midway_says_how_far_it_came(client: Client, monkeypa
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], answer.headers["retry-after"]) == (503, "store_unavailable", "1")
     assert error["message"].startswith(f"the disk is full. {error['rows']} rows were taken before")
-    assert client.report()["labelled"] == error["stored"] > 0
+    assert client.report()["labelled"] == counted(client)["stored"] == error["stored"] > 0
 
 
 def test_many_bad_names_do_not_hold_others_up(serve: Callable[..., Client]) -> None:
