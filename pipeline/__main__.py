@@ -4,13 +4,12 @@ fetch | train | calibrate | evaluate | export    a stage of dvc.yaml (`dvc repro
 export --fold                                    artifacts/model_calibrated.onnx from the bundle, to serve elsewhere
 export --int8                                    artifacts/bundle_int8 from the bundle: quantised and calibrated anew
 all          every stage in order, without DVC: on a machine that has only torch
-publish      copy artifacts/bundle (--int8: artifacts/bundle_int8) to the model directory, where the service finds it
 curves       draw artifacts/model: the epochs, and those that training.curves names, into artifacts/curves
 gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artifacts/curves
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
 demo --live  what `make demo` does: two minutes of traffic in which the model's calibration breaks, with the page open
 methods | recipes | calibrators | params         what can be written into params.yaml
-recalibrate | judge | promote | shadow | rollback | versions    what is served: see `recalibrate --help`
+publish | recalibrate | judge | promote | shadow | rollback | default | versions    what is served: see `publish --help`
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pipeline.errors import UserError
 
 LISTS = ("methods", "recipes", "calibrators")
 PICTURES = ("curves", "gamma-curve")
-SERVED = ("recalibrate", "judge", "promote", "shadow", "rollback", "versions")
+SERVED = ("publish", "recalibrate", "judge", "promote", "shadow", "rollback", "default", "versions")
 """See pipeline/commands.py."""
 
 
@@ -40,17 +39,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "command", choices=[*_stage_names(), "all", "publish", *PICTURES, "demo", *LISTS, "params", *SERVED]
-    )
+    parser.add_argument("command", choices=[*_stage_names(), "all", *PICTURES, "demo", *LISTS, "params", *SERVED])
     parser.add_argument("parameters", nargs="*", metavar="name=value", help="leaves of params.yaml to replace")
     parser.add_argument("--params", default="params.yaml", help="the file to read (default: params.yaml)")
-    parser.add_argument("--models", default="models", help="publish: the model directory (default: models)")
     parser.add_argument("--work", default=".run", help="demo: its own directory, emptied at start (default: .run)")
     parser.add_argument(
         "--fold", action="store_true", help="export: calibrated probabilities in one ONNX graph instead"
     )
-    parser.add_argument("--int8", action="store_true", help="export, publish: the quantised twin of the bundle")
+    parser.add_argument("--int8", action="store_true", help="export: the quantised twin of the bundle")
     parser.add_argument("--live", action="store_true", help="demo: the alarm on live traffic, in two minutes")
     arguments = parser.parse_args(argv)
     lifeline.obey()
@@ -76,13 +72,13 @@ def _run(arguments: argparse.Namespace) -> None:
     from pipeline import stages
 
     command = arguments.command
-    if arguments.parameters and command in ("publish", "demo", *PICTURES, *LISTS):
+    if arguments.parameters and command in ("demo", *PICTURES, *LISTS):
         raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if arguments.fold and command != "export":
         raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
     if arguments.live and command != "demo":
         raise config.ConfigError(f"--live belongs to demo, not to {command}: python -m pipeline demo --live")
-    if arguments.int8 and (command not in ("export", "publish") or arguments.fold):
+    if arguments.int8 and (command != "export" or arguments.fold):
         raise config.ConfigError("--int8 belongs to export and to publish, alone: python -m pipeline export --int8")
     if command in LISTS:
         from pipeline import listing
@@ -91,11 +87,6 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     if command in PICTURES:
         print(*(stages.draw_curves() if command == "curves" else stages.draw_gamma_curve()), sep="\n")
-        return
-    if command == "publish":
-        from pipeline.publishing import publish
-
-        print(publish(stages.INT8 if arguments.int8 else stages.BUNDLE, arguments.models))
         return
     if command == "demo" and arguments.live:
         from pipeline.live_demo import live_demo

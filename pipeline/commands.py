@@ -2,22 +2,27 @@
 
 These commands need numpy and scipy only, so they run where the service does.
 
+publish                   copy artifacts/bundle (--int8: artifacts/bundle_int8) to the model directory
 recalibrate               fit a calibrator on the live labels of what answers, publish it as the shadow, judge it
 judge                     weigh the shadow on labels that came since: promote it, withdraw it, or leave it open
 promote MODEL VERSION     let a published version answer for its model
 shadow MODEL VERSION      score a version on the same inputs without answering (none: no version)
 rollback MODEL            let the version answer that did before
+default [MODEL]           let a model answer calls that name none; without a name: which one does
 versions [MODEL]          what is published, what answers, what shadows, and how it came to that
+
+The model directory is that of --models, else of TRUEODDS_MODELS, else models/ here: the service's own rule.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pipeline import history, publishing
+from pipeline import history, model_folder, publishing
 from pipeline.bundle import DEFAULT, SHADOW, Bundle, BundleError
+from pipeline.config import ConfigError
 
 if TYPE_CHECKING:
     from pipeline.recalibrate import Choice
@@ -31,7 +36,8 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = found.add_subparsers(dest="command", required=True, metavar="command")
     every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("--models", type=Path, default=Path("models"), help="the model directory (default: models)")
+    here = model_folder.models_folder()
+    every.add_argument("--models", type=Path, default=here, help=f"the model directory (default: {here})")
     reasoned = argparse.ArgumentParser(add_help=False, parents=[every])
     reasoned.add_argument("--why", default="", help="kept in the history")
     for name in ("recalibrate", "judge"):
@@ -41,8 +47,23 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("model")
         if name != "rollback":
             command.add_argument("version", help="none: no version" if name == "shadow" else None)
+    _publishing(commands.add_parser("publish", parents=[reasoned]))
+    default = commands.add_parser("default", parents=[reasoned])
+    default.add_argument("model", nargs="?")
+    default.add_argument("--rollback", action="store_true", help="the model that did before")
     commands.add_parser("versions", parents=[every]).add_argument("model", nargs="?")
     return found
+
+
+def _publishing(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--int8", action="store_true", help="the quantised twin: artifacts/bundle_int8")
+    command.add_argument(
+        "--role",
+        choices=(DEFAULT, SHADOW, NONE),
+        default=DEFAULT,
+        help="for its own model: answer; be scored beside what answers, if anything does; none (default: default)",
+    )
+    command.add_argument("--unnamed", action="store_true", help="answer calls that name no model, too")
 
 
 def _asking(command: argparse.ArgumentParser, *, fits: bool) -> None:
@@ -72,10 +93,14 @@ def run(argv: list[str]) -> None:
     match given.command:
         case "recalibrate" | "judge":
             _ask(given)
+        case "publish":
+            _publish(given)
+        case "default":
+            _default(given)
         case "promote":
-            Bundle.load(publishing.find(given.models, given.model, given.version))
+            Bundle.load(model_folder.find(given.models, given.model, given.version))
             publishing.promote(given.models, given.model, given.version, why=given.why)
-            print(f"{given.model}/{given.version} answers now")
+            print(model_folder.standing(given.models, given.model, given.version))
         case "shadow":
             version = None if given.version == NONE else given.version
             publishing.set_shadow(given.models, given.model, version, why=given.why)
@@ -87,6 +112,29 @@ def run(argv: list[str]) -> None:
             print(f"{given.model}/{version} answers again")
         case _:
             print(versions_text(given.models, given.model))
+
+
+def _publish(given: argparse.Namespace) -> None:
+    from pipeline import stages
+
+    role: Any = None if given.role == NONE else given.role
+    bundle = stages.INT8 if given.int8 else stages.BUNDLE
+    why = given.why or "published by hand"
+    path = publishing.publish(bundle, given.models, role, unnamed=given.unnamed, why=why)
+    print(path, model_folder.standing(given.models, path.parent.name, path.name), sep="\n")
+
+
+def _default(given: argparse.Namespace) -> None:
+    if given.rollback and given.model:
+        raise ConfigError(f"default takes --rollback or a model, not both; given: {given.model}")
+    if given.rollback:
+        name = publishing.rollback_default(given.models, why=given.why)
+    elif given.model:
+        publishing.set_default(given.models, name := given.model, why=given.why)
+    else:
+        name = model_folder.find_default(given.models).parent.name
+    version = model_folder.find_default(given.models).name
+    print(f"{name}/{version} answers calls that name no model")
 
 
 def _ask(given: argparse.Namespace) -> None:
@@ -144,19 +192,26 @@ def versions_text(models: Path, model: str | None = None) -> str:
     names = [model] if model else sorted(p.name for p in _folders(models))
     if (model and not (models / model).is_dir()) or not names:
         raise BundleError(f"there is no model{f' {model!r}' if model else ''} in {models}; python -m pipeline publish")
-    lines: list[str] = []
+    lines: list[str] = [f"{models.resolve()}"]
+    unnamed = model_folder.default_model(models)
     for name in names:
         folder, roles = models / name, {DEFAULT: "answers", SHADOW: "shadow"}
-        named = {publishing.role(models, name, which): words for which, words in roles.items()}
-        lines.append(name)
+        named = {model_folder.role(models, name, which): words for which, words in roles.items()}
+        lines.append(f"{name}, which answers calls that name no model" if name == unnamed else name)
         published = sorted(_folders(folder), key=lambda p: p.stat().st_mtime)
         lines += [f"  {v.name}  {named.get(v.name, ''):<8}{_about(v)}".rstrip() for v in published]
-        for change in history.read(folder):
-            way = f"{change.before or 'none'} -> {change.after or 'none'}"
-            lines.append(
-                f"  {change.when[:19]}  {change.what:<9}{way}  {change.who}{': ' + change.why if change.why else ''}"
-            )
+        lines += _changes(folder)
+    if not model:
+        lines += ["calls that name no model", *(_changes(models) or ["  no change is known"])]
     return "\n".join(lines)
+
+
+def _changes(folder: Path) -> list[str]:
+    return [
+        f"  {change.when[:19]}  {change.what:<9}{change.before or 'none'} -> {change.after or 'none'}"
+        f"  {change.who}{': ' + change.why if change.why else ''}"
+        for change in history.read(folder)
+    ]
 
 
 def _about(folder: Path) -> str:

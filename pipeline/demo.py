@@ -36,7 +36,7 @@ def demo(work: Path) -> None:
     """
     fresh(work)
     dataset, table = data.read(stages.DATA), read_json(stages.EVALUATION / "metrics.json")
-    published = publish(stages.BUNDLE, work / "models")
+    published = publish(stages.BUNDLE, work / "models", "default", unnamed=True)
     images, labels = dataset.arrays["test"]
     with serving(work) as url:
         ids, probabilities_NC = _predict(url, images)

@@ -1,4 +1,8 @@
-"""Who answered when, and why it changed: MODELS/<name>/history.jsonl, a line a change, only ever appended to."""
+"""Who answered when, and why it changed: a line a change, only ever appended to.
+
+MODELS/<name>/history.jsonl is of a model's versions, MODELS/history.jsonl of the model that answers calls that name
+none.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +22,23 @@ from pipeline.errors import UserError
 
 HISTORY = "history.jsonl"
 
-What = Literal["publish", "promote", "rollback", "shadow"]
+What = Literal["publish", "promote", "rollback", "shadow", "default"]
 
 
 class HistoryError(UserError, ValueError):
     """A history that cannot be read, or that knows of no way back."""
 
 
+class BusyError(RuntimeError):
+    """Another process is at work in the folder."""
+
+
 @dataclass(frozen=True)
 class Change:
-    """One line. `shadow` is about the shadow, the others about who answers; None: no version."""
+    """One line. `shadow` is about the shadow, the others about who answers; None: none did, or does.
+
+    `before` and `after` are versions, in MODELS/history.jsonl models.
+    """
 
     what: What
     before: str | None
@@ -113,10 +124,16 @@ def writing(folder: Path) -> Iterator[Callable[[Change], None]]:
 
 
 @contextmanager
-def alone(folder: Path, name: str, wait: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold MODELS/<name>/.<name>.lock; `wait` is called once if another process holds it. Its death frees it."""
+def alone(folder: Path, name: str, wait: Callable[[], object] | None = None) -> Iterator[None]:
+    """Hold `folder`/.<name>.lock, which the holder's death frees; `wait` is called once if another process holds it.
+
+    Raises:
+        BusyError: another process holds it, and there is no `wait`.
+    """
     with (folder / f".{name}.lock").open("ab") as file:
         if not _lock(file, block=False):
+            if wait is None:
+                raise BusyError(f"another process holds {file.name}")
             wait()
             _lock(file)
         yield

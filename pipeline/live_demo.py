@@ -45,7 +45,7 @@ def live_demo(work: Path, *, speed: float = 1.0) -> None:
         DemoError: the service or the replay failed; each has said why.
     """
     fresh(work)
-    publish(stages.BUNDLE, work / "models")
+    publish(stages.BUNDLE, work / "models", "default", unnamed=True)
     with serving(work) as url:
         where = "It opens in your browser." if _open(f"{url}/calibration-report") else "Open it in a browser."
         print(INTRODUCTION.format(url=url, where=where, start=DRIFT_AT, rate=RATE, delay=DELAY), flush=True)

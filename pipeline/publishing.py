@@ -1,16 +1,14 @@
-"""The model directory: which bundles are published, and which of them is used for what.
+"""Changes of the model directory (`pipeline.model_folder`): publishing, and who answers or shadows.
 
-Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
-answers when nothing is named, MODELS/<name>/default (<version>) when only the model is, and MODELS/<name>/shadow
-(<version>) is scored on the same inputs without being answered. Each change of the last two is a line of
-MODELS/<name>/history.jsonl (`pipeline.history`).
+Each change of a role is a line of a history (`pipeline.history`): MODELS/<name>/history.jsonl for a model's versions,
+MODELS/history.jsonl for the model that answers calls that name none.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
 import threading
@@ -19,15 +17,27 @@ from pathlib import Path
 
 from pipeline import history
 from pipeline.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, NAME, SHADOW, Bundle, BundleError
+from pipeline.model_folder import IDENTITY, Role, default_model, find, find_model, identity, role
 
 Append = Callable[[history.Change], None]
 
 
-def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> Path:
-    """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed; `default`: MODELS/default and
-    MODELS/<name>/default name it.
+def publish(
+    bundle: str | Path,
+    models: str | Path,
+    role: Role | None = "default",
+    *,
+    unnamed: bool = False,
+    why: str = "published",
+    who: str | None = None,
+) -> Path:
+    """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed, and give it a role for its own model.
 
-    Publishing the same content again changes nothing. Returns the published folder.
+    `default`: it answers for its model. `shadow`: it is scored beside what answers for its model; where nothing does,
+    it answers. None: it can only be asked by its version. Calls that name no model go on to be answered by the model
+    that answers them now, unless there is none or `unnamed` says that this one shall.
+
+    Publishing the same content again copies nothing. Returns the published folder.
 
     Raises:
         BundleError: the bundle, or an already published folder of this version, is damaged.
@@ -44,22 +54,75 @@ def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> 
         except BundleError as error:
             raise BundleError(f"{error}. Remove {target} and publish again") from None
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
-        try:
-            for name in (MODEL, CALIBRATOR, CARD):
-                shutil.copyfile(loaded.directory / name, aside / name)
-            aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
-            aside.rename(target)
-        except OSError:
-            shutil.rmtree(aside, ignore_errors=True)
-            if not target.exists():  # another publisher of the same content may have been first
-                raise
-    if default:
+        _copy(loaded, target)
+    identify(models)
+    name, version = loaded.card.name, loaded.version
+    if role is not None:
         with history.writing(target.parent) as append:
-            _answer(target.parent, loaded.version, append, "publish", "published", None)
-        _write(models / DEFAULT, f"{loaded.card.name}/{loaded.version}")
+            if role == SHADOW and (now := _answering(target.parent)) is not None:
+                if now != version:
+                    _shadow(target.parent, version, append, why, who, None)
+            else:
+                _take_over(target.parent, version, append, "publish", why, who)
+    if unnamed:
+        set_default(models, name, why=why, who=who)
     return target
+
+
+def _copy(bundle: Bundle, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
+    try:
+        for name in (MODEL, CALIBRATOR, CARD):
+            shutil.copyfile(bundle.directory / name, aside / name)
+        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
+        aside.rename(target)
+    except OSError:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not target.exists():  # another publisher of the same content may have been first
+            raise
+
+
+def identify(models: str | Path) -> str:
+    """What tells this model directory from others; made now if it has none.
+
+    Raises:
+        OSError: it has none and cannot be written.
+    """
+    models = Path(models)
+    if (known := identity(models)) is None:
+        with history.writing(models):
+            if (known := identity(models)) is None:
+                _write(models / IDENTITY, known := secrets.token_hex(8))
+    return known
+
+
+def set_default(models: str | Path, name: str, *, why: str = "", who: str | None = None) -> str:
+    """Let a model answer calls that name none, by the version that answers for it. Returns that version.
+
+    Raises:
+        BundleError: there is no such model, or no version answers for it.
+    """
+    return _take_default(Path(models), name, "default", why, who)
+
+
+def rollback_default(models: str | Path, *, why: str = "", who: str | None = None) -> str:
+    """Let the model answer calls that name none that did so before; once more: the one before that. Returns its name.
+
+    Raises:
+        BundleError: that model is gone.
+        HistoryError: nothing is known to have answered before, or the history is damaged.
+    """
+    models = Path(models)
+    now = default_model(models)
+    name = history.answered_before(history.read(models), now)
+    if name is None:
+        raise history.HistoryError(
+            f"no other model is known to have answered calls that name none before {now or 'now'}; name it:"
+            " python -m pipeline default MODEL"
+        )
+    _take_default(models, name, "rollback", why, who)
+    return name
 
 
 def promote(models: str | Path, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
@@ -113,35 +176,42 @@ def set_shadow(
         _shadow(folder, version, append, why, who, since_ms)
 
 
-def role(models: str | Path, name: str, which: str) -> str | None:
-    """The version that is named a model's `default` or `shadow`, there or not; None if none is."""
-    models = Path(models)
-    try:
-        return (models / name / which).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        pass
-    with contextlib.suppress(BundleError):
-        if which == DEFAULT and (found := find_default(models)).parent.name == name:
-            return found.name
-    return None
-
-
 def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
-    models, name = folder.parent, folder.name
-    _answer(folder, version, append, what, why, who)
-    if role(models, name, SHADOW) == version:
-        _shadow(folder, None, append, "it answers now", who, None)
-    with contextlib.suppress(BundleError):
-        if find_default(models).parent.name != name:
-            return
-    _write(models / DEFAULT, f"{name}/{version}")
-
-
-def _answer(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
     before = role(folder.parent, folder.name, DEFAULT)
     _write(folder / DEFAULT, version)
     if before != version:
         append(history.Change(what, before, version, why, who or history.whoever(), history.now()))
+    if role(folder.parent, folder.name, SHADOW) == version:
+        _shadow(folder, None, append, "it answers now", who, None)
+    _name_default(folder.parent, folder.name, version, False, "default", "the first model here", who)
+
+
+def _take_default(models: Path, name: str, what: history.What, why: str, who: str | None) -> str:
+    folder = find_model(models, name)
+    with history.writing(folder):  # no version takes over meanwhile
+        version = _answering(folder)
+        if version is None:
+            raise BundleError(f"no version answers for {name} in {models}; name one: python -m pipeline promote")
+        _name_default(models, name, version, True, what, why, who)
+    return version
+
+
+def _name_default(
+    models: Path, name: str, version: str, take: bool, what: history.What, why: str, who: str | None
+) -> None:
+    """Keep MODELS/default at the version that answers for its model; another model's only if it shall `take` over."""
+    with history.writing(models) as append:
+        before = default_model(models)
+        if before in (None, name) or take:
+            _write(models / DEFAULT, f"{name}/{version}")
+        if before is None or (take and before != name):
+            append(history.Change(what, before, name, why, who or history.whoever(), history.now()))
+
+
+def _answering(folder: Path) -> str | None:
+    """The version that answers for the model, if its folder is there."""
+    version = role(folder.parent, folder.name, DEFAULT) or ""
+    return version if re.fullmatch(NAME, version) and (folder / version).is_dir() else None
 
 
 def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str | None, since_ms: int | None) -> None:
@@ -154,54 +224,7 @@ def _shadow(folder: Path, version: str | None, append: Append, why: str, who: st
         append(history.Change("shadow", before, version, why, who or history.whoever(), history.now(), since_ms))
 
 
-def find_model(models: str | Path, name: str) -> Path:
-    """The folder of a model's versions.
-
-    Raises:
-        BundleError: there is none.
-    """
-    folder = Path(models) / name
-    if not (re.fullmatch(NAME, name) and folder.is_dir()):
-        raise BundleError(f"there is no model {name!r} in {models}; python -m pipeline versions lists them")
-    return folder
-
-
-def find(models: str | Path, name: str, version: str) -> Path:
-    """The folder of a published version.
-
-    Raises:
-        BundleError: there is none.
-    """
-    path = Path(models) / name / version
-    if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
-        raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
-    return path
-
-
 def _write(path: Path, line: str) -> None:
     aside = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
     aside.write_text(line + "\n", encoding="utf-8")
     aside.replace(path)
-
-
-def find_default(models: str | Path) -> Path:
-    """The folder that MODELS/default names.
-
-    Raises:
-        BundleError: there is no default, or it names a folder that is not there.
-    """
-    models = Path(models)
-    try:
-        named = (models / DEFAULT).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise BundleError(
-            f"no model yet: {models / DEFAULT} does not exist. Publish one: python -m pipeline publish"
-        ) from None
-    except UnicodeDecodeError:
-        named = "(not text)"
-    except OSError as error:
-        raise BundleError(f"{models / DEFAULT} cannot be read: {error.strerror}; publish again") from None
-    # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
-    if not re.fullmatch(f"{NAME}/{NAME}", named) or not (models / named).is_dir():
-        raise BundleError(f"{models / DEFAULT} names {named!r}, which is not a folder <name>/<version> in {models}")
-    return models / named

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, NAME, SHADOW, BundleError
-from pipeline.publishing import find_default
+from pipeline.model_folder import find_default, identity
 
 Key = tuple[str, str]
 """Model, version."""
@@ -31,6 +31,8 @@ class Catalogue:
 
     default: Key | None = None
     models: dict[str, Published] = field(default_factory=dict)
+    folder: str | None = None
+    """Its id (`pipeline.model_folder.identity`)."""
     problems: tuple[str, ...] = ()
     """What is named and not there; the first says why there is no default, if there is none."""
 
@@ -39,7 +41,7 @@ class Catalogue:
 
 
 def scan(models: Path) -> Catalogue:
-    """Read the folder: a directory listing per model and three small files, .1 ms for ten versions.
+    """Read the folder: a directory listing per model and a few small files, .1 ms for ten versions.
 
     Raises:
         OSError: a folder that is there and cannot be read.
@@ -52,7 +54,7 @@ def scan(models: Path) -> Catalogue:
     except BundleError as error:
         problems.append(str(error))
     found = {name: _published(models / name, default, problems) for name in _folders(models)}
-    return Catalogue(default, found, tuple(problems))
+    return Catalogue(default, found, identity(models), tuple(problems))
 
 
 def signature(folder: Path) -> Signature:

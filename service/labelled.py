@@ -24,10 +24,10 @@ async def build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
     """An open temporary file in the format of logits.npz, and its rows.
 
     Arrays val_logits (float32, N x C), val_labels (int64, N), in the order in which the labels arrived, and
-    val_created_ms (int64, N), when each answer was given.
+    val_created_ms (int64, N), when each answer was given; val_shadow_logits (float32, N x C) if the blocks have them.
     """
     with ExitStack() as spools:
-        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(4)]
         rows, classes = 0, 0
         async for block in blocks:
             rows, classes = rows + len(block.labels_N), block.logits_NC.shape[1]
@@ -36,15 +36,22 @@ async def build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
 
 
 def _append(columns: list[IO[bytes]], block: LabelledLogits) -> None:
-    for file, array in zip(columns, (block.logits_NC, block.labels_N, block.created_ms_N), strict=True):
+    beside = () if block.shadow_logits_NC is None else (block.shadow_logits_NC,)
+    for file, array in zip(columns, (block.logits_NC, block.labels_N, block.created_ms_N, *beside), strict=False):
         file.write(np.ascontiguousarray(array).tobytes())
 
 
 def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
-    members = (("logits", "<f4", (rows, classes)), ("labels", "<i8", (rows,)), ("created_ms", "<i8", (rows,)))
+    members: list[tuple[str, str, tuple[int, ...]]] = [
+        ("logits", "<f4", (rows, classes)),
+        ("labels", "<i8", (rows,)),
+        ("created_ms", "<i8", (rows,)),
+    ]
+    if columns[-1].tell():
+        members.append(("shadow_logits", "<f4", (rows, classes)))
     found = tempfile.TemporaryFile()  # noqa: SIM115  closed once it is sent
     with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as archive:
-        for file, (name, dtype, shape) in zip(columns, members, strict=True):
+        for file, (name, dtype, shape) in zip(columns, members, strict=False):
             file.seek(0)
             with archive.open(f"{SPLIT}_{name}.npy", "w", force_zip64=True) as member:
                 header = {"descr": dtype, "fortran_order": False, "shape": shape}

@@ -179,6 +179,8 @@ class LabelledLogits:
     labels_N: Integers
     ids: list[str]
     created_ms_N: Integers
+    shadow_logits_NC: npt.NDArray[np.float32] | None = None
+    """Of the shadow that was asked for, on the same inputs."""
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,8 @@ class Registry:
         models = [self._listed(model) for model in self._catalogue.models]
         default = self._default.version if self._default else None
         answers = {"model": default.model, "version": default.version} if default else None
-        return {"default": answers, "models": models, "problems": self._problems()}
+        folder = self._catalogue.folder
+        return {"default": answers, "folder": folder, "models": models, "problems": self._problems()}
 
     def _listed(self, model: str) -> dict[str, Any]:
         meant, versions = self._meant(), []

@@ -115,15 +115,19 @@ async def labelled_logits(
     last: Annotated[
         int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")
     ] = None,
+    shadow: Annotated[
+        str | None, Query(description="only answers that this version, the model's shadow, has scored: and its logits")
+    ] = None,
 ) -> Response:
     """All labelled answers of a version in the format of logits.npz: val_logits (float32, each row minus its maximum),
-    val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived.
+    val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived; with `shadow`, also
+    val_shadow_logits.
     """
     runtime = _runtime(request)
     found = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
-        file, rows = await labelled.build(runtime.store.labelled(found.model, found.version, start, last))
+        file, rows = await labelled.build(runtime.store.labelled(found.model, found.version, start, last, shadow))
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
         raise ServiceError(503, "no_space", message) from None

@@ -158,6 +158,7 @@ class Answering(BaseModel):
 
 class Models(BaseModel):
     default: Answering | None = Field(description="who answers when nothing is named")
+    folder: str | None = Field(description="id of the model directory, from its file .id: tells it from any other")
     models: list[PublishedModel]
     problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused")
 

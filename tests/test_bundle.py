@@ -19,9 +19,11 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from pipeline import calibrators
+from pipeline import calibrators, history
 from pipeline.bundle import Bundle, BundleError, Reference
-from pipeline.publishing import find_default, publish
+from pipeline.history import HistoryError
+from pipeline.model_folder import find_default, role, standing
+from pipeline.publishing import publish, rollback_default
 
 CLASSES, SHAPE = ["cat", "dog", "owl"], (2, 3, 1)
 PIXELS = np.arange(6, dtype=np.uint8).reshape(SHAPE) * 40
@@ -239,8 +241,8 @@ def test_publishing_again_changes_nothing(good: Path, tmp_path: Path) -> None:
     models = tmp_path / "models"
     first = publish(good, models)
     before = tree(models)
-    assert publish(good, models, default=False) == first
-    assert publish(first, models, default=False) == first  # from the published folder itself
+    assert publish(good, models, None) == first
+    assert publish(first, models, None) == first  # from the published folder itself
     assert tree(models) == before
     publish(good, models)
     assert {name: content for name, (content, _) in tree(models).items()} == {k: v[0] for k, v in before.items()}
@@ -250,11 +252,35 @@ def test_default_is_kept_or_moved(good: Path, tmp_path: Path) -> None:
     models = tmp_path / "models"
     first = publish(good, models)
     other = make_bundle(tmp_path / "other", lambda card: card.update(method="focal"))
-    second = publish(other, models, default=False)
+    second = publish(other, models, None)
     assert second != first
     assert find_default(models) == first
     publish(other, models)
     assert find_default(models) == second
+
+
+def test_another_models_default_is_never_taken(good: Path, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    first = publish(good, models, "shadow")
+    assert find_default(models) == first, "a model's first version answers, and so does the first model"
+    other = publish(make_bundle(tmp_path / "other", lambda card: card.update(name="other")), models)
+    assert find_default(models) == first and role(models, "other", "default") == other.name
+    newer = make_bundle(tmp_path / "newer", lambda card: card.update(method="focal"))
+    second = publish(newer, models, "shadow")
+    assert role(models, "tiny", "default") == first.name and role(models, "tiny", "shadow") == second.name
+    assert "?model=other. Calls that name no model are answered by tiny" in standing(models, "other", other.name)
+    publish(other, models, unnamed=True)
+    assert find_default(models) == other
+    publish(newer, models)
+    assert find_default(models) == other and role(models, "tiny", "default") == second.name
+    assert [(c.what, c.before, c.after) for c in history.read(models)] == [
+        ("default", None, "tiny"),
+        ("default", "tiny", "other"),
+    ]
+    assert rollback_default(models) == "tiny"
+    assert find_default(models) == second, "by the version that answers for it now"
+    with pytest.raises(HistoryError, match="no other model is known to have answered"):
+        rollback_default(models)
 
 
 def test_publishing_over_a_damaged_folder(good: Path, tmp_path: Path) -> None:
@@ -271,10 +297,12 @@ def test_many_publishers_at_once(good: Path, tmp_path: Path) -> None:
             targets = {future.result() for future in [pool.submit(publish, good, models) for _ in range(16)]}
         assert len(targets) == 1
         assert find_default(models) == targets.pop()
-        assert sorted(path.name for path in models.iterdir()) == ["default", "tiny"]
+        assert sorted(path.name for path in models.iterdir()) == [".id", "default", "history.jsonl", "tiny"]
         names = sorted(path.name for path in (models / "tiny").iterdir())
         assert len(names) == 3 and {"default", "history.jsonl"} < set(names), "what was written aside is left over"
         assert len((models / "tiny" / "history.jsonl").read_text().splitlines()) == 1
+        assert len((models / "history.jsonl").read_text().splitlines()) == 1
+        (models / "history.jsonl").unlink()
         (models / "default").unlink()
         for path in (models / "tiny").iterdir():
             path.rename(tmp_path / f"away-{len(list(tmp_path.iterdir()))}")

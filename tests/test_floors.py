@@ -21,6 +21,7 @@ FLOORS: dict[int, set[str]] = {
         "lifeline",
         "logits",
         "metrics",
+        "model_folder",
         "pictures",
         "png",
         "provenance",

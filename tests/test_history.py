@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import history, publishing
+from pipeline import history, model_folder, publishing
 from pipeline.__main__ import main
 from pipeline.bundle import BundleError
 from pipeline.history import Change, HistoryError
@@ -26,14 +26,14 @@ def models(tmp_path: Path) -> Path:
 
 def published(models: Path, method: str, *, default: bool = True) -> str:
     folder = make_bundle(models.parent / method, lambda card: card.update(method=method))
-    return publishing.publish(folder, models, default=default).name
+    return publishing.publish(folder, models, "default" if default else None).name
 
 
 def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: Path) -> None:
     a, b, c = (published(models, method, default=method == "a") for method in "abc")
     publishing.set_shadow(models, "tiny", b, why="look", who="ann", since_ms=5)
     publishing.promote(models, "tiny", b, why="better", who="ann")
-    assert publishing.role(models, "tiny", "shadow") is None, "who answers is no shadow"
+    assert model_folder.role(models, "tiny", "shadow") is None, "who answers is no shadow"
     publishing.promote(models, "tiny", b)
     publishing.promote(models, "tiny", c)
     found = [(x.what, x.before, x.after, x.why, x.since_ms) for x in history.read(models / "tiny")]
@@ -47,7 +47,7 @@ def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: Path) -> Non
     line = json.loads((models / "tiny" / "history.jsonl").read_text().splitlines()[2])
     assert (line["from"], line["to"], line["who"]) == (a, b, "ann") and line["when"].endswith("+00:00")
     assert [publishing.rollback(models, "tiny", why="worse") for _ in "12"] == [b, a]
-    assert publishing.find_default(models).name == a == publishing.role(models, "tiny", "default")
+    assert model_folder.find_default(models).name == a == model_folder.role(models, "tiny", "default")
     with pytest.raises(HistoryError, match=f"nothing is known to have answered for tiny before {a}"):
         publishing.rollback(models, "tiny")
     publishing.promote(models, "tiny", c)
@@ -77,7 +77,7 @@ def test_a_default_written_by_hand_is_not_in_the_way(models: Path) -> None:
     (models / "tiny" / "default").write_text(c + "\n")
     assert publishing.rollback(models, "tiny") == b
     (models / "tiny" / "shadow").write_bytes(b"\xff")
-    assert publishing.role(models, "tiny", "shadow") is None
+    assert model_folder.role(models, "tiny", "shadow") is None
     assert publishing.rollback(models, "tiny") == a
 
 
@@ -97,7 +97,7 @@ def test_many_writers_leave_whole_lines(models: Path) -> None:
         list(pool.map(lambda k: publishing.promote(models, "tiny", versions[k % 3]), range(60)))
     changes = history.read(models / "tiny")
     assert all(x.before == y.after for y, x in pairwise(changes))
-    assert changes[-1].after == publishing.role(models, "tiny", "default")
+    assert changes[-1].after == model_folder.role(models, "tiny", "default")
 
 
 def test_a_version_that_is_gone(models: Path) -> None:
@@ -117,10 +117,21 @@ def test_the_commands(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = published(models, "a"), published(models, "b", default=False)
     assert typed("shadow", "tiny", b) == (0, f"tiny/{b} is the shadow now\n")
     assert typed("shadow", "tiny", "none") == (0, "tiny has no shadow now\n")
-    assert typed("promote", "tiny", b, "--why", "asked for") == (0, f"tiny/{b} answers now\n")
+    assert typed("promote", "tiny", b, "--why", "asked for") == (
+        0,
+        f"tiny/{b} answers now: calls with ?model=tiny, and calls that name no model.\n",
+    )
     status, text = typed("versions", "tiny")
     assert status == 0 and f"  {b}  answers temperature, b" in text and f"{a} -> {b}" in text
     assert text.endswith(": asked for\n") and f"  {a}          temperature, a" in text
+    assert "tiny, which answers calls that name no model\n" in text
+    publishing.publish(make_bundle(models.parent / "o", lambda card: card.update(name="other")), models)
+    assert typed("default") == (0, f"tiny/{b} answers calls that name no model\n")
+    other = model_folder.role(models, "other", "default")
+    assert typed("default", "other", "--why", "new") == (0, f"other/{other} answers calls that name no model\n")
+    assert f"default  tiny -> other  {history.whoever()}: new\n" in typed("versions")[1]
+    assert typed("default", "--rollback") == (0, f"tiny/{b} answers calls that name no model\n")
+    assert typed("default", "--rollback", "tiny")[0] == typed("default", "nobody")[0] == 1
     assert typed("rollback", "tiny") == (0, f"tiny/{a} answers again\n")
     assert typed("rollback", "tiny")[0] == 1
     for words in (("promote", "tiny", "x"), ("promote", "tiny", "../tiny"), ("shadow", "tiny", "x"), ("rollback", "x")):

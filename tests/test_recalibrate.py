@@ -17,7 +17,7 @@ import onnxruntime
 import pytest
 from scipy.special import softmax
 
-from pipeline import history, publishing
+from pipeline import history, model_folder, publishing
 from pipeline.__main__ import main
 from pipeline.bundle import Bundle
 from pipeline.calibrators import Identity, Temperature, Vector
@@ -146,6 +146,23 @@ def until_served(service: httpx.Client, version: str) -> None:
     pytest.fail(f"{version} is not served after 5 s")
 
 
+def until_shadowed(service: httpx.Client, version: str) -> None:
+    for _ in range(100):
+        if service.get("/models").json()["models"][0]["shadow"] == version:
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"{version} is no shadow after 5 s")
+
+
+def until_answers(service: httpx.Client, model: str, count: int) -> None:
+    for _ in range(100):
+        report = service.get("/calibration-report", params={"model": model})
+        if report.is_success and report.json()["answers"] == count:
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"{model} has not {count} answers after 5 s: {report.text}")
+
+
 def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def typed(*words: str) -> str:
         status = main([*words, "--models", str(tmp_path / "models")])
@@ -162,7 +179,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert "there is no model 'no'" in typed(*ask, "--model", "no")
         label(service, 450, TRUE, seed=2)
         text = typed(*ask, "--labels", "500", "--candidates", "temperature")
-        second = publishing.role(tmp_path / "models", "tiny", "shadow")
+        second = model_folder.role(tmp_path / "models", "tiny", "shadow")
         assert second and f"tiny/{second} is published as the shadow" in text
         assert "500 live labels" in text and "temperature (served)" in text
         change = history.read(tmp_path / "models" / "tiny")[-1]
@@ -202,23 +219,70 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
         assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
-        assert publishing.role(models, "tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
+        assert model_folder.role(models, "tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
         assert "Did you mean 'temperature'?" in capsys.readouterr().err
         label(service, 400, TRUE, seed=2)
         assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
-        second = publishing.role(models, "tiny", "default")
-        assert second != first and publishing.role(models, "tiny", "shadow") is None
+        second = model_folder.role(models, "tiny", "default")
+        assert second != first and model_folder.role(models, "tiny", "shadow") is None
         assert f"tiny/{second} answers now." in capsys.readouterr().out
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "there is no folder" in capsys.readouterr().err
-        # another net in the shadow's place is somebody's work
-        other = publishing.publish(write_bundle(tmp_path / "other", seed=9), models, default=False).name
-        publishing.set_shadow(models, "tiny", other)
-        for command, words in (("recalibrate", "which recalibration did not make"), ("judge", "has another net")):
-            assert main([command, "--models", str(models)]) == 1
-            assert words in capsys.readouterr().err
+        publishing.publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), models, "shadow")
+        assert main(["judge", "--models", str(models)]) == 1
+        assert "takes other inputs or has other classes" in capsys.readouterr().err
+        with history.alone(models / "tiny", "recalibrate"):
+            assert main(["recalibrate", "--models", str(models)]) == 0
+        assert "Another recalibration of tiny is at work" in capsys.readouterr().out
+
+
+def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models"
+    retrained = Bundle.load(write_bundle(tmp_path / "retrained", seed=9))
+    session = onnxruntime.InferenceSession(retrained.model_path)
+
+    def traffic(service: httpx.Client, seed: int) -> None:
+        """200 answers, whose labels are as the retrained net says."""
+        images = pictures(200, seed=seed)
+        answers = service.post("/predict", json={"instances": images}).raise_for_status().json()["predictions"]
+        logits_NC = session.run(None, {"images": np.array(images, np.uint8)})[0]
+        labels = drawn(retrained.calibrator(logits_NC), np.random.default_rng(seed)).tolist()
+        rows = [{"id": p["id"], "label": y} for p, y in zip(answers, labels, strict=True)]
+        service.post("/feedback", json={"labels": rows}).raise_for_status()
+
+    def typed(*words: str) -> str:
+        assert main([*words, "--models", str(models)]) == 0
+        return capsys.readouterr().out
+
+    with serving(tmp_path) as (service, first):
+        monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
+        traffic(service, 1)
+        second = publishing.publish(retrained.directory, models, "shadow").name
+        assert model_folder.role(models, "tiny", "default") == first, "it does not take over"
+        assert f"tiny/{second} is the shadow of {first}" in model_folder.standing(models, "tiny", second)
+        assert "stays the shadow. No fresh labels yet" in typed("judge")
+        until_shadowed(service, second)
+        traffic(service, 2)
+        until_answers(service, "tiny~shadow", 200)
+        rows = client.client_of().labelled("tiny", first, shadow=second)
+        assert len(rows) == 200 and len(client.client_of().labelled("tiny", first)) == 400
+        assert rows.shadow_logits_NC is not None
+        twin = weigh(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
+        row_N, q_NC = np.arange(200), softmax(rows.shadow_logits_NC.astype(float) / SERVED, axis=1)
+        p_NC = softmax(rows.logits_NC.astype(float) / SERVED, axis=1)
+        assert twin.log_e == pytest.approx(np.log(q_NC / p_NC)[row_N, rows.labels_N].sum())
+        assert f"tiny/{second} answers now. 200 fresh labels: the candidate's NLL is" in typed("recalibrate")
+        until_served(service, second)
+        publishing.set_shadow(models, "tiny", first)
+        until_shadowed(service, first)
+        traffic(service, 3)
+        until_answers(service, "tiny~shadow", 200)
+        assert f"tiny/{first} is withdrawn: it is worse. 200 fresh labels" in typed("judge")
+        assert model_folder.role(models, "tiny", "default") == second
 
 
 def test_a_candidate_that_turns_out_worse_is_withdrawn(
@@ -240,13 +304,17 @@ def test_a_candidate_that_turns_out_worse_is_withdrawn(
         assert "labels is 199; allowed is a whole number from 200" in capsys.readouterr().err
         other = publishing.publish(write_bundle(tmp_path / "other", name="elsewhere"), tmp_path / "others")
         assert main(["recalibrate", *ask, "--models", str(other.parents[1])]) == 1
-        assert "Is --models the folder that this service serves?" in capsys.readouterr().err
+        assert "serves another model directory than" in capsys.readouterr().err
+        same = publishing.publish(tmp_path / "bundle", tmp_path / "twins")  # the same version, in another directory
+        assert same.name == first and main(["judge", *ask, "--models", str(tmp_path / "twins")]) == 1
+        assert "Name the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
         label(service, 300, TRUE, seed=1)
         assert main(["recalibrate", *ask]) == 0
         label(service, 400, SERVED, seed=2)  # the drift was a passing one
         assert main(["judge", *ask, "--wait", "1"]) == 0
         assert "is withdrawn: it is worse. 400 fresh labels" in capsys.readouterr().out
-        assert publishing.role(models, "tiny", "shadow") is None and publishing.role(models, "tiny", "default") == first
+        assert model_folder.role(models, "tiny", "shadow") is None
+        assert model_folder.role(models, "tiny", "default") == first
 
 
 def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:

@@ -52,13 +52,16 @@ class Labelled:
     """When each answer was given: Unix milliseconds on the service's clock."""
     ahead_ms: int = 0
     """How far the service's clock is ahead of this machine's."""
+    shadow_logits_NC: npt.NDArray[np.float32] | None = None
+    """Of the shadow that was asked for, on the same inputs."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
 
     def given_since(self, since_ms: int) -> Labelled:
         rows = self.created_ms_N >= since_ms
-        return Labelled(self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows], self.ahead_ms)
+        shadow_NC = None if self.shadow_logits_NC is None else self.shadow_logits_NC[rows]
+        return Labelled(self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows], self.ahead_ms, shadow_NC)
 
 
 def admin_key(file: str | Path | None = None) -> str | None:
@@ -99,26 +102,40 @@ class Client:
         if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", self.url):
             raise AnswerError(f"service is {self.url!r}; allowed is a URL such as {URL}")
 
-    def labelled(self, model: str, version: str, *, last: int | None = None, since_ms: int | None = None) -> Labelled:
+    def labelled(
+        self,
+        model: str,
+        version: str,
+        *,
+        last: int | None = None,
+        since_ms: int | None = None,
+        shadow: str | None = None,
+    ) -> Labelled:
         """Labelled answers of a version: the `last` labels, of answers given since then; none is no error.
+
+        With `shadow`, a version: only those of them that it has scored as well, and its logits.
 
         Raises:
             AwayError: nobody answers.
-            AnswerError: an unknown model or version, a wrong key, what is not the file.
+            AnswerError: a wrong key, what is not the file.
         """
         query: dict[str, Any] = {"model": model, "version": version}
         if last is not None:
             query["last"] = last
         if since_ms is not None:
             query["since"] = datetime.fromtimestamp(since_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        if shadow is not None:
+            query["shadow"] = shadow
         try:
             with self._open("/admin/labelled.npz", query) as answer, tempfile.TemporaryFile() as file:
                 ahead_ms = _ahead(answer.headers.get("date"))
                 shutil.copyfileobj(answer, file)
                 file.seek(0)
-                return Labelled(*_arrays(file, last), ahead_ms)
+                logits_NC, labels_N, created_ms_N, *beside = _arrays(file, last, shadow is not None)
+                return Labelled(logits_NC, labels_N, created_ms_N, ahead_ms, *beside)
         except _NoLabels:
-            return Labelled(np.empty((0, 0), np.float32), np.empty(0, np.int64), np.empty(0, np.int64))
+            none_NC = np.empty((0, 0), np.float32)
+            return Labelled(none_NC, np.empty(0, np.int64), np.empty(0, np.int64), 0, none_NC if shadow else None)
 
     def json(self, path: str, **query: str) -> Any:
         """A JSON answer. Raises as `labelled`."""
@@ -150,13 +167,11 @@ class Client:
             code, message = said["code"], said["message"]
         except (ValueError, LookupError, TypeError, OSError):
             code, message = "", error.reason
-        if code == "no_labels":
+        if code in ("no_labels", "unknown_model", "unknown_version"):  # a version that has not answered yet is unknown
             return _NoLabels()
         cure = ""
         if error.code in (401, 403):
             cure = f". Put the key into {KEY} or into a file: --key-file"
-        elif code in ("unknown_model", "unknown_version"):
-            cure = ". Is --models the folder that this service serves?"
         return AnswerError(f"{self.url}{path} answered {error.code}: {message}{cure}")
 
 
@@ -173,21 +188,25 @@ class _NoLabels(Exception):  # noqa: N818  an answer, not an error
     pass
 
 
-def _arrays(file: IO[bytes], last: int | None) -> tuple[Any, Any, Any]:
-    names = ("val_logits", "val_labels", "val_created_ms")
+def _arrays(file: IO[bytes], last: int | None, beside: bool) -> list[Any]:
+    """Logits, labels and times, and with `beside` the shadow's logits."""
+    names = ("val_logits", "val_labels", "val_created_ms", *(("val_shadow_logits",) if beside else ()))
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            found = tuple(arrays[name] for name in names)
+            found = [arrays[name][-last:] if last else arrays[name] for name in names]
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
         raise AnswerError(f"labelled.npz is not whole ({error}); ask again") from None
-    logits_NC, labels_N, created_N = (array[-last:] if last else array for array in found)
+    logits_NC, labels_N, created_N = found[:3]
     fits = logits_NC.ndim == 2 and labels_N.shape == created_N.shape == logits_NC.shape[:1]
-    if not (fits and np.isfinite(logits_NC).all() and (labels_N >= 0).all() and (labels_N < logits_NC.shape[1]).all()):
+    fits = fits and all(
+        array.shape == logits_NC.shape and np.isfinite(array).all() for array in (logits_NC, *found[3:])
+    )
+    if not (fits and (labels_N >= 0).all() and (labels_N < logits_NC.shape[1]).all()):
         raise AnswerError(
             f"labelled.npz holds logits {logits_NC.shape}, labels {labels_N.shape} and times {created_N.shape}:"
             " not finite, or not of the same answers and classes"
         )
-    return logits_NC, labels_N, created_N
+    return found
 
 
 def _ahead(date: str | None) -> int:

@@ -48,17 +48,24 @@ class Evidence:
 
 
 def weigh(
-    served: Calibrator, candidate: Calibrator, logits_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.integer]
+    served: Calibrator,
+    candidate: Calibrator,
+    logits_NC: npt.NDArray[np.floating],
+    labels_N: npt.NDArray[np.integer],
+    candidate_logits_NC: npt.NDArray[np.floating] | None = None,
 ) -> Evidence:
     """E = prod_n q_n(y_n) / p_n(y_n), p served and q the candidate: log E = sum of (NLL served - NLL candidate).
 
     If the served probabilities are right, E is 1 on average after any number of labels, whatever came before, so that
     it ever reaches 20 has a chance of at most 5% (Ville 1939) and one may look after every label. 1/E is the same
     against the candidate. Both fits must know nothing of these labels. The verdict needs E or 1/E of 20 and 100 labels.
+    A candidate with another net comes with its own logits of the same rows, `candidate_logits_NC`.
     """
     if not len(labels_N):
         return Evidence(0, 0.0, None, None, None, "open")
-    gain_N = nll_of(served, logits_NC, labels_N) - nll_of(candidate, logits_NC, labels_N)
+    gain_N = nll_of(served, logits_NC, labels_N) - nll_of(
+        candidate, logits_NC if candidate_logits_NC is None else candidate_logits_NC, labels_N
+    )
     n, gain, log_e = len(gain_N), float(gain_N.mean()), float(gain_N.sum())
     half = float(ndtri((1 + LEVEL) / 2) * gain_N.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
     enough = n >= LEAST and abs(log_e) >= math.log(THRESHOLD)

@@ -112,11 +112,12 @@ class Store(Protocol):
         """The label log: up to `limit` entries after a sequence number, or the `last` ones; at most 100,000."""
 
     def labelled(
-        self, model: str, version: str, since: int | None = None, last: int | None = None
+        self, model: str, version: str, since: int | None = None, last: int | None = None, shadow: str | None = None
     ) -> AsyncIterator[LabelledLogits]:
         """Logits and labels of all labelled answers since then, in blocks, in the order of their labels' arrival.
 
-        `last`: only those among the labels that arrived last, this many.
+        `last`: only those among the labels that arrived last, this many. `shadow`, a version: only answers that it has
+        scored as the model's shadow, and its logits.
         """
 
     async def fold(self, model: str, version: str, name: str, step: Callable[[Any, LabelBlock], Any]) -> Any:

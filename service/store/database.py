@@ -23,6 +23,7 @@ from service.records import (
     StoredAnswer,
     StoredSums,
     Version,
+    shadow_of,
 )
 from service.store import (
     MAX_LAST,
@@ -194,16 +195,17 @@ class DatabaseStore(ABC):
         return await self._read(partial(reading.labels, key, after, min(limit, MAX_LAST)))
 
     async def labelled(
-        self, model: str, version: str, since: int | None = None, last: int | None = None
+        self, model: str, version: str, since: int | None = None, last: int | None = None, shadow: str | None = None
     ) -> AsyncIterator[LabelledLogits]:
         key = await self._key(model, version)
-        if key is None:
+        beside = None if shadow is None else await self._key(shadow_of(model), shadow)
+        if key is None or (beside is None and shadow is not None):
             return
         after = 0 if last is None else await self._read(partial(reading.before_last, key, last))
         classes = len(self._catalogue.versions[key].classes)
         limit = max(BLOCK_BYTES // (4 * classes), 1)
         while True:
-            after, block = await self._read(partial(reading.labelled, key, classes, since or 0, after, limit))
+            after, block = await self._read(partial(reading.labelled, key, classes, since or 0, after, limit, beside))
             if not after:
                 return
             yield block

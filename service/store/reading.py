@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from service.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
 from service.store import moves
@@ -147,23 +148,42 @@ def before_last(version: int, last: int) -> Work[int]:
     return rows[0][0] if rows else 0
 
 
-def labelled(version: int, classes: int, since_ms: int, after: int, limit: int) -> Work[tuple[int, LabelledLogits]]:
-    """The last sequence number that was looked at (0: the log is at its end), and the labelled logits among them."""
+def labelled(
+    version: int, classes: int, since_ms: int, after: int, limit: int, shadow: int | None = None
+) -> Work[tuple[int, LabelledLogits]]:
+    """The last sequence number that was looked at (0: the log is at its end), and the labelled logits among them.
+
+    With `shadow`, a version: those that it has scored as well.
+    """
     # Two statements: joined, PostgreSQL may read all predictions for every block.
     rows = yield Rows(
         "SELECT sequence, prediction, created_ms, label FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
         (version, after, since_ms, limit),
     )
-    sequence, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
-    found = yield Rows("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
-    logits = dict(found)
-    return sequence[-1] if rows else 0, LabelledLogits(
-        np.frombuffer(b"".join(logits[id_] for id_ in ids), "<f4").reshape(len(rows), classes),
+    last = rows[-1][0] if rows else 0
+    beside = None
+    if shadow is not None:
+        beside = yield from _logits([row[1] for row in rows], shadow)
+        rows = [row for row in rows if row[1] in beside]
+    _, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
+    logits = yield from _logits(ids, version)
+
+    def stacked(found: dict[str, bytes]) -> npt.NDArray[np.float32]:
+        return np.frombuffer(b"".join(found[id_] for id_ in ids), "<f4").reshape(len(rows), classes)
+
+    return last, LabelledLogits(
+        stacked(logits),
         np.array(label, np.int64),
         list(ids),
         np.array(created, np.int64),
+        None if beside is None else stacked(beside),
     )
+
+
+def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
+    found = yield Rows("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
+    return dict(found)
 
 
 def answers(model: str, ids: list[str]) -> Work[dict[str, StoredAnswer]]:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline import history, publishing
+from pipeline import history, model_folder, publishing
 from pipeline.flows.report import report_markdown
 from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
@@ -42,7 +42,7 @@ def later(prefect: Prefect) -> list[dict[str, Any]]:
 @pytest.mark.full
 def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     client, models = service
-    first = publishing.role(models, "tiny", "default")
+    first = model_folder.role(models, "tiny", "default")
     assert first is not None
     given: dict[str, Any] = {"service": str(client.base_url), "models": str(models), "candidates": ["temperature"]}
     alarm = given | {"model": "tiny", "version": first, "reason": "alarm 7"}
@@ -58,7 +58,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     runs = [submit(prefect, "recalibrate/live", **alarm) for _ in "12"]
     states = sorted(prefect.completed(run)["state_name"] for run in runs)
     assert states == ["Open", "Published"], "two triggers at once make one candidate"
-    second = publishing.role(models, "tiny", "shadow")
+    second = model_folder.role(models, "tiny", "shadow")
     published = next(run for run in runs if prefect.run(run)["state_name"] == "Published")
     assert set(prefect.stages(published).values()) == {"Completed"}
     assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as shadow"}

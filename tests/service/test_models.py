@@ -37,7 +37,7 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
 
     def publish(*, default: bool = True, **options: Any) -> str:
         folder = tmp_path / f"bundle-{len(list(tmp_path.iterdir()))}"
-        return publishing.publish(write_bundle(folder, **options), models, default=default).name
+        return publishing.publish(write_bundle(folder, **options), models, "default" if default else None).name
 
     return publish
 

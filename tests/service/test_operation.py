@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pipeline import bundle as bundles
-from pipeline import publishing
+from pipeline import model_folder, publishing
 from service import registry
 from service.app import create_app
 from service.settings import Settings
@@ -73,7 +73,7 @@ def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_damaged_bundle_is_not_served(settings: Settings) -> None:
-    with (publishing.find_default(settings.models) / bundles.MODEL).open("ab") as file:
+    with (model_folder.find_default(settings.models) / bundles.MODEL).open("ab") as file:
         file.write(b"x")
     with Client(create_app(settings)) as client:
         answer = client.get("/health/ready")

@@ -12,7 +12,8 @@ import pytest
 
 from pipeline.calibrators import Temperature
 from pipeline.metrics import CalibrationSums
-from pipeline.publishing import find_default, publish
+from pipeline.model_folder import find_default
+from pipeline.publishing import publish
 from pipeline.selective import RiskCoverage
 from service import keys
 from service.__main__ import main

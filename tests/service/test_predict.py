@@ -16,8 +16,8 @@ from PIL import Image
 
 from pipeline.bundle import Bundle
 from pipeline.calibrators import Temperature
+from pipeline.model_folder import find_default
 from pipeline.pictures import encode_png
-from pipeline.publishing import find_default
 from service.answers import Asked, images_of
 from service.model import Model
 from service.settings import Settings

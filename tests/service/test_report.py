@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import metrics, publishing
+from pipeline import metrics, model_folder, publishing
 from pipeline.calibrators import Identity
 from pipeline.metrics import CalibrationSums
 from service import page
@@ -140,7 +140,7 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
 
 
 def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
-    version = publishing.find_default(models).name
+    version = model_folder.find_default(models).name
     assert client.report(model="tiny", version=version)["version"] == version
     for query in ({"model": "x"}, {"version": "x"}, {"model": "tiny", "version": "x"}):
         answer = client.get("/calibration-report", params=query)
