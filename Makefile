@@ -38,10 +38,10 @@ demo: setup ## two minutes with the page open: a calibrated model meets worse im
 	@dvc repro
 	@python -m pipeline demo --live --work .demo
 
-serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with its own store
+serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with models/ and store.sqlite
 	@dvc repro
-	@python -m pipeline publish --models .serve/models >/dev/null
-	@python -m service --models .serve/models --store .serve/store.sqlite --port $(PORT)
+	@python -m pipeline publish --role default --unnamed --why "make serve"
+	@python -m service --port $(PORT)
 
 prefect: setup ## start a Prefect server and a worker here and register the deployments of prefect.yaml
 	@python -m pipeline.flows up

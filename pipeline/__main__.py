@@ -9,7 +9,8 @@ gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artif
 demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
 demo --live  what `make demo` does: two minutes of traffic in which the model's calibration breaks, with the page open
 methods | recipes | calibrators | params         what can be written into params.yaml
-publish | recalibrate | judge | promote | shadow | rollback | default | versions    what is served: see `publish --help`
+publish | recalibrate | judge | promote | shadow | rollback | default | versions | doctor
+             what is served: `publish --help` says what each is for
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pipeline.errors import UserError
 
 LISTS = ("methods", "recipes", "calibrators")
 PICTURES = ("curves", "gamma-curve")
-SERVED = ("publish", "recalibrate", "judge", "promote", "shadow", "rollback", "default", "versions")
+SERVED = ("publish", "recalibrate", "judge", "promote", "shadow", "rollback", "default", "versions", "doctor")
 """See pipeline/commands.py."""
 
 

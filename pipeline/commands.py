@@ -10,6 +10,7 @@ shadow MODEL VERSION      score a version on the same inputs without answering (
 rollback MODEL            let the version answer that did before
 default [MODEL]           let a model answer calls that name none; without a name: which one does
 versions [MODEL]          what is published, what answers, what shadows, and how it came to that
+doctor                    whether versions, folders, schedules and the alarm's way agree, a line each; exit 1 if not
 
 The model directory is that of --models, else of TRUEODDS_MODELS, else models/ here: the service's own rule.
 """
@@ -17,6 +18,7 @@ The model directory is that of --models, else of TRUEODDS_MODELS, else models/ h
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     default = commands.add_parser("default", parents=[reasoned])
     default.add_argument("model", nargs="?")
     default.add_argument("--rollback", action="store_true", help="the model that did before")
+    _connecting(commands.add_parser("doctor", parents=[every]))
     commands.add_parser("versions", parents=[every]).add_argument("model", nargs="?")
     return found
 
@@ -68,10 +71,9 @@ def _publishing(command: argparse.ArgumentParser) -> None:
 
 def _asking(command: argparse.ArgumentParser, *, fits: bool) -> None:
     from pipeline.calibrators.selection import CANDIDATES
-    from pipeline.recalibrate import LABELS, client
+    from pipeline.recalibrate import LABELS
 
-    command.add_argument("--service", help=f"its URL (default: {client.SERVICE}, or {client.URL})")
-    command.add_argument("--key-file", type=Path, help=f"holds the admin key, if it has one (or {client.KEY}: the key)")
+    _connecting(command)
     command.add_argument("--model", help="default: what answers when nothing is named")
     choices = ("now", "evidence", "never") if fits else ("evidence", "never")
     command.add_argument("--promote", choices=choices, default="evidence", help="default: evidence")
@@ -81,6 +83,13 @@ def _asking(command: argparse.ArgumentParser, *, fits: bool) -> None:
         command.add_argument("--labels", type=int, default=LABELS, help=f"of the last, at most (default: {LABELS:,})")
         names = ", ".join(CANDIDATES)
         command.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=f"calibrators ({names})")
+
+
+def _connecting(command: argparse.ArgumentParser) -> None:
+    from pipeline.recalibrate import client
+
+    command.add_argument("--service", help=f"its URL (default: {client.SERVICE}, or {client.URL})")
+    command.add_argument("--key-file", type=Path, help=f"holds the admin key, if it has one (or {client.KEY}: the key)")
 
 
 def run(argv: list[str]) -> None:
@@ -97,6 +106,8 @@ def run(argv: list[str]) -> None:
             _publish(given)
         case "default":
             _default(given)
+        case "doctor":
+            _doctor(given)
         case "promote":
             Bundle.load(model_folder.find(given.models, given.model, given.version))
             publishing.promote(given.models, given.model, given.version, why=given.why)
@@ -122,6 +133,14 @@ def _publish(given: argparse.Namespace) -> None:
     why = given.why or "published by hand"
     path = publishing.publish(bundle, given.models, role, unnamed=given.unnamed, why=why)
     print(path, model_folder.standing(given.models, path.parent.name, path.name), sep="\n")
+
+
+def _doctor(given: argparse.Namespace) -> None:
+    from pipeline.doctor import doctor
+    from pipeline.recalibrate.client import SERVICE, client_of
+
+    named = bool(given.service) or SERVICE in os.environ
+    doctor(client_of(given.service, given.key_file), given.models, expected=named)
 
 
 def _default(given: argparse.Namespace) -> None:

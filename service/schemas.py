@@ -163,6 +163,17 @@ class Models(BaseModel):
     problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused")
 
 
+class WebhookTest(BaseModel):
+    webhook: str = Field(description="scheme, host and port of its URL; the rest may be a secret")
+    taken: bool = Field(description="whether it has answered 2xx")
+    problem: str | None
+    flow_run: str | None = Field(description="id of the Prefect flow run that it has started")
+
+
+class AlarmTest(BaseModel):
+    webhooks: list[WebhookTest]
+
+
 KEYS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
 """For `errors`, of a route that needs a key."""
 

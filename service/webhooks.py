@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 SEND_SECONDS = 10.0
 """In which a webhook must have answered."""
 PREFECT = "prefect+"
+ALARM, TRIAL = "calibration-alarm", "calibration-alarm-test"
+"""Types of news."""
 _BY_NAME = "/deployments/name/"
 
 
@@ -69,35 +72,51 @@ def news(model: str, version: str, null: str, numbers: dict[str, Any], *, readin
     """What is sent; the id is the same however often, and whoever, sends it."""
     told = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
     return {
-        "type": "calibration-alarm",
+        "type": ALARM,
         "id": hashlib.sha256(told.encode()).hexdigest()[:32],
         "model": model,
         "version": version,
         "null": null,
         **numbers,
         "reading": reading,
-        "report_url": f"{address}/calibration-report?model={quote(model, safe='')}&version={quote(version, safe='')}",
+        "report_url": _report_url(address, model, version),
     }
 
 
-async def send(webhook: Webhook, body: dict[str, Any]) -> None:
-    """Returns once the news was taken: any 2xx.
+def trial_news(model: str, version: str, *, address: str) -> dict[str, Any]:
+    """What is sent to see whether an alarm would arrive; no two are the same."""
+    return {
+        "type": TRIAL,
+        "id": secrets.token_hex(16),
+        "model": model,
+        "version": version,
+        "reading": "This is a test of the way that an alarm takes; nothing has happened.",
+        "report_url": _report_url(address, model, version),
+    }
+
+
+def _report_url(address: str, model: str, version: str) -> str:
+    return f"{address}/calibration-report?model={quote(model, safe='')}&version={quote(version, safe='')}"
+
+
+async def send(webhook: Webhook, body: dict[str, Any]) -> str | None:
+    """Returns once the news was taken, with any 2xx: the id of the run that it has started, if it starts runs.
 
     Raises:
         WebhookError: it was not, within ten seconds.
     """
     try:
         async with asyncio.timeout(SEND_SECONDS), await asyncio.to_thread(_client) as client:
-            await _send(client, webhook, body)
+            return await _send(client, webhook, body)
     except TimeoutError:
         raise WebhookError(f"{webhook} has not answered within {SEND_SECONDS:g} s") from None
 
 
-async def _send(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> None:
+async def _send(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str | None:
     import httpx
 
     try:
-        await (_start_run if webhook.starts_run else _post)(client, webhook, body)
+        return await (_start_run if webhook.starts_run else _post)(client, webhook, body)
     except httpx.TimeoutException:
         raise TimeoutError from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
@@ -115,17 +134,22 @@ async def _post(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any
     _taken(webhook, await client.post(webhook.url, json=body, headers={"Idempotency-Key": body["id"]}))
 
 
-async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> None:
-    """Prefect makes one run for one idempotency key."""
+async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str:
+    """Prefect makes one run for one idempotency key; for a test, one that only looks whether all is there."""
     answer = _taken(webhook, await client.get(webhook.url))
     try:
         deployment = quote(str(answer.json()["id"]), safe="")
     except (ValueError, KeyError, TypeError):
         raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
     parameters = {"model": body["model"], "version": body["version"], "reason": body["reading"]}
+    if body["type"] == TRIAL:
+        parameters["dry_run"] = True
     run = {"parameters": parameters, "idempotency_key": body["id"]}
     url = f"{webhook.url.partition(_BY_NAME)[0]}/deployments/{deployment}/create_flow_run"
-    _taken(webhook, await client.post(url, json=run))
+    try:
+        return str(_taken(webhook, await client.post(url, json=run)).json()["id"])
+    except (ValueError, KeyError, TypeError):
+        raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
 
 
 def _taken(webhook: Webhook, answer: httpx.Response) -> httpx.Response:

@@ -46,6 +46,7 @@ class Terminal:
         self.environment = environment() | {
             "PREFECT_API_URL": f"http://127.0.0.1:{prefect}/api",
             "PREFECT_HOME": str(folder / ".prefect"),
+            "TRUEODDS_SERVICE": f"http://127.0.0.1:{self.port}",
         }
         self.make = f"make -o {sys.prefix}/.installed VENV={sys.prefix} PORT={self.port}"
 
@@ -166,5 +167,6 @@ def test_the_whole_readme(terminal: Terminal, development_data: Path) -> None:
                     terminal.type(RESTORE)
                 typed.append(line)
     assert any("curl" in line for line in typed) and len(typed) > 8
-    published = (terminal.folder / ".serve" / "models" / "default").read_text()
-    assert published.startswith("scribbles/")
+    models = terminal.folder / "models"
+    assert (models / "default").read_text().startswith("digits/"), "a new model takes nobody's place"
+    assert (models / "scribbles" / "default").is_file() and (models / "cifar100" / "default").is_file()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from pipeline.model_folder import models_folder
 
 
 def models_of(home: Path) -> Path:
     """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
-    return home / os.environ.get("TRUEODDS_MODELS", "models")
+    return home / models_folder()

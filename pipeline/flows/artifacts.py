@@ -9,7 +9,6 @@ from typing import Any, cast
 from uuid import UUID
 
 from prefect.artifacts import (
-    create_link_artifact,
     create_markdown_artifact,
     create_progress_artifact,
     update_progress_artifact,
@@ -52,8 +51,13 @@ class Progress:
             update_progress_artifact(self._artifact, float(self._shown))
 
 
-def show_results(folder: Path, bundle: Path | None, title: str) -> None:
-    """Table, picture and link of a finished run; what the graph did not make is left out."""
+def show_bundle(bundle: Path, words: str) -> None:
+    """Where a published bundle lies, and what it does now: no link, for a browser opens none to a file."""
+    create_markdown_artifact(f"`{bundle}`\n\n{words}\n", key="bundle", description="What was published")
+
+
+def show_results(folder: Path, title: str) -> None:
+    """Table and picture of a finished run; what the graph did not make is left out."""
     evaluation = folder / "artifacts" / "evaluation"
     if (evaluation / "metrics.json").is_file():
         markdown = summary_markdown(read_json(evaluation / "metrics.json"), title)
@@ -64,10 +68,6 @@ def show_results(folder: Path, bundle: Path | None, title: str) -> None:
             f"![reliability diagram](data:image/png;base64,{picture})",
             key="reliability",
             description="Accuracy against confidence on the test rows",
-        )
-    if bundle is not None:
-        create_link_artifact(
-            bundle.as_uri(), link_text=str(bundle), key="bundle", description="What the service serves"
         )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from prefect import State, Task, flow, get_run_logger
-from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.runtime import deployment, flow_run
@@ -22,7 +23,8 @@ from prefect.states import Completed, Scheduled
 from pydantic import Field
 
 from pipeline import recalibrate as room
-from pipeline.flows import models_of
+from pipeline.flows import artifacts, models_of
+from pipeline.model_folder import standing
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, Outcome, Recalibration
 
 T = TypeVar("T")
@@ -55,6 +57,7 @@ def recalibrate(
     promote: Literal["now", "evidence", "never"] = "evidence",
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
     look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,
+    dry_run: bool = False,
 ) -> State[None]:
     """Judge the candidate that waits; if none does, fit one on the live labels and publish it as the shadow.
 
@@ -70,6 +73,7 @@ def recalibrate(
         wait_seconds: For evidence; the worker waits too.
         look_again_minutes: While labels are few or evidence is open: another run after so long, then after twice as
             long, up to a day. None: no other run.
+        dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
     """
     log = get_run_logger()
     asked = Recalibration(
@@ -85,17 +89,21 @@ def recalibrate(
         f"flow run {flow_run.get_name()}",
         log.info,
     )
+    if dry_run:
+        return Completed(name="Rehearsed", message=room.rehearse(asked))
+    asked = replace(asked, model=room.model_of(asked))
     try:
         outcome = room.recalibrate(asked, as_task)
     except FewLabelsError as error:
         if look_again_minutes is None or not deployment.id:
             raise
-        return Completed(name="Waiting", message=f"{error}. {_look_again(look_again_minutes, version, 'few')}")
+        again = _look_again(look_again_minutes, asked, version, "few")
+        return Completed(name="Waiting", message=f"{error}. {again}")
     _show(outcome, asked.models)
     words = outcome.words
     log.info(words)
     if outcome.what in ("published", "open") and promote == "evidence" and look_again_minutes and deployment.id:
-        words += f" {_look_again(look_again_minutes, outcome.served, outcome.candidate or '')}"
+        words += f" {_look_again(look_again_minutes, asked, outcome.served, outcome.candidate or '')}"
     return Completed(name=outcome.what.capitalize(), message=words)
 
 
@@ -118,12 +126,13 @@ def as_task(step: Callable[..., T], *given: Any) -> T:
     return named()
 
 
-def _look_again(minutes: float, version: str | None, about: str) -> str:
-    """Ask for another run; several that ask for the same one get one."""
+def _look_again(minutes: float, asked: Recalibration, version: str | None, about: str) -> str:
+    """Ask for another run, of the same model in the same place; several that ask for the same one get one."""
     when = datetime.now(UTC) + timedelta(minutes=minutes)
     given = dict(flow_run.get_parameters() or {})
+    given |= {"model": asked.model, "service": asked.client.url, "models": str(asked.models.resolve())}
     given |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
-    key = f"recalibrate-{given.get('model')}-{version}-{about}-{minutes:g}-{when.date()}"
+    key = f"recalibrate-{asked.model}-{version}-{about}-{minutes:g}-{when.date()}"
     with get_client(sync_client=True) as client:
         client.create_flow_run_from_deployment(
             deployment.id, parameters=given, state=Scheduled(scheduled_time=when), idempotency_key=key
@@ -146,7 +155,7 @@ def _show(outcome: Outcome, models: Path) -> None:
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
         )
     if outcome.candidate is not None and (folder := (models / outcome.model / outcome.candidate).resolve()).is_dir():
-        create_link_artifact(folder.as_uri(), link_text=str(folder), key="bundle", description="The candidate")
+        artifacts.show_bundle(folder, standing(models, outcome.model, outcome.candidate))
 
 
 def candidate_rows(choice: Choice) -> list[dict[str, Any]]:

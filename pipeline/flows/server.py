@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -55,13 +56,43 @@ def up(home: Path, url: str) -> None:
         arguments = ["server", "start", "--host", str(address.hostname), "--port", str(address.port or 4200)]
         _start(home, "server", arguments, url, lambda: healthy(url), seconds=120)
     register(home, url)
-    if _alive(state / "worker.json"):
+    worker = _alive(state / "worker.json")
+    if worker is not None and (changed := changed_variables(worker, os.environ)):
+        _stop_idle(worker, changed)
+        worker = None
+    if worker is not None:
         print("worker: runs already")
     else:
         _start(home, "worker", worker_arguments("local"), url, lambda: "local" in workers_online(url), seconds=60)
     print(f"\nPrefect's page: {url.removesuffix('/api')}\nNext:  prefect deployment run train/digits --watch")
     if url != URL:
         print(f"after: export PREFECT_API_URL={url}")
+
+
+def changed_variables(process: psutil.Process, environment: Mapping[str, str]) -> list[str]:
+    """Names of the TRUEODDS_ variables whose value is not the one that the process was started with."""
+    try:
+        started = process.environ()
+    except psutil.AccessDenied:
+        return []
+    names = {name for name in (*started, *environment) if name.startswith("TRUEODDS_")}
+    return sorted(name for name in names if started.get(name) != environment.get(name))
+
+
+def _stop_idle(worker: psutil.Process, changed: list[str]) -> None:
+    """Raises ServerError while it runs a flow."""
+    names = ", ".join(changed)
+    if worker.children():
+        raise ServerError(
+            f"the worker (process {worker.pid}) was started with another {names} and is running a flow, which keeps the"
+            " old values. Wait for its end, or end it (make prefect-stop), and then: make prefect"
+        )
+    print(f"worker: started anew, for {names} has changed")
+    worker.terminate()
+    try:
+        worker.wait(30)
+    except psutil.TimeoutExpired:
+        worker.kill()
 
 
 def down(home: Path) -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from prefect import Flow, State, get_run_logger, task
 from prefect.concurrency.sync import concurrency
@@ -22,8 +22,16 @@ from pydantic.fields import FieldInfo
 from pipeline import config, lifeline, stages
 from pipeline.errors import UserError
 from pipeline.flows import artifacts, child, graph, models_of, workspace
+from pipeline.model_folder import standing
 from pipeline.publishing import publish
 
+Publish = Literal["shadow", "default", "never"]
+PUBLISH = "publish"
+_PUBLISH_WORDS = (
+    "shadow: the net is scored beside what answers for its model, until labels or somebody promote it, and answers at"
+    " once only where nothing answers for that model yet. default: it answers for its model at once. never: it is not"
+    " published. Another model's place is never taken."
+)
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""
 _ADVICE = "Use `dvc push`"
@@ -79,6 +87,7 @@ def _worth_another_try(_task: object, _run: object, state: State[Any]) -> bool:
 
 def _train(**leaves: Any) -> None:
     home, log = Path.cwd(), get_run_logger()
+    role: Publish = leaves.pop(PUBLISH, "shadow")
     given = {name: value for name, value in leaves.items() if value is not None}
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
@@ -91,11 +100,12 @@ def _train(**leaves: Any) -> None:
             name = experiment_name(title, run)
             place.save_experiment(name)
             log.info("experiment %s: dvc exp show; dvc exp apply %s", name, name)
-        bundle = None
-        if (place.folder / stages.BUNDLE).is_dir():
-            bundle = publish(place.folder / stages.BUNDLE, models_of(home)).resolve()
-            log.info("bundle: %s", bundle)
-        artifacts.show_results(place.folder, bundle, title)
+        artifacts.show_results(place.folder, title)
+        if role != "never" and (place.folder / stages.BUNDLE).is_dir():
+            bundle = publish(place.folder / stages.BUNDLE, models_of(home), role, why=f"trained by {title}")
+            words = standing(models_of(home), bundle.parent.name, bundle.name)
+            log.info("bundle: %s. %s", bundle.resolve(), words)
+            artifacts.show_bundle(bundle.resolve(), words)
         place.remove()
 
 
@@ -131,6 +141,8 @@ class TrainFlow(Flow[Any, Any]):
             ConfigError: naming it, what is allowed and the nearest.
         """
         given = {name: value for name, value in parameters.items() if value is not None}
+        if (role := given.pop(PUBLISH, "shadow")) not in get_args(Publish):
+            raise config.ConfigError(f"publish is {role!r}; allowed are {', '.join(get_args(Publish))}")
         stages.check_names(config.load(Path.cwd() / "params.yaml", given))
         return parameters
 
@@ -141,24 +153,27 @@ def _leaves() -> dict[str, FieldInfo]:
 
 
 def signature() -> inspect.Signature:
-    """Every leaf of params.yaml as a keyword with its type and bounds; null: as params.yaml says."""
+    """Every leaf of params.yaml as a keyword with its type and bounds, null: as params.yaml says; and `publish`."""
     parameters = []
     for name, field in _leaves().items():
         kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None))
-    return inspect.Signature(parameters)
+    role = inspect.Parameter(PUBLISH, inspect.Parameter.KEYWORD_ONLY, default="shadow", annotation=Publish)
+    return inspect.Signature([*parameters, role])
 
 
 def _descriptions() -> str:
     """The leaves' descriptions in the form that Prefect reads into the schema which its UI shows."""
     described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
     lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
+    lines.append(f"    {PUBLISH}: {_PUBLISH_WORDS}")
     return "\n".join(["Fetch, train, calibrate, evaluate, export.", "", "Args:", *lines])
 
 
 def run_name() -> str:
     """`digits`, `cifar100 method=focal seed=42`: the data set and what differs from params.yaml."""
     given = {name: value for name, value in (flow_run.get_parameters() or {}).items() if value is not None}
+    given.pop(PUBLISH, None)
     dataset = given.pop("dataset", None) or config.load(Path.cwd() / "params.yaml").data.dataset
     return " ".join([str(dataset), *(f"{name}={value}" for name, value in given.items())])
 

@@ -45,6 +45,7 @@ __all__ = [
     "Line",
     "Outcome",
     "Recalibration",
+    "check_folder",
     "choose",
     "client_of",
     "judge",

@@ -140,20 +140,28 @@ class Client:
     def json(self, path: str, **query: str) -> Any:
         """A JSON answer. Raises as `labelled`."""
         with self._open(path, query) as answer:
-            try:
-                return json.load(answer)
-            except ValueError as error:
-                raise AnswerError(f"{self.url}{path} answered what is not JSON ({error}): not a TrueOdds?") from None
+            return self._tree(path, answer)
+
+    def post(self, path: str) -> Any:
+        """A JSON answer to a POST without a body. Raises as `labelled`."""
+        with self._open(path, {}, "POST") as answer:
+            return self._tree(path, answer)
+
+    def _tree(self, path: str, answer: HTTPResponse) -> Any:
+        try:
+            return json.load(answer)
+        except ValueError as error:
+            raise AnswerError(f"{self.url}{path} answered what is not JSON ({error}): not a TrueOdds?") from None
 
     @contextmanager
-    def _open(self, path: str, query: dict[str, Any]) -> Iterator[HTTPResponse]:
+    def _open(self, path: str, query: dict[str, Any], method: str = "GET") -> Iterator[HTTPResponse]:
         url = f"{self.url.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
         headers = {"accept": "*/*" if path.endswith(".npz") else "application/json"}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
         try:
             opener = urllib.request.build_opener(_Same)
-            with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+            with opener.open(urllib.request.Request(url, headers=headers, method=method), timeout=SECONDS) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             raise self._refused(error, path) from None

@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import orjson
 from fastapi import APIRouter, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from service import bodies, keys, schemas
+from service import bodies, keys, schemas, webhooks
 from service.alarm.readings import Standing, advice_of, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
@@ -112,6 +113,35 @@ async def acknowledge(request: Request) -> Response:
         query = urlencode({"model": found.model, "version": found.version})
         return RedirectResponse(f"/calibration-report?{query}", 303)
     return Response(alarm.model_dump_json(), media_type="application/json")
+
+
+@router.post(
+    "/admin/alarm/test",
+    tags=["operation"],
+    summary="Try the alarm's webhooks",
+    dependencies=[keys.requires("admin")],
+    responses={
+        200: {"model": schemas.AlarmTest},
+        **schemas.errors(_503="no model is loaded", **schemas.KEYS),
+    },
+)
+async def try_webhooks(request: Request) -> Response:
+    """Send every webhook a test, of type `calibration-alarm-test`, in the way that an alarm takes. A Prefect deployment
+    gets a run with `dry_run`, which only looks whether all that it needs is there.
+    """
+    runtime = cast("Runtime", request.app.state.runtime)
+    version, settings = runtime.engine.version, runtime.settings
+    body = webhooks.trial_news(version.model, version.version, address=settings.address)
+
+    async def tried(hook: webhooks.Webhook) -> dict[str, Any]:
+        try:
+            run = await webhooks.send(hook, body)
+        except webhooks.WebhookError as error:
+            return {"webhook": str(hook), "taken": False, "problem": str(error), "flow_run": None}
+        return {"webhook": str(hook), "taken": True, "problem": None, "flow_run": run}
+
+    found = await asyncio.gather(*map(tried, webhooks.read_webhooks(settings.alarm_webhook)))
+    return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
 
 
 async def add_to(report: Report, runtime: Runtime, base_url: str) -> None:

@@ -79,8 +79,12 @@ def test_two_runs_side_by_side_then_one_that_skips(prefect: Prefect) -> None:
     assert shown_first["progress-train"] == 100
     assert "| ECE |" in shown_first["calibration"] and "600 test rows" in shown_first["calibration"]
     assert shown_first["reliability"].startswith("![reliability diagram](data:image/png;base64,iVBORw0KGgo")
-    bundles = {shown["bundle"].split("](file://")[1].rstrip(")") for shown in (shown_first, prefect.artifacts(second))}
+    shown_second = prefect.artifacts(second)
+    bundles = {shown["bundle"].split("`")[1] for shown in (shown_first, shown_second)}
     assert len(bundles) == 2
+    standings = sorted(shown["bundle"].split("\n")[2] for shown in (shown_first, shown_second))
+    assert [" answers now: calls with ?model=digits" in words for words in standings].count(True) == 1
+    assert [" is the shadow of " in words for words in standings].count(True) == 1, "what answers goes on answering"
     for bundle in bundles:
         assert Path(bundle).is_relative_to(home / "models") and (Path(bundle) / "model.onnx").is_file()
 
@@ -109,6 +113,7 @@ def test_the_schema_is_that_of_params_yaml(prefect: Prefect) -> None:
     for name in ("digits", "cifar10", "cifar100", "own"):
         deployment = prefect.get(f"deployments/name/train/{name}")
         properties = deployment["parameter_openapi_schema"]["properties"]
+        assert properties.pop("publish")["enum"] == ["shadow", "default", "never"]
         assert set(properties) == set(config.SECTION_OF)
         assert all(leaf["description"].endswith("None: as params.yaml says.") for leaf in properties.values())
         assert properties["epochs"]["anyOf"][0]["minimum"] == 1

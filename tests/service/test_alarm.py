@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from service import keys
 from service.__main__ import main
 from service.alarm import ALARM
 from service.alarm import watch as watching
@@ -132,6 +133,20 @@ def test_a_prefect_deployment_is_run(serve: Callable[..., Client], hook: Hook) -
     assert len(post.body["idempotency_key"]) == 32
 
 
+def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Hook) -> None:
+    hook.reply = {"id": "11111111-2222-3333-4444-555555555555"}
+    base, key = hook.url.removesuffix("/hook"), keys.make()
+    hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url},http://127.0.0.1:1/token"
+    client = serve({"alarm_webhook": hooks, "admin_key": key[1]})
+    assert client.post("/admin/alarm/test").status_code == 401
+    found = client.post("/admin/alarm/test", headers={"authorization": f"Bearer {key[0]}"}).json()["webhooks"]
+    assert [(one["taken"], one["flow_run"]) for one in found] == [(True, hook.reply["id"]), (True, None), (False, None)]
+    assert "cannot be reached" in found[2]["problem"] and "token" not in str(found)
+    run, plain = (next(c for c in hook.calls if c.path.endswith(end)) for end in ("/create_flow_run", "/hook"))
+    assert run.body["parameters"]["dry_run"] is True, "nothing is recalibrated"
+    assert plain.body["type"] == "calibration-alarm-test" and client.report()["alarm"]["state"] == "quiet"
+
+
 def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) -> None:
     hook.reply, hook.answers = {"no": "id"}, [200, 403]
     base = hook.url.removesuffix("/hook").replace("http://", "http://user:word@")
@@ -140,7 +155,7 @@ def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) ->
     for one, words in ((prefect, "does not answer as a Prefect server"), (plain, "answered 403 to POST"),
                        (Webhook("http://127.0.0.1:1/token", False), "cannot be reached")):  # fmt: skip
         with pytest.raises(WebhookError, match=words) as error:
-            asyncio.run(send(one, {"id": "x", "model": "m", "version": "v", "reading": "r"}))
+            asyncio.run(send(one, {"type": "", "id": "x", "model": "m", "version": "v", "reading": "r"}))
         assert "token" not in str(error.value) and "word@" not in str(error.value)
     assert hook.calls[0].headers["authorization"].startswith("Basic ")
     assert prefect.key != plain.key and len(prefect.key) == 16

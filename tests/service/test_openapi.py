@@ -47,6 +47,7 @@ OPERATIONS = (
     "POST /feedback",
     "GET /admin/labelled.npz",
     "POST /admin/alarm/acknowledge",
+    "POST /admin/alarm/test",
     "GET /calibration-report",
     "GET /v2",
     "GET /v2/health/live",
