@@ -24,6 +24,8 @@ from pipeline.errors import UserError
 from pipeline.flows import artifacts, child, graph, models_of, workspace
 from pipeline.model_folder import standing
 from pipeline.publishing import publish
+from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
+from pipeline.recalibrate.client import SERVICE
 
 Publish = Literal["shadow", "default", "never"]
 PUBLISH = "publish"
@@ -104,9 +106,25 @@ def _train(**leaves: Any) -> None:
         if role != "never" and (place.folder / stages.BUNDLE).is_dir():
             bundle = publish(place.folder / stages.BUNDLE, models_of(home), role, why=f"trained by {title}")
             words = standing(models_of(home), bundle.parent.name, bundle.name)
+            if (elsewhere := _served_elsewhere(models_of(home))) is not None:
+                log.warning(elsewhere)
+                words += f" But {elsewhere}"
             log.info("bundle: %s. %s", bundle.resolve(), words)
             artifacts.show_bundle(bundle.resolve(), words)
         place.remove()
+
+
+def _served_elsewhere(models: Path) -> str | None:
+    """Why the service that TRUEODDS_SERVICE names, if it does, will not find what is published here."""
+    if not os.environ.get(SERVICE):
+        return None
+    try:
+        check_folder(Recalibration(client_of(), models))
+    except AwayError:
+        return None  # it may come later
+    except AnswerError as error:
+        return str(error)
+    return None
 
 
 def _run_graph(place: workspace.Workspace) -> None:

@@ -42,11 +42,11 @@ class Prefect:
         # A client's profile is its own too: PREFECT_HOME of whoever runs the tests stays as it is.
         return {**keep, "PREFECT_API_URL": self.url, "PREFECT_HOME": str(self.home / server.STATE), "DO_NOT_TRACK": "1"}
 
-    def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def command(self, *arguments: str, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", *arguments],
             cwd=self.home,
-            env=self.environment(),
+            env=self.environment() | variables,
             capture_output=True,
             text=True,
             timeout=300,
@@ -63,6 +63,9 @@ class Prefect:
 
     def patch(self, path: str, body: Any) -> None:
         self._ask("PATCH", path, body)
+
+    def delete(self, path: str) -> None:
+        self._ask("DELETE", path, None)
 
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""

@@ -72,7 +72,24 @@ def test_from_drift_to_a_calibrated_version_and_back(
         def runs() -> list[dict[str, Any]]:
             query = {"flows": {"name": {"any_": ["recalibrate"]}}, "deployments": {"id": {"any_": [deployment["id"]]}}}
             found = prefect.post("flow_runs/filter", query)
-            return [one for one in found if one["parameters"].get("version") == first]
+            alarms = [one for one in found if not one["parameters"].get("dry_run")]
+            return [one for one in alarms if one["parameters"].get("version") == first]
+
+        def doctor() -> tuple[int, str]:
+            words = ("doctor", "--service", str(client.base_url), "--models", str(models))
+            done = prefect.command("pipeline", *words, check=False)
+            return done.returncode, done.stdout
+
+        status, text = doctor()
+        assert status == 0 and "WRONG" not in text, text
+        assert "ok    alarm      reaches its flow; rehearsed: " in text and "runs are scheduled: weekly" in text
+        assert not runs(), "a rehearsal recalibrates nothing"
+        publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "others")  # the same version elsewhere
+        prefect.patch(f"deployments/{deployment['id']}", {"parameters": place | {"models": str(tmp_path / "others")}})
+        status, text = doctor()
+        assert status == 1 and "the flow that an alarm starts would fail: " in text, text
+        assert "serves another model directory than " in text
+        prefect.patch(f"deployments/{deployment['id']}", {"parameters": place})
 
         traffic.send(500, SERVED)
         assert report(first)["alarm"]["state"] == "quiet"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
-from pipeline import config
-from pipeline.flows import artifacts, child, train
+from pipeline import config, publishing
+from pipeline.flows import artifacts, child, server, train
 from tests.conftest import environment
+from tests.service.hooks import Hook
 
 
 def test_lines_come_as_they_are_written_and_the_status_is_returned(tmp_path: Path) -> None:
@@ -101,3 +104,24 @@ def test_a_wrong_input_is_not_tried_again() -> None:
     assert not train._worth_another_try(None, None, failed(train.StageError("x", wrong_input=True)))
     assert train._worth_another_try(None, None, failed(train.StageError("x", wrong_input=False)))
     assert train._worth_another_try(None, None, failed(child.StageTimeoutError("x")))
+
+
+def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRUEODDS_SERVICE", raising=False)
+    assert train._served_elsewhere(tmp_path) is None
+    with Hook(reply={"folder": publishing.identify(tmp_path)}) as service:
+        monkeypatch.setenv("TRUEODDS_SERVICE", service.url)
+        assert train._served_elsewhere(tmp_path) is None
+        service.reply = {"folder": "0" * 16}
+        assert f"the service at {service.url} serves another model directory" in str(train._served_elsewhere(tmp_path))
+    assert train._served_elsewhere(tmp_path) is None, "nobody answers: it may come later"
+
+
+def test_variables_that_a_worker_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {k: v for k, v in environment().items() if not k.startswith("TRUEODDS_")}
+    started = kept | {"TRUEODDS_MODELS": "a", "TRUEODDS_SERVICE": "s"}
+    with psutil.Popen([sys.executable, "-c", "input()"], env=started, stdin=subprocess.PIPE) as process:
+        assert server.changed_variables(process, started | {"HOME": "/"}) == []
+        now = {k: v for k, v in started.items() if k != "TRUEODDS_SERVICE"} | {"TRUEODDS_MODELS": "b"}
+        assert server.changed_variables(process, now) == ["TRUEODDS_MODELS", "TRUEODDS_SERVICE"]
+        process.kill()

@@ -53,11 +53,16 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     assert submit(prefect, "recalibrate/live", "alarm-7", **alarm) == waiting["id"], "one alarm, one run"
     (again,) = later(prefect)
     assert again["parameters"]["look_again_minutes"] == 20 and again["parameters"]["reason"] == "alarm 7"
+    unnamed = prefect.completed(submit(prefect, "recalibrate/live", **given))
+    assert unnamed["state_name"] == "Waiting" and "model" not in unnamed["parameters"]
+    follow_up = next(run for run in later(prefect) if run["id"] != again["id"])
+    assert (follow_up["parameters"]["model"], follow_up["parameters"]["models"]) == ("tiny", str(models))
+    prefect.delete(f"flow_runs/{follow_up['id']}")
 
     label(client, 500, TRUE, seed=2)
     runs = [submit(prefect, "recalibrate/live", **alarm) for _ in "12"]
     states = sorted(prefect.completed(run)["state_name"] for run in runs)
-    assert states == ["Open", "Published"], "two triggers at once make one candidate"
+    assert states in (["Open", "Published"], ["Nothing", "Published"]), "two triggers at once make one candidate"
     second = model_folder.role(models, "tiny", "shadow")
     published = next(run for run in runs if prefect.run(run)["state_name"] == "Published")
     assert set(prefect.stages(published).values()) == {"Completed"}

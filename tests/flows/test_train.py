@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pipeline import config
 from pipeline.flows import train
 from tests.conftest import ROOT, run
@@ -125,3 +127,18 @@ def test_registering_again_changes_nothing(prefect: Prefect) -> None:
     prefect.command("pipeline.flows", "register")
     assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
     assert "runs already" in prefect.command("pipeline.flows", "up").stdout
+
+
+@pytest.mark.full
+def test_a_worker_that_was_started_with_other_variables_is_started_anew(prefect: Prefect) -> None:
+    both = [prefect.submit(epochs=2000, seed=seed) for seed in (8, 9)]  # one for each worker
+    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), 60, lambda: "they do not run")
+    models = str(prefect.home / "elsewhere")
+    refused = prefect.command("pipeline.flows", "up", check=False, TRUEODDS_MODELS=models)
+    assert refused.returncode == 1 and "another TRUEODDS_MODELS and is running a flow" in refused.stderr
+    for run_ in both:
+        prefect.command("prefect", "flow-run", "cancel", run_)
+        prefect.ended(run_)
+    anew = prefect.command("pipeline.flows", "up", TRUEODDS_MODELS=models)
+    assert "worker: started anew, for TRUEODDS_MODELS has changed" in anew.stdout
+    assert "worker: started anew" in prefect.command("pipeline.flows", "up").stdout
