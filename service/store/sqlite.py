@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from service.store import StoreError
+from service.store import RowsError, StoreError
 from service.store.database import DatabaseStore
 from service.store.sqlite_schema import migrate
 from service.store.sqlite_steps import run
@@ -188,7 +188,7 @@ class SqliteStore(DatabaseStore):
                 raise
             db.execute("ROLLBACK TO job")
             plain = isinstance(error, Exception) and not isinstance(error, sqlite3.Error)
-            outcome = error if plain else _unwritten(error)
+            outcome = error if plain else _unwritten(error, RowsError)
         db.execute("RELEASE job")
         return outcome
 
@@ -227,8 +227,8 @@ def _is_of_one_job(error: BaseException) -> bool:
     return code is None or code & 0xFF in OF_ONE_JOB
 
 
-def _unwritten(error: BaseException) -> StoreError:
-    return StoreError(f"the store cannot be written: {str(error) or type(error).__name__}")
+def _unwritten(error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
+    return kind(f"the store cannot be written: {str(error) or type(error).__name__}")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
