@@ -49,8 +49,8 @@ class _Request(Generic[Asked, Answers]):
 class Batcher(Generic[Asked, Scored, Answers]):
     """`await submit(asked)` gives the answers to one request. Use between `start` and `close`.
 
-    `score` takes what was asked by several requests, and whether the batch has all cores; `finish` gives each request
-    its answers, in the same order.
+    `score` takes what was asked by several requests, and whether the batch has all cores; where it raises, it is called
+    again for each of them. `finish` gives each request its answers, in the same order.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Batcher(Generic[Asked, Scored, Answers]):
             ServiceError: 503 with Retry-After when the queue is full, the service is shutting down, or the answer
                 takes longer than `seconds`.
             CallerGoneError: `gone` said so.
-            Exception: whatever `score` or `finish` raised for the batch.
+            Exception: whatever `score` raised for this request, or `finish` for the batch.
         """
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
@@ -143,18 +143,27 @@ class Batcher(Generic[Asked, Scored, Answers]):
     def _serve(self) -> None:
         while taken := self._take():
             batch, lanes = taken
-            outcome: Scored | Exception
-            try:
-                outcome = self._score([r.asked for r in batch], lanes == self._lanes)
-            except Exception as error:
-                outcome = error
+            parts = self._parts(batch, lanes == self._lanes)
             with self._changed:
                 self._taken -= lanes
                 self._scoring -= sum(len(r.asked) for r in batch)
+                self._room -= len(parts) - 1  # every part gives back the room of one
                 if lanes > 1:
                     self._changed.notify_all()
             with contextlib.suppress(RuntimeError):  # a loop that was stopped without `close`
-                self._loop.call_soon_threadsafe(self._scored, batch, outcome)
+                for part, outcome in parts:
+                    self._loop.call_soon_threadsafe(self._scored, part, outcome)
+
+    def _parts(
+        self, batch: list[_Request[Asked, Answers]], alone: bool
+    ) -> list[tuple[list[_Request[Asked, Answers]], Scored | Exception]]:
+        """A batch and what scoring it gave; where it failed, each request by itself: only one may be to blame."""
+        try:
+            return [(batch, self._score([r.asked for r in batch], alone))]
+        except Exception as error:
+            if len(batch) == 1:
+                return [(batch, error)]
+        return [part for request in batch for part in self._parts([request], alone)]
 
     def _take(self) -> tuple[list[_Request[Asked, Answers]], int] | None:
         """A batch of up to `max_batch` images (a larger request goes by itself) and its lanes; None when closing.
@@ -165,7 +174,7 @@ class Batcher(Generic[Asked, Scored, Answers]):
         """
         with self._changed:
             while True:
-                while not self._queue or self._taken >= self._lanes or not self._room:
+                while not self._queue or self._taken >= self._lanes or self._room <= 0:
                     if self._closing and not self._queue:
                         return None
                     self._changed.wait()

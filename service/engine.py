@@ -12,11 +12,10 @@ from typing import Self
 from pipeline.bundle import Card, ImageInput
 from service.answers import Answers, Asked, images_of, repeat, split
 from service.batching import Batcher, Gone
-from service.errors import ServiceError
 from service.model import Model
 from service.records import Earlier, PredictionBatch, Version
 from service.shadow import Shadow
-from service.store import Store
+from service.store import RowsError, Store, StoreError
 from service.telemetry import Telemetry
 
 Scored = tuple[PredictionBatch, list[Asked]]
@@ -36,7 +35,7 @@ class Engine:
         """Scores the same inputs, once they are answered."""
         self._model, self._store, self._find = model, store, find
         self._telemetry = telemetry.of(self.version.model, self.version.version)
-        self._batcher: Batcher[Asked, Scored, Answers | ServiceError] = Batcher(
+        self._batcher: Batcher[Asked, Scored, Answers | BaseException] = Batcher(
             self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting, lanes=model.threads
         )
         self._in_use = 0
@@ -82,7 +81,7 @@ class Engine:
             StoreError: the predictions could not be stored.
         """
         answers = await self._batcher.submit(asked, gone=gone, seconds=seconds)
-        if isinstance(answers, ServiceError):
+        if isinstance(answers, BaseException):
             raise answers
         return answers
 
@@ -108,9 +107,15 @@ class Engine:
         )
         return batch, asked
 
-    async def _store_and_answer(self, scored: Scored) -> list[Answers | ServiceError]:
+    async def _store_and_answer(self, scored: Scored) -> list[Answers | BaseException]:
         batch, asked = scored
-        earlier = await self._store.put_predictions(batch)
+        try:
+            earlier = await self._store.put_predictions(batch)
+        except Exception as error:
+            store_fails = isinstance(error, StoreError) and not isinstance(error, RowsError)
+            if store_fails or len(asked) == 1:
+                raise
+            return await self._store_each(batch, asked)
         known = sum(found is not None for found in earlier)
         self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=self._batcher.waiting)
         if self.shadow:
@@ -118,17 +123,26 @@ class Engine:
         answers = split(batch, self.version, [len(a) for a in asked])
         return await self._with_earlier(answers, earlier) if known else list(answers)
 
+    async def _store_each(self, batch: PredictionBatch, asked: list[Asked]) -> list[Answers | BaseException]:
+        """Each request by itself: the rows of one cannot be stored, and those of the others can."""
+        calls, start = [], 0
+        for one in asked:
+            calls.append(self._store_and_answer((batch.rows(slice(start, start + len(one))), [one])))
+            start += len(one)
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        return [outcome if isinstance(outcome, BaseException) else outcome[0] for outcome in outcomes]
+
     async def _with_earlier(
         self, answers: list[Answers], earlier: list[Earlier | None]
-    ) -> list[Answers | ServiceError]:
-        settled: list[Answers | ServiceError] = []
+    ) -> list[Answers | BaseException]:
+        settled: list[Answers | BaseException] = []
         start = 0
         for answer in answers:
             found = earlier[start : start + len(answer)]
             start += len(answer)
             try:
                 settled.append(await repeat(answer, found, lambda v: self._find(self.version.model, v)))
-            except ServiceError as error:  # that request's own affair
+            except Exception as error:  # that request's own affair; the answers of all are stored
                 settled.append(error)
         return settled
 

@@ -12,7 +12,7 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service import bodies, keys, options, request_schemas, schemas, tensors
+from service import bodies, infer_parameters, keys, request_schemas, schemas, tensors
 from service.answers import Answers, Asked
 from service.engine import Engine
 from service.errors import ServiceError, short
@@ -20,7 +20,6 @@ from service.predictions import LARGE_ANSWER
 from service.runtime import Runtime
 from service.tensors import HEADER_LENGTH, Output
 
-PARAMETERS = ("prediction_id", "tag", "propensity", "binary_data_output")
 OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
 DEFAULT_OUTPUTS = OUTPUTS[:3]
 
@@ -110,8 +109,10 @@ async def version_ready(request: Request, model: str, version: str) -> Response:
 async def model_infer(request: Request, model: str) -> Response:
     """Calibrated probabilities for a tensor of images, stored before they are answered.
 
-    One input, `images`: UINT8, or FP32 with whole numbers 0..255. Parameters: `prediction_id` (for one image, the
-    caller's own), `tag`, `propensity`, `binary_data_output`.
+    One input, `images`: UINT8, or another type of numbers whose values are all whole and 0..255. Parameters:
+    `prediction_id` (for one image, the caller's own), `tag`, `propensity`, `binary_data_output` and `timeout`
+    (microseconds; 0: none), after which 503 is answered, though the answer may be stored. `priority` changes nothing,
+    nor do `sequence_id`, `sequence_start` and `sequence_end`: no model keeps a state from one request to the next.
     """
     return await _infer(request, model, None)
 
@@ -158,7 +159,8 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
             head, runtime.settings, lambda tree: _asked(tree, binary, engine, runtime, request.state.request_id)
         )
         wanted = _wanted(tree)
-        answers = await engine.predict(asked, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
+        seconds = infer_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
+        answers = await engine.predict(asked, seconds=seconds, gone=request.is_disconnected)
     if answers.probabilities_NC.size > LARGE_ANSWER:
         return await asyncio.to_thread(_answer, tree, wanted, answers, engine)
     return _answer(tree, wanted, answers, engine)
@@ -187,30 +189,25 @@ def _asked(tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_i
         raise _invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
     if not isinstance(tree.get("id", ""), str):
         raise _invalid(f"id is {short(tree['id'])}; expected a text")
-    parameters = tree.setdefault("parameters", {})
-    if not isinstance(parameters, dict) or (unknown := parameters.keys() - {*PARAMETERS}):
-        raise _invalid(f"parameters are {short(parameters)}; allowed are {', '.join(PARAMETERS)}")
+    parameters = tree["parameters"] = infer_parameters.checked(tree.get("parameters", {}))
     images_NHWC = tensors.images_of(tree.get("inputs"), binary, engine.input, runtime.settings.max_instances)
     count = len(images_NHWC)
     lists: dict[str, list[Any]] = {}
     if "prediction_id" in parameters:
         if count != 1:
             raise _invalid(f"parameters.prediction_id names one image; this call has {count:,}")
-        lists["ids"] = [options.check_id(parameters["prediction_id"], "parameters.prediction_id")]
+        lists["ids"] = [parameters["prediction_id"]]
     if "tag" in parameters:
-        lists["tags"] = [options.check_tag(parameters["tag"], "parameters.tag")] * count
+        lists["tags"] = [parameters["tag"]] * count
     if "propensity" in parameters:
-        found = options.check_propensity(parameters["propensity"], "parameters.propensity")
-        lists["propensities"] = [found] * count
+        lists["propensities"] = [parameters["propensity"]] * count
     kept = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
     return kept, Asked(images_NHWC, request_id, **lists)
 
 
 def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
     """The outputs by name, and whether each is wanted in binary."""
-    binary = tree["parameters"].get("binary_data_output", False)
-    if not isinstance(binary, bool):
-        raise _invalid(f"parameters.binary_data_output is {short(binary)}; allowed are true and false")
+    binary: bool = tree["parameters"].get("binary_data_output", False)
     outputs = tree.get("outputs")
     if outputs is None:
         return dict.fromkeys(DEFAULT_OUTPUTS, binary)
@@ -222,10 +219,13 @@ def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
         if not isinstance(name, str) or name not in OUTPUTS:
             raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(OUTPUTS)}")
         parameters = output.get("parameters", {})
-        given = parameters.get("binary_data", binary) if isinstance(parameters, dict) else None
-        if not isinstance(given, bool):
-            raise _invalid(f"the output {name!r} has parameters {short(parameters)}; allowed is binary_data")
-        wanted[name] = given
+        if not isinstance(parameters, dict):
+            raise _invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
+        if unknown := parameters.keys() - {"binary_data"}:  # such as classification, shared_memory_region
+            raise _invalid(f"the output {name!r} has the parameter {short(min(unknown))}; allowed is binary_data")
+        wanted[name] = parameters.get("binary_data", binary)
+        if not isinstance(wanted[name], bool):
+            raise _invalid(f"the output {name!r} has binary_data {short(wanted[name])}; allowed are true and false")
     return wanted
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,11 @@ class PredictionBatch:
     """At most 64 characters each."""
     propensities: list[float | None]
     """Chance in (0, 1] that this answer gets a label, where the caller knows it."""
+
+    def rows(self, which: slice) -> PredictionBatch:
+        """Some of the answers, as a batch of their own."""
+        columns = [f.name for f in fields(self) if f.name not in ("model", "version", "created_ms")]
+        return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.infer_parameters import MAX_SEQUENCE_ID
 from service.options import MAX_ID, MAX_TAG, PREDICTION_ID, Options
 from service.schemas import content
+from service.tensors import DTYPES
 
 PREDICT_BODY = {
     "required": True,
@@ -199,6 +201,21 @@ INFER_BODY = {
                             "tag": {"type": "string", "minLength": 1, "maxLength": MAX_TAG},
                             "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
                             "binary_data_output": {"type": "boolean"},
+                            "timeout": {
+                                "type": "integer",
+                                "minimum": 0,
+                                "description": "microseconds that the answer may take; 0: no limit of the caller's own",
+                            },
+                            "priority": {"type": "integer", "minimum": 0, "description": "changes nothing"},
+                            "sequence_id": {
+                                "oneOf": [
+                                    {"type": "integer", "minimum": 0},
+                                    {"type": "string", "maxLength": MAX_SEQUENCE_ID},
+                                ],
+                                "description": "changes nothing: no model keeps a state",
+                            },
+                            "sequence_start": {"type": "boolean", "description": "changes nothing"},
+                            "sequence_end": {"type": "boolean", "description": "changes nothing"},
                         },
                     },
                     "inputs": {
@@ -211,7 +228,7 @@ INFER_BODY = {
                             "properties": {
                                 "name": {"const": "images"},
                                 "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4},
-                                "datatype": {"enum": ["UINT8", "FP32"]},
+                                "datatype": {"enum": list(DTYPES), "description": "whole numbers 0..255 in each"},
                                 "parameters": {"type": "object", "description": "binary_data_size"},
                                 "data": {"type": "array", "description": "flat or nested, row by row; 0..255"},
                             },

@@ -15,6 +15,8 @@ from service.keys import read_hashes
 from service.webhooks import read_webhooks
 
 _KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
+CENTURY_DAYS = 36_525
+"""The longest retention. A time in milliseconds that is no 64-bit number would end housekeeping, without a word."""
 
 
 class Settings(BaseSettings):
@@ -58,9 +60,14 @@ class Settings(BaseSettings):
     )
 
     retention_days: int | None = Field(
-        None, ge=1, description="days that predictions and labels are kept; left out: for ever. Sums always are"
+        None,
+        ge=1,
+        le=CENTURY_DAYS,
+        description="days that predictions and labels are kept; left out: for ever. Sums always are",
     )
-    hold_hours: int = Field(72, ge=1, description="hours that a label waits for a prediction with the caller's own id")
+    hold_hours: int = Field(
+        72, ge=1, le=24 * CENTURY_DAYS, description="hours that a label waits for a prediction with the caller's own id"
+    )
     database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")
 
     alarm_tolerance: float = Field(0.02, ge=0, lt=0.5, description="calibration error that is put up with")

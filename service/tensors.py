@@ -18,7 +18,20 @@ from service.arrays import whole_pixels
 from service.errors import ServiceError, short
 
 IMAGES = "images"
-DTYPES: dict[str, np.dtype[Any]] = {"UINT8": np.dtype("<u1"), "FP32": np.dtype("<f4")}
+DTYPES: dict[str, np.dtype[Any]] = {
+    "UINT8": np.dtype("<u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("<i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+}
+"""The protocol's types of numbers; whichever an input has, its values must be pixels."""
 HEADER_LENGTH = "inference-header-content-length"
 """Bytes of JSON at the beginning of a body that goes on with binary tensors."""
 
@@ -45,7 +58,7 @@ class Output:
 
 
 def images_of(inputs: Any, binary: bytes, spec: ImageInput, limit: int) -> Pixels:
-    """The images of an infer request: its one input, `images`, UINT8 or FP32, N x H x W x C.
+    """The images of an infer request: its one input, `images`, of any type in DTYPES, N x H x W x C.
 
     Raises:
         ServiceError: another input, type or shape, data that do not fill it, or values that are no pixels.
@@ -97,8 +110,11 @@ def _from_json(data: Any, shape: tuple[int, ...], datatype: str) -> Pixels:
     if kinds == {int}:
         try:
             return np.frombuffer(bytes(flat), np.uint8).reshape(shape)
-        except ValueError:
-            pass
+        except ValueError:  # numpy would round a value beyond 64 bits before it is named
+            first = next(n for n, value in enumerate(flat) if not 0 <= value <= 255)
+            place = [int(i) for i in np.unravel_index(first, shape)]
+            message = f"the input {IMAGES!r} holds {flat[first]} at {place}; allowed are whole numbers 0..255"
+            raise _invalid(message) from None
     if not kinds <= {int, float}:
         wrong = next(value for value in flat if type(value) not in (int, float))
         raise _invalid(f"the input's data holds {short(wrong)}; allowed are whole numbers 0..255")

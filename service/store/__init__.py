@@ -35,11 +35,16 @@ class StoreError(Exception):
     """The store cannot be opened, read or written; the message says why and what helps."""
 
 
+class RowsError(StoreError):
+    """The store works, but not with these rows: nothing of the call was stored, and other calls are not concerned."""
+
+
 class Store(Protocol):
     """Every `put_` returns after its rows, and what they add to the sums, are durable in one transaction.
 
-    All raise StoreError when the store fails. Then nothing was stored, unless the connection to a database server was
-    lost during the commit itself: sending the same labels, or the same own ids, again is safe.
+    All raise StoreError when the store fails, RowsError where only this call does. Then nothing was stored, unless the
+    connection to a database server was lost during the commit itself: sending the same labels, or the same own ids,
+    again is safe.
 
     Times are Unix milliseconds. Sums are kept by hour of the PREDICTION, UTC: `since` and `until` reach out to whole
     hours. Labels are logged in the order of their arrival, by sequence numbers per version. A later correction changes

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from service.store import StoreError
+from service.store import RowsError, StoreError
 from service.store.database import DatabaseStore
 from service.store.schema import POSTGRES
 from service.store.steps import Insert, InsertNew, Lock, MakeWork, Many, Rows, Step, Work, insertion
@@ -39,6 +39,7 @@ MIGRATING = 0x74727565
 # asyncpg raises InternalClientError where a server that ends cuts into a running statement.
 _CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 _GONE = (OSError, *_CLIENT, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
+_OF_ROWS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 _AGAIN = (*_GONE, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 T = TypeVar("T")
@@ -157,7 +158,8 @@ class PostgresStore(DatabaseStore):
             message = f"the store {self._name} cannot be {what}: no answer, or no free connection, in time"
             raise StoreError(message) from None
         except (asyncpg.PostgresError, *_CLIENT, OSError) as error:
-            raise StoreError(f"the store {self._name} cannot be {what}: {_words(error)}") from error
+            kind = RowsError if isinstance(error, _OF_ROWS) else StoreError
+            raise kind(f"the store {self._name} cannot be {what}: {_words(error)}") from error
 
 
 async def _run(connection: Any, work: Work[T], large: bool) -> T:

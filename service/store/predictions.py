@@ -9,7 +9,7 @@ import numpy as np
 
 from service.feedback import Candidate, Change, Rules
 from service.records import SHADOW, Earlier, GivenLabel, PredictionBatch
-from service.store import StoreError, moves
+from service.store import RowsError, moves
 from service.store.catalogue import Catalogue
 from service.store.labels import write_changes
 from service.store.steps import Insert, InsertNew, Lock, Rows, Work
@@ -95,7 +95,7 @@ def _earlier(ids: list[str], model: int, catalogue: Catalogue) -> Work[dict[str,
 
 def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[str, bytes | None, bytes]]) -> Earlier:
     if id_ not in earlier:  # retention took it between the two statements
-        raise StoreError(f"the answer of {id_} was removed at this very moment; try again")
+        raise RowsError(f"the answer of {id_} was removed at this very moment; try again")
     version, stored, logits = earlier[id_]
     return Earlier(bytes(logits) if stored == digest else None, version)
 

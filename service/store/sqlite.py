@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from service.store import StoreError
+from service.store import RowsError, StoreError
 from service.store.database import DatabaseStore
 from service.store.sqlite_schema import migrate
 from service.store.sqlite_steps import run
@@ -37,6 +37,18 @@ MAX_QUEUED = 4096
 """Jobs that may wait for the writer; a disk that slow is reported as a failure, not buffered in memory."""
 LEAST_FREE = 16 * 1024**2
 """Bytes that must be free on the disk for the store to be ready: a commit and its copy in the main file."""
+
+OF_ONE_JOB = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,  # of the statement: no such table or column, a function's arguments
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_RANGE,
+        sqlite3.SQLITE_TOOBIG,
+    }
+)
+"""Result codes that only the job is to blame for. After any other (disk full, I/O, damage) the transaction is given up,
+as SQLite's documentation asks for."""
 
 T = TypeVar("T")
 
@@ -154,7 +166,7 @@ class SqliteStore(DatabaseStore):
                 break
 
     def _commit(self, group: list[_Job]) -> list[Any]:
-        """One transaction. A job that raises is undone alone; a failing database fails the group."""
+        """One transaction. A job that raises is undone alone; a failing database or commit fails the group."""
         db = self._writer
         try:
             self._check_file()
@@ -164,19 +176,19 @@ class SqliteStore(DatabaseStore):
         except Exception as error:
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
-            failed = error if isinstance(error, StoreError) else StoreError(f"the store cannot be written: {error}")
-            return [failed] * len(group)
+            return [error if isinstance(error, StoreError) else _unwritten(error)] * len(group)
         return outcomes
 
     def _attempt(self, db: sqlite3.Connection, job: _Job) -> Any:
         db.execute("SAVEPOINT job")
         try:
             outcome = job.run(db)
-        except sqlite3.Error:
-            raise
-        except Exception as error:
+        except BaseException as error:  # a thread that ended would leave every later caller waiting
+            if not (_is_of_one_job(error) and db.in_transaction):
+                raise
             db.execute("ROLLBACK TO job")
-            outcome = error
+            plain = isinstance(error, Exception) and not isinstance(error, sqlite3.Error)
+            outcome = error if plain else _unwritten(error, RowsError)
         db.execute("RELEASE job")
         return outcome
 
@@ -207,6 +219,16 @@ def _begin(db: sqlite3.Connection) -> None:
             time.sleep(TURN_SECONDS)
         else:
             return
+
+
+def _is_of_one_job(error: BaseException) -> bool:
+    """Whether an error says nothing about the database: Python's own, or a statement that SQLite refused."""
+    code = getattr(error, "sqlite_errorcode", None)  # left out where a value cannot be bound
+    return code is None or code & 0xFF in OF_ONE_JOB
+
+
+def _unwritten(error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
+    return kind(f"the store cannot be written: {str(error) or type(error).__name__}")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -112,6 +112,27 @@ def test_a_failure_reaches_its_own_batch_only() -> None:
     asyncio.run(run())
 
 
+def test_a_request_that_cannot_be_scored_fails_alone() -> None:
+    """Again and again: the room of batches that may be unstored is given back."""
+
+    async def run() -> None:
+        doubler = Doubler(max_batch=10, max_waiting=100)
+        room = doubler.batcher._room
+        for _ in range(room + 1):
+            doubler.go.clear()
+            doubler.sizes.clear()
+            tasks = await submitted(doubler, images(1), images(2), images(13, 0), images(3), images(13), images(4))
+            doubler.go.set()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [o for o in outcomes if isinstance(o, list)] == [[2], [4], [6], [8]]
+            assert isinstance(outcomes[2], ArithmeticError) and isinstance(outcomes[4], ArithmeticError)
+            assert doubler.sizes == [1, 6, 1, 2, 1, 1, 1]
+        await doubler.batcher.close()
+        assert doubler.batcher._room == room
+
+    asyncio.run(run())
+
+
 def test_full_queue_answers_503_and_recovers() -> None:
     async def run() -> None:
         doubler = Doubler()

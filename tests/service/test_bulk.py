@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from pipeline import logits
 from service import remembering
@@ -222,6 +223,14 @@ def test_not_ready_once_the_store_is_gone(settings: Settings) -> None:
         for answer in (client.get("/health/ready"), client.post("/predict", json={"instances": pictures(1)})):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
             assert "was deleted or replaced while it was open" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("name", "limit"), [("retention_days", 36_525), ("hold_hours", 876_600)])
+def test_times_that_housekeeping_cannot_reckon_with_are_refused(name: str, limit: int) -> None:
+    assert getattr(Settings.model_validate({name: limit}), name) == limit
+    for given in (limit + 1, 10**16):
+        with pytest.raises(ValidationError, match=f"less than or equal to {limit}"):
+            Settings.model_validate({name: given})
 
 
 @pytest.mark.parametrize("days", [None, 2])

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import numpy as np
+import numpy.typing as npt
 import pytest
 
+from service import infer_parameters
+from service.tensors import DTYPES
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
 
@@ -74,6 +79,74 @@ def test_nested_and_float_tensors_are_the_same_pixels(client: Client, change: di
     assert outputs(infer(client, {"inputs": [tensor(**change)], **wanted})) == outputs(expected)
 
 
+@pytest.mark.parametrize("datatype", DTYPES)
+def test_every_type_of_numbers_holds_pixels_or_is_refused(client: Client, datatype: str) -> None:
+    """In JSON and in binary; the first value that is no pixel is named as it is."""
+    dtype, wanted = DTYPES[datatype], {"outputs": [{"name": "logits"}]}
+    small_NHWC = IMAGES_NHWC // 2  # what INT8 holds too
+    expected = outputs(infer(client, {"inputs": [tensor(data=small_NHWC.ravel().tolist())], **wanted}))
+
+    def answers(values_NHWC: npt.NDArray[Any]) -> list[httpx.Response]:
+        typed = values_NHWC.astype(dtype)
+        shown = tensor(datatype=datatype, data=typed.ravel().tolist())
+        given = {k: v for k, v in shown.items() if k != "data"} | {"parameters": {"binary_data_size": typed.nbytes}}
+        head = json.dumps({"inputs": [given], **wanted}).encode()
+        headers = {"inference-header-content-length": str(len(head))}
+        return [
+            client.post(INFER, json={"inputs": [shown], **wanted}),
+            client.post(INFER, content=head + typed.tobytes(), headers=headers),
+        ]
+
+    for answer in answers(small_NHWC):
+        assert outputs(answer.json()) == expected
+    if datatype == "UINT8":
+        return
+    worst = np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min if dtype.kind == "i" else -0.5
+    bad_NHWC = small_NHWC.astype(dtype)
+    bad_NHWC[1, 2, 3, 0] = bad_NHWC[2, 0, 0, 0] = worst
+    for answer in answers(bad_NHWC):
+        assert answer.status_code == 422
+        assert f"holds {worst} at [1, 2, 3, 0]; allowed are whole numbers 0..255" in answer.json()["error"]
+
+
+# What tritonclient 2.73's infer sends for (priority=2, timeout=5_000_000), and for sequences known by a number or text.
+TRITON = [
+    b'{"priority":2,"timeout":5000000,"binary_data_output":true}',
+    b'{"sequence_id":7,"sequence_start":true,"sequence_end":false,"binary_data_output":true}',
+    b'{"sequence_id":"s-7","sequence_start":false,"sequence_end":true,"binary_data_output":true}',
+    b'{"timeout":0,"binary_data_output":true}',
+]
+
+
+@pytest.mark.parametrize("parameters", TRITON)
+def test_what_tritons_client_sends_is_answered(client: Client, parameters: bytes) -> None:
+    shown = b'{"name":"images","shape":[3,4,4,1],"datatype":"INT64","parameters":{"binary_data_size":384}}'
+    head = b'{"id":"r1","inputs":[' + shown + b'],"parameters":' + parameters + b"}"
+    headers = {"inference-header-content-length": str(len(head))}
+    answer = client.post(INFER, content=head + IMAGES_NHWC.astype("<i8").tobytes(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    shown_back = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+    assert [output["shape"] for output in shown_back["outputs"]] == [[3], [3], [3, 4]]
+    assert client.report()["answers"] == 3
+
+
+def test_a_timeout_bounds_the_wait(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In microseconds; the service's own limit stays."""
+    engine = client.app.state.runtime.registry.default
+    score, go = engine._batcher._score, threading.Event()
+
+    def held(*given: Any) -> Any:
+        go.wait(10)
+        return score(*given)
+
+    monkeypatch.setattr(engine._batcher, "_score", held)
+    answer = client.post(INFER, json={"inputs": [tensor()], "parameters": {"timeout": 20_000}})
+    go.set()
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "took more than 0.02 s" in answer.json()["error"]
+    assert infer_parameters.seconds({"timeout": 60_000_000}, 30) == infer_parameters.seconds({"timeout": 0}, 30) == 30
+
+
 @pytest.mark.parametrize(("datatype", "kind"), [("UINT8", "application/octet-stream"), ("FP32", "")])
 def test_binary_tensors_both_ways(client: Client, datatype: str, kind: str) -> None:
     """Triton's client sends no content type."""
@@ -117,13 +190,13 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({}, 422, "inputs are None"),
     ({"inputs": [tensor(name="x")]}, 422, "['x']; the model takes one, named 'images'"),
     ({"inputs": [tensor(), tensor()]}, 422, "the model takes one"),
-    ({"inputs": [tensor(datatype="INT64")]}, 422, "datatype is 'INT64'; allowed are UINT8, FP32"),
+    ({"inputs": [tensor(datatype="BYTES")]}, 422, "datatype is 'BYTES'; allowed are UINT8, UINT16, "),
     ({"inputs": [tensor(shape=[3, 4, 4])]}, 422, "the model takes [N, 4, 4, 1]"),
     ({"inputs": [tensor(shape=[-1, *SHAPE])]}, 422, "the model takes"),
     ({"inputs": [tensor(shape=[2, *SHAPE])]}, 422, "48 values; [2, 4, 4, 1] needs 32"),
     ({"inputs": [tensor(shape=[0, *SHAPE], data=[])]}, 422, "no image"),
     ({"inputs": [tensor(shape=[300, *SHAPE])]}, 413, "300 images in one call; the limit is 256"),
-    ({"inputs": [tensor(data=[*range(300, 348)])]}, 422, "holds 300.0 at [0, 0, 0, 0]"),
+    ({"inputs": [tensor(data=[*range(300, 348)])]}, 422, "holds 300 at [0, 0, 0, 0]"),
     (
         {"inputs": [tensor(datatype="FP32", data=[0.5] * 48)]},
         422,
@@ -140,7 +213,34 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"inputs": [tensor()], "id": 3}, 422, "id is 3"),
     ({"inputs": [tensor()], "outputs": [{"name": "top"}]}, 422, "allowed are objects with the name"),
     ({"inputs": [tensor()], "outputs": 1}, 422, "outputs is 1"),
-    ({"inputs": [tensor()], "parameters": {"sequence_id": 1}}, 422, "allowed are prediction_id"),
+    ({"inputs": [tensor(data=[2**64 - 1] * 48)]}, 422, f"holds {2**64 - 1} at [0, 0, 0, 0]"),
+    (
+        {"inputs": [tensor()], "outputs": [{"name": "label", "parameters": {"classification": 2}}]},
+        422,
+        "'classification'",
+    ),
+    ({"inputs": [tensor()], "outputs": [{"name": "label", "parameters": {"binary_data": 1}}]}, 422, "binary_data 1"),
+    ({"inputs": [tensor()], "outputs": [{"name": "label", "parameters": 1}]}, 422, "parameters 1; expected an object"),
+    (
+        {"inputs": [tensor()], "parameters": {"headers": {}}},
+        422,
+        "unknown parameter 'headers'; allowed are prediction_id",
+    ),
+    ({"inputs": [tensor()], "parameters": 1}, 422, "parameters is 1; expected an object"),
+    (
+        {"inputs": [tensor()], "parameters": {"priority": -1}},
+        422,
+        "priority is -1; allowed is a whole number from 0 on",
+    ),
+    ({"inputs": [tensor()], "parameters": {"timeout": 0.5}}, 422, "timeout is 0.5; allowed is a whole number"),
+    ({"inputs": [tensor()], "parameters": {"timeout": True}}, 422, "timeout is True; allowed is a whole number"),
+    ({"inputs": [tensor()], "parameters": {"sequence_id": 1.5}}, 422, "sequence_id is 1.5; allowed is a whole number"),
+    ({"inputs": [tensor()], "parameters": {"sequence_id": "x" * 129}}, 422, "or a text of up to 128 characters"),
+    (
+        {"inputs": [tensor()], "parameters": {"sequence_start": 1}},
+        422,
+        "sequence_start is 1; allowed are true and false",
+    ),
     ({"inputs": [tensor()], "parameters": {"prediction_id": "a"}}, 422, "names one image; this call has 3"),
     ({"inputs": [tensor()], "parameters": {"tag": "x" * 65}}, 422, "1 to 64 printable"),
     ({"inputs": [tensor()], "parameters": {"propensity": 0}}, 422, "a number in (0, 1]"),

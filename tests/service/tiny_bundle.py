@@ -21,13 +21,19 @@ CLASSES = ("cat", "dog", "3", "hare")
 OFFLINE = {"before": {"ece": 0.2}, "after": {"ece": 0.021, "accuracy": 0.9, "nll": 0.3}, "n": 600}
 
 
-def write_model(path: Path, shape: tuple[int, int, int], classes: int, seed: int = 0, batch: Any = "N") -> None:
-    """uint8 N x H x W x C -> (x / 255) W -> logits N x K, with weights large enough for varied confidences."""
+def write_model(
+    path: Path, shape: tuple[int, int, int], classes: int, seed: int = 0, batch: Any = "N", relative: bool = False
+) -> None:
+    """uint8 N x H x W x C -> (x / 255) W -> logits N x K, with weights large enough for varied confidences.
+
+    `relative`: x / (its brightest pixel) in place of x / 255, so that the logits of a black image are NaN.
+    """
     size = int(np.prod(shape))
     weights = np.random.default_rng(seed).normal(0, 6 / np.sqrt(size), (size, classes)).astype(np.float32)
     nodes = [
         helper.make_node("Cast", ["images"], ["float"], to=TensorProto.FLOAT),
-        helper.make_node("Div", ["float", "top"], ["scaled"]),
+        helper.make_node("ReduceMax", ["float"], ["brightest"], axes=[1, 2, 3]),
+        helper.make_node("Div", ["float", "brightest" if relative else "top"], ["scaled"]),
         helper.make_node("Flatten", ["scaled"], ["flat"]),
         helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
     ]
@@ -51,11 +57,12 @@ def write_bundle(
     resized: bool = False,
     metrics: dict[str, Any] = OFFLINE,
     seed: int = 0,
+    relative: bool = False,
 ) -> Path:
     """A whole, valid bundle in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     calibrator = calibrator or Temperature(1.7)
-    write_model(folder / bundles.MODEL, shape, len(classes), seed)
+    write_model(folder / bundles.MODEL, shape, len(classes), seed, relative=relative)
     files.write_json(folder / bundles.CALIBRATOR, calibrator.to_json())
     pixels = np.random.default_rng(seed + 1).integers(0, 256, (1, *shape), np.uint8)
     logits_NC = ort.InferenceSession(str(folder / bundles.MODEL)).run(None, {"images": pixels})[0]

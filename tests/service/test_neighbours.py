@@ -1,0 +1,143 @@
+"""Requests that share a batch: what is wrong with one of them fails that one alone, over HTTP and with real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from pipeline import publishing
+from service.app import create_app
+from service.settings import Settings
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import SHAPE, pictures, write_bundle
+
+BLACK = [[[[0]] * SHAPE[1]] * SHAPE[0]]
+
+
+def answers_of_one_batch(
+    client: Client, bodies: list[dict[str, Any]], meanwhile: Callable[[], None] = lambda: None
+) -> list[httpx.Response]:
+    """Each body is a call of its own; the model takes them together, after another call and what is done meanwhile."""
+    engine = client.app.state.runtime.registry.default
+    score, waits, go, sizes = engine._batcher._score, threading.Event(), threading.Event(), []
+
+    def held(asked: list[Any], alone: bool) -> Any:
+        sizes.append(len(asked))
+        waits.set()
+        go.wait(10)
+        return score(asked, alone)
+
+    async def call() -> list[httpx.Response]:
+        first = asyncio.create_task(client.http.post("/predict", json={"instances": pictures(1)}))
+        assert await asyncio.to_thread(waits.wait, 10)
+        calls = [asyncio.create_task(client.http.post("/predict", json=body)) for body in bodies]
+        while len(engine._batcher._queue) < len(bodies):
+            await asyncio.sleep(0.001)
+        meanwhile()
+        go.set()
+        await first
+        return await asyncio.gather(*calls)
+
+    engine._batcher._score = held
+    answers = client.run(call())
+    assert sizes[:2] == [1, len(bodies)]
+    engine._batcher._score = score
+    return answers
+
+
+def bodies(bad: dict[str, Any]) -> list[dict[str, Any]]:
+    """Five calls with eight images, and one more that `bad` is said of."""
+    good: list[dict[str, Any]] = [{"instances": pictures(1 + k % 3, seed=k)} for k in range(5)]
+    good[4]["ids"] = ["own-a", "own-b"]
+    return [*good[:2], {"instances": pictures(1), **bad}, *good[2:]]
+
+
+def check_stored(client: Client, answers: list[httpx.Response], bad: int) -> None:
+    """All but the third call are answered and stored once; that one is not."""
+    assert [answer.status_code for answer in answers] == [200, 200, bad, 200, 200, 200]
+    ids = [p["id"] for answer in answers if answer.is_success for p in answer.json()["predictions"]]
+    assert len(set(ids)) == 9 and {"own-a", "own-b"} < set(ids)
+    assert client.label([{"id": id_, "label": 0} for id_ in ids])["stored"] == 9
+    report = client.report()
+    assert (report["answers"], report["labelled"]) == (10, 9)
+
+
+def test_an_image_that_the_model_has_no_answer_for(tmp_path: Path) -> None:
+    publishing.publish(write_bundle(tmp_path / "bundle", relative=True), tmp_path / "models")
+    with Client(
+        create_app(Settings(models=tmp_path / "models", store=str(tmp_path / "s.sqlite"), threads=1))
+    ) as client:
+        check_stored(client, answers_of_one_batch(client, bodies({"instances": BLACK})), 500)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_rows_that_the_database_refuses(
+    request: pytest.FixtureRequest, models: Path, tmp_path: Path, kind: str
+) -> None:
+    store = str(tmp_path / "s.sqlite") if kind == "sqlite" else request.getfixturevalue("cluster").database()
+    with Client(create_app(Settings(models=models, store=store, threads=1))) as client:
+        if kind == "sqlite":
+            with sqlite3.connect(store) as db:
+                db.execute(
+                    "CREATE TRIGGER picky BEFORE INSERT ON predictions WHEN NEW.tag = 'bad'"
+                    " BEGIN SELECT RAISE(ABORT, 'refused'); END"
+                )
+        else:
+            client.run(forbid_a_tag(store))
+        answers = answers_of_one_batch(client, bodies({"tags": ["bad"]}))
+        check_stored(client, answers, 503)
+        assert answers[2].json()["error"]["code"] == "store_unavailable"
+
+
+async def forbid_a_tag(address: str) -> None:
+    connection = await asyncpg.connect(address)
+    await connection.execute("ALTER TABLE predictions ADD CONSTRAINT picky CHECK (tag <> 'bad')")
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("damage", "status"), [("DELETE FROM versions", 503), ("UPDATE predictions SET logits = x'0000'", 500)]
+)
+def test_a_damaged_answer_to_an_own_id(
+    models: Path, settings: Settings, tmp_path: Path, damage: str, status: int
+) -> None:
+    """It cannot be repeated; the new answers beside it can be given."""
+    repeated = {"instances": pictures(1), "ids": ["order-1"]}
+    with Client(create_app(settings)) as client:
+        assert client.post("/predict", json=repeated).is_success
+    with sqlite3.connect(settings.store) as db:
+        db.execute(damage)
+    publishing.publish(write_bundle(tmp_path / "newer", seed=1), models)
+    with Client(create_app(settings)) as client:
+        check_stored(client, answers_of_one_batch(client, bodies(repeated)), status)
+
+
+def test_a_failing_store_is_asked_once_for_a_batch(client: Client, settings: Settings) -> None:
+    """Not once for each request: a store in trouble would get many times the work."""
+    store, path, jobs = client.app.state.runtime.store, Path(settings.store), []
+    commit = store._commit
+
+    def counted(group: list[Any]) -> Any:
+        jobs.extend(group)
+        return commit(group)
+
+    def lose() -> None:
+        path.rename(path.with_suffix(".aside"))
+        store._commit = counted
+
+    client.predict(pictures(1))  # the store knows the version from now on, and need not read it
+    answers = answers_of_one_batch(client, bodies({}), lose)
+    assert [answer.status_code for answer in answers] == [503] * 6
+    assert all("was deleted or replaced" in answer.json()["error"]["message"] for answer in answers)
+    assert len(jobs) == 2  # of the first call, and of the six
+    path.with_suffix(".aside").rename(path)
+    client.predict(pictures(1))
+    assert client.report()["answers"] == 2
