@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from uvicorn.supervisors import Multiprocess
 
 from service import keys
-from service.http import LimitedHead
+from service.http import LimitedHTTP
 from service.settings import Settings
 from service.store import StoreError, open_store
 
@@ -125,7 +125,8 @@ def _config(app: object, workers: int = 1) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         factory=app == APP,
-        http=LimitedHead,
+        http=LimitedHTTP,
+        ws="none",
         workers=workers,
         log_level="warning",
         access_log=False,
