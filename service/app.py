@@ -38,6 +38,8 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 1. `POST /predict` with images: every answer has an `id`.
 2. `POST /feedback` with that `id` and the true label, as soon as it is known.
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
+
+Bodies may be sent with `content-encoding: gzip`; what they unpack to counts against the limits.
 """
 router = APIRouter()
 direct = APIRouter()
