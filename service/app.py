@@ -57,7 +57,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await runtime.close()
 
-    app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app = FastAPIOffline(
+        title="TrueOdds",
+        version=schemas.VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,  # the framework redirects to whatever host the caller names
+    )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
     app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])
