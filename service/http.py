@@ -158,7 +158,8 @@ class LimitedHTTP(HttpToolsProtocol):
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = error
-        if self.headers:  # of a head that nobody will read: thousands of objects, until the collector finds them
+        self.url = b""
+        if self.headers:  # nobody will read them: thousands of objects, until the collector finds this connection
             self.headers.clear()
         if not self._in_body:
             if not self._unanswered:

@@ -54,10 +54,10 @@ def _clients(found: dict[str, Any]) -> tuple[str, str]:
 
 def _floods(found: dict[str, Any]) -> tuple[str, str]:
     kinds = found["kinds"].values()
-    worst, grown = (max(kind["watched"][name] for kind in kinds) for name in ("worst_ms", "grown_mb"))
+    worst, p99, grown = (max(kind["watched"][name] for kind in kinds) for name in ("worst_ms", "p99_ms", "grown_mb"))
     sent = sum(kind["megabytes"] for kind in kinds) / 1000
     often = f"{len(kinds)} kinds of heads, trailers, chunks and requests without end, {sent:,.0f} GB"
-    return often, f"a health probe waited {worst:.0f} ms at most; memory grew by {grown:.0f} MB"
+    return often, f"a health probe waited {worst:.0f} ms at most ({p99:.0f} ms p99); memory grew by {grown:.0f} MB"
 
 
 def _database(found: dict[str, Any]) -> tuple[str, str]:
