@@ -9,24 +9,25 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import sys
-import tempfile
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 from pydantic import ValidationError
 from uvicorn.supervisors import Multiprocess
 
 from service import keys
-from service.http import LimitedHead
+from service.http import LimitedHTTP
 from service.settings import Settings
 from service.store import StoreError, open_store
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
-APP = "service.app:create_app"
+APP = "service.__main__:worker_app"
 
 
 class Server(uvicorn.Server):
@@ -114,18 +115,33 @@ def _serve_alone(settings: Settings, listening: socket.socket) -> int:
 def _serve_many(settings: Settings, given: dict[str, str], listening: socket.socket) -> int:
     """The workers read the settings from the environment and count in files that they share."""
     os.environ |= {f"TRUEODDS_{name.upper()}": str(value) for name, value in given.items()}
-    with tempfile.TemporaryDirectory(prefix="trueodds-metrics-") as folder:
-        os.environ[SHARED_METRICS] = folder
+    from service import shared_metrics  # its locks are not to be had on Windows, where one process serves
+
+    with shared_metrics.shared_folder() as folder:
+        os.environ[SHARED_METRICS] = str(folder)
         workers = Workers(_config(APP, settings.workers), listening, _url(listening), settings.url_file)
         workers.run()
     return 0 if workers.started else 1
+
+
+def worker_app() -> FastAPI:
+    """What each of several workers serves; it ends in order when its parent is gone, which else would keep the port."""
+    from pipeline import lifeline
+    from service import shared_metrics
+    from service.app import create_app
+
+    shared_metrics.hold(Path(os.environ[SHARED_METRICS]))
+    if parent := multiprocessing.parent_process():
+        lifeline.die_with_parent(signal.SIGTERM, parent.pid or 0)
+    return create_app()
 
 
 def _config(app: object, workers: int = 1) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         factory=app == APP,
-        http=LimitedHead,
+        http=LimitedHTTP,
+        ws="none",
         workers=workers,
         log_level="warning",
         access_log=False,

@@ -38,6 +38,8 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 1. `POST /predict` with images: every answer has an `id`.
 2. `POST /feedback` with that `id` and the true label, as soon as it is known.
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
+
+Bodies may be sent with `content-encoding: gzip`; what they unpack to counts against the limits.
 """
 router = APIRouter()
 direct = APIRouter()
@@ -55,7 +57,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await runtime.close()
 
-    app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app = FastAPIOffline(
+        title="TrueOdds",
+        version=schemas.VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,  # the framework redirects to whatever host the caller names
+    )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
     app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])

@@ -86,6 +86,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     path, headers = request.url.path, dict(error.headers or {})
     if error.status_code == 404:
         message = f"there is no {path}; /docs lists what there is"
+        if path.rstrip("/") != path:
+            message += f". No path ends with a slash: try {path.rstrip('/')}"
     elif error.status_code == 405:
         allowed = headers.get("Allow") or headers.get("allow", "another method")
         message = f"{path} does not take {request.method}; use {allowed}"

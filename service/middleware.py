@@ -1,4 +1,4 @@
-"""Around every request: an id, limits on the body, HEAD, metrics, and the last word on unexpected errors."""
+"""Around every request: an id, the body's limits and encoding, HEAD, metrics, the last word on unexpected errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service import bulk
+from service import bulk, encodings
 from service.batching import CallerGoneError
 from service.errors import ServiceError, error_response
 from service.settings import Settings
@@ -59,6 +59,9 @@ class Envelope:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         body = _Body(receive, headers, self._settings)
+        content: Receive = body.receive
+        if b"content-encoding" in headers and not body.complete:
+            content = encodings.decoded(content, scope, body.limit)
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -73,7 +76,7 @@ class Envelope:
             await send(message)
 
         try:
-            await self._app(scope, body.receive, send_with_id)
+            await self._app(scope, content, send_with_id)
         except (ClientDisconnect, CallerGoneError):
             status = GONE  # nobody is left to answer
         except Exception:
@@ -92,7 +95,7 @@ class _Body:
 
     def __init__(self, receive: Receive, headers: Headers, settings: Settings) -> None:
         self._streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in STREAMED
-        self._receive, self._limit = receive, sys.maxsize if self._streamed else settings.max_body_bytes
+        self._receive, self.limit = receive, sys.maxsize if self._streamed else settings.max_body_bytes
         self._most, self._seconds = settings.max_body_bytes, settings.body_seconds
         self._deadline = time.monotonic() + self._seconds
         stated = headers.get(b"content-length", b"")
@@ -110,7 +113,7 @@ class _Body:
         """
         if self.complete:
             return await self._next()
-        if self._stated is not None and self._stated > self._limit:
+        if self._stated is not None and self._stated > self.limit:
             raise self._too_large()
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
@@ -119,7 +122,7 @@ class _Body:
             what = "nothing more of the body came for" if self._streamed else "the body did not arrive within"
             text = f"{what} {self._seconds:g} s; send it faster, or in smaller parts"
             raise ServiceError(408, "body_too_slow", text) from None
-        if self._received > self._limit:
+        if self._received > self.limit:
             raise self._too_large()
         if self._streamed:
             self._deadline = time.monotonic() + self._seconds
@@ -146,5 +149,5 @@ class _Body:
         return message
 
     def _too_large(self) -> ServiceError:
-        message = f"the body has more than {self._limit:,} bytes, the limit; send fewer or smaller images in one call"
+        message = f"the body has more than {self.limit:,} bytes, the limit; send fewer or smaller images in one call"
         return ServiceError(413, "body_too_large", message)

@@ -1,7 +1,7 @@
 """What the service bears, counted: kills, full disks, clock jumps, damaged bundles, hostile bodies and clients.
 
     python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
-    python -m benchmarks.faults --only kills --kills 20
+    python -m benchmarks.faults --only kills --kills 20        # the result keeps its other faults
     python -m benchmarks.faults --store postgresql://...       # adds kills over a database, and cuts of its network
     python -m benchmarks.faults --table
 
@@ -31,7 +31,7 @@ from typing import Any
 import asyncpg
 
 from benchmarks import untrained
-from benchmarks.faults import bundles, clock, connections, database, disk, hostile, kills
+from benchmarks.faults import bundles, clock, connections, database, disk, floods, hostile, kills
 from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
@@ -139,6 +139,17 @@ class Faults:
             raise SystemExit(f"{left} files left open, {cut}, {beside}")
         return {"cut": cut, "slow": {"clients": 500, "bytes": sent, "closed": closed}, "watched": asdict(beside)}
 
+    def floods(self) -> Found:
+        found: Found = {}
+        for kind in floods.FLOODS:
+            with self._service("floods") as service:
+                service.start().until(200)
+                done = floods.flood(service, kind, self.options.flood_seconds)
+                if done.watched.probes_failed or service.get("/health/live").status != 200:
+                    raise SystemExit(f"{kind}: {done}")
+            found[kind] = {**vars(done), "statuses": dict(done.statuses), "watched": asdict(done.watched)}
+        return {"kinds": found}
+
     def database(self) -> Found:
         if not self.options.store:
             return NO_STORE
@@ -154,13 +165,14 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "database")
+    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--bodies", type=int, default=10_000)
     parser.add_argument("--times", type=int, default=10, help="full disks, thirds of clock jumps, database cuts")
+    parser.add_argument("--flood-seconds", type=float, default=5, help="of each kind of flood")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", help="postgresql://..., where schemas may be made, for kills and cuts")
     parser.add_argument("--out", type=Path, default=RESULT)
@@ -176,15 +188,19 @@ def main() -> None:
             begin = time.perf_counter()
             found[name] = {**run(), "seconds": round(time.perf_counter() - begin, 1)}
             print(f"{time.perf_counter() - started:6.0f} s  {name}: {found[name]}", file=sys.stderr, flush=True)
-    result = {
+    how = {
         "command": shlex.join(["python", "-m", "benchmarks.faults", *sys.argv[1:]]),
         "commit": commit(),
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "seconds": round(time.perf_counter() - started, 1),
-        "faults": found,
     }
+    if options.only is not names and options.out.exists():
+        result = json.loads(options.out.read_text(encoding="utf-8"))
+        result["faults"] |= {name: {**done, "run": how} for name, done in found.items()}
+    else:
+        result = {**how, "faults": found}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(markdown(result))

@@ -52,6 +52,14 @@ def _clients(found: dict[str, Any]) -> tuple[str, str]:
     return often, f"a health probe waited {found['watched']['worst_ms']:.0f} ms at most; no connection was left open"
 
 
+def _floods(found: dict[str, Any]) -> tuple[str, str]:
+    kinds = found["kinds"].values()
+    worst, p99, grown = (max(kind["watched"][name] for kind in kinds) for name in ("worst_ms", "p99_ms", "grown_mb"))
+    sent = sum(kind["megabytes"] for kind in kinds) / 1000
+    often = f"{len(kinds)} kinds of heads, trailers, chunks and requests without end, {sent:,.0f} GB"
+    return often, f"a health probe waited {worst:.0f} ms at most ({p99:.0f} ms p99); memory grew by {grown:.0f} MB"
+
+
 def _database(found: dict[str, Any]) -> tuple[str, str]:
     often = ", ".join(f"{found[kind]} times {kind}" for kind in ("restarted", "gone", "hanging"))
     return often, f"503, then 200 again; {_kept(found)}"
@@ -65,5 +73,6 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "bundles": ("damaged bundle", _bundles),
     "bodies": ("hostile bodies", _bodies),
     "clients": ("bodies cut, slow clients", _clients),
+    "floods": ("floods from one connection", _floods),
     "database": ("database", _database),
 }

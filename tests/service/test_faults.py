@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import bundles as damaged
-from benchmarks.faults import clock, connections, database, disk, hostile, kills
+from benchmarks.faults import clock, connections, database, disk, floods, hostile, kills
 from benchmarks.faults.ledger import Ledger, LostError
 from benchmarks.faults.process import Service
 from benchmarks.faults.watch import watched
@@ -146,6 +146,20 @@ def test_bodies_cut_in_the_middle(service: Service) -> None:
     assert connections.until_files_closed(service, before) <= before
     assert service.get("/calibration-report").json()["answers"] == 0
     assert "Traceback" not in service.log()
+
+
+@pytest.mark.parametrize(
+    "kinds", [("header value", "trailers", "requests"), pytest.param(tuple(floods.FLOODS), marks=pytest.mark.full)]
+)
+def test_floods_do_not_slow_the_others(service: Service, kinds: tuple[str, ...]) -> None:
+    service.start().until(200)
+    for kind in kinds:
+        found = floods.flood(service, kind, 1)
+        if kind not in floods.ALLOWED:
+            assert set(found.statuses) <= {"431", "400", "none"} and found.statuses["none"] <= 1, (kind, found)
+        assert found.watched.probes > 1 and found.watched.probes_failed == 0, (kind, found)
+        assert found.watched.worst_ms < WORST_MS and found.watched.grown_mb < 50, (kind, found)
+    assert service.post("/predict", connections.question(SHAPE)).status == 200
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""The time that a request's head may take, over real sockets."""
+"""Time and bytes that all but the body of a request may take, over real sockets."""
 
 from __future__ import annotations
 
@@ -12,24 +12,35 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.http import LimitedHead
+from benchmarks.faults.floods import ALLOWED, FLOODS, pour
+from service.http import HEAD_BYTES, LINGER_BYTES, PIECE, LimitedHTTP
 from tests.service.hooks import until
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 
 
-class Short(LimitedHead):
+class Short(LimitedHTTP):
     seconds = 0.4
+    most_waiting = 0
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        Short.most_waiting = max(Short.most_waiting, len(self.pipeline))
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the body, once all of it has come."""
+    """Answers with the body once all of it has come, and the names of its headers; /early begins before that."""
+    if scope["path"] == "/early":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "more_body": True})
     body, more = b"", True
     while more:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
-    headers = [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    if scope["path"] != "/early":
+        names = b",".join(name for name, _ in scope["headers"])
+        headers = [(b"content-length", str(len(body)).encode()), (b"x-names", names[:1_000])]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -99,3 +110,94 @@ def test_a_body_may_take_longer_and_the_next_head_has_its_own_time(address: tupl
         assert answer(client).endswith(b"\r\n\r\nxyz")
         client.sendall(HEAD[:20])
         assert received(client).startswith(b"HTTP/1.1 408 ")
+
+
+REFUSED = {
+    **dict.fromkeys(sorted(FLOODS.keys() - ALLOWED), 431),
+    "method": 400,
+    "folded header": 400,
+}
+
+
+@pytest.mark.parametrize(("kind", "status"), REFUSED.items(), ids=REFUSED)
+def test_what_has_no_end_is_refused_while_it_is_sent(address: tuple[str, int], kind: str, status: int) -> None:
+    started = time.monotonic()
+    sent, said = pour(address, *FLOODS[kind], started + 10)
+    assert said.startswith(b"HTTP/1.1 %d " % status)
+    assert b"\r\nconnection: close\r\n" in said and b'"error":{"code":"' in said
+    assert sent < LINGER_BYTES + 8 * 1024**2 and time.monotonic() - started < 10  # what the sockets hold, and no more
+
+
+def headers(size: int, count: int, connection: bytes = b"close") -> bytes:
+    """A head of a request without a body, of so many bytes."""
+    head = (
+        b"GET /x HTTP/1.1\r\nhost: a\r\nconnection: %b\r\n" % connection
+        + b"".join(b"h%d: \r\n" % k for k in range(count - 1))
+        + b"long: "
+    )
+    return head + b"x" * (size - len(head) - 4) + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (headers(HEAD_BYTES - 200, 1), 200),
+        (headers(HEAD_BYTES + 1, 1), 431),
+        (headers(20_000, 1_000), 200),
+        (headers(20_000, 1_500), 431),  # each counts 32 bytes more
+        (2 * headers(HEAD_BYTES - 200, 1, b"keep-alive") + headers(HEAD_BYTES + 1, 1), 431),
+    ],
+    ids=["largest", "larger", "many", "more", "each for itself"],
+)
+def test_the_size_of_a_head(address: tuple[str, int], sent: bytes, status: int) -> None:
+    with closing(socket.create_connection(address)) as client:
+        client.sendall(sent)
+        statuses = [part[:3] for part in received(client).split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200"] * (sent.count(b"host") - (status != 200)) + [b"431"] * (status != 200)
+
+
+def test_bodies_may_be_chunked_as_they_like(address: tuple[str, int]) -> None:
+    """Twenty times the limit in size lines, an extension and a trailer, neither of which the application sees."""
+    head = b"POST /x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    count = 20 * HEAD_BYTES // len(b"0001\r\n\r\n")
+    with closing(socket.create_connection(address)) as client:
+        client.sendall(
+            head + b"0001\r\na\r\n" * count + b"3;name=value\r\nabc\r\n0\r\nsecret: b\r\n\r\n" + HEAD + b"def"
+        )
+        client.settimeout(10)
+        found = b""
+        while not found.endswith(b"\r\n\r\ndef"):
+            found += client.recv(1 << 16)
+    assert found.startswith(b"HTTP/1.1 200 ") and b"content-length: %d\r\n" % (count + 3) in found
+    assert b"aaaabcHTTP/1.1 200 " in found and b"x-names: host,transfer-encoding\r\n" in found
+
+
+def test_requests_that_wait_for_others_are_not_read(address: tuple[str, int]) -> None:
+    """Each is some 2 kB in memory, for 50 bytes."""
+    count, found = 5_000, b""
+    with closing(socket.create_connection(address)) as client:
+        thread = threading.Thread(target=client.sendall, args=((HEAD + b"abc") * count,))
+        thread.start()
+        client.settimeout(10)
+        while found.count(b"\r\n\r\nabc") < count:
+            found += client.recv(1 << 20)
+        thread.join()
+    assert 0 < Short.most_waiting <= PIECE // len(HEAD)
+
+
+def test_what_is_no_http_is_answered_after_the_requests_before_it(address: tuple[str, int]) -> None:
+    with closing(socket.create_connection(address)) as client:
+        client.sendall((HEAD + b"abc") * 3 + b"\x16\x03\x01 no HTTP")
+        found = received(client)
+    assert found.count(b"HTTP/1.1 200 ") == 3
+    assert found.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ") and b"this port takes http://" in found
+
+
+def test_an_answer_that_has_begun_is_cut_and_not_followed_by_another(address: tuple[str, int]) -> None:
+    head = b"POST /early HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    with closing(socket.create_connection(address)) as client:
+        client.sendall(head)
+        client.settimeout(10)
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+        client.sendall(b"0\r\ntrailer: " + b"x" * 2 * HEAD_BYTES)
+        assert received(client) == b""

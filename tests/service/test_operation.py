@@ -115,6 +115,12 @@ def test_metrics(client: Client) -> None:
     ("method", "path", "status", "words"),
     [
         ("GET", "/nothing", 404, "there is no /nothing"),
+        (
+            "POST",
+            "/predict/",
+            404,
+            "No path ends with a slash: try /predict",
+        ),
         ("GET", "/predict", 405, "use POST"),
         ("PUT", "/metrics", 405, ""),
     ],
@@ -127,6 +133,16 @@ def test_the_frameworks_own_errors_have_the_same_body(
     assert words in answer.json()["error"]["message"]
     assert answer.json()["error"]["code"] in ("not_found", "method_not_allowed")
     assert answer.headers["x-request-id"]
+
+
+def test_no_redirect_leads_to_a_host_that_the_caller_names(client: Client) -> None:
+    paths = [*client.app.openapi()["paths"], "/docs", "/redoc", "/static-offline-docs"]
+    paths += [f"{path}/" for path in paths]
+    assert len(paths) > 30
+    for path in paths:
+        answer = client.get(path.replace("{", "").replace("}", ""), headers={"host": "evil.example"})
+        assert "evil" not in str(answer.headers), path
+    assert client.get("/", headers={"host": "evil.example"}).headers["location"] == "/docs"
 
 
 @pytest.mark.parametrize("path", ["/health/ready", "/metrics", "/calibration-report", "/v2/models/tiny", "/docs"])

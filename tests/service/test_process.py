@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -23,6 +24,7 @@ import pytest
 
 from pipeline import publishing
 from pipeline.metrics import CalibrationSums, ece
+from service import shared_metrics
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 
@@ -184,6 +186,38 @@ def test_several_workers_share_the_port_the_store_and_the_counts(folder: Path) -
         assert (process.returncode, err) == (0, "")
     # The tracker that multiprocessing starts beside the workers ends a moment after the process it watches.
     assert len(workers) >= 2 and psutil.wait_procs(workers, timeout=10)[1] == []
+
+
+@pytest.mark.full
+def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
+    with server(folder, "--workers", "2") as (_, process):
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        assert len(workers) >= 2 and psutil.wait_procs(workers, timeout=20)[1] == []
+
+
+def test_folders_of_metrics_that_killed_services_left_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = "from service.shared_metrics import *\nwith shared_folder() as folder: print(folder, flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        used = Path(other.stdout.readline().strip())
+        (used / "counter_1.db").touch()
+        with shared_metrics.shared_folder() as own:
+            assert {*tmp_path.iterdir()} == {used, own}
+        worker = shared_metrics.hold(used)
+        other.kill()
+        other.wait()
+        shared_metrics.remove_abandoned()
+        assert [*tmp_path.iterdir()] == [used]
+    os.close(worker)
+    with shared_metrics.shared_folder() as own:
+        assert [*tmp_path.iterdir()] == [own]
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""Bodies that come as gzip, or say that they do."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import sys
+
+import pytest
+from starlette.types import Message
+
+from service import encodings
+from service.app import create_app
+from service.settings import Settings
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import pictures
+
+JSON = {"content-type": "application/json"}
+
+
+def test_a_gzip_body_is_the_body_that_it_holds(client: Client) -> None:
+    body = json.dumps({"instances": pictures(2)}).encode()
+    tensor = {"name": "images", "shape": [1, 4, 4, 1], "datatype": "UINT8", "data": [0] * 16}
+    infer = json.dumps({"inputs": [tensor]}).encode()
+    packed = gzip.compress(body[:50]) + gzip.compress(b"") + gzip.compress(body[50:])  # members are one text
+    found = client.post("/predict", content=packed, headers={**JSON, "content-encoding": "GZIP"}).json()["predictions"]
+    plain = client.predict(pictures(2))
+    assert [p["probabilities"] for p in found] == [p["probabilities"] for p in plain]
+    gzipped = {"content-encoding": "x-gzip"}
+    assert client.post("/v2/models/tiny/infer", content=gzip.compress(infer), headers=gzipped).status_code == 200
+    rows = b"id,index\n" + b"".join(b"%b,1\n" % p["id"].encode() for p in found + plain)
+    kind = {"content-type": "text/csv", "content-encoding": "gzip"}
+    assert client.post("/feedback", content=gzip.compress(rows), headers=kind).json()["stored"] == 4
+    assert client.post("/predict", content=body, headers={**JSON, "content-encoding": "identity"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "status", "words"),
+    [
+        (b"{}", ["gzip"], 400, "incorrect header check"),
+        (gzip.compress(b"{}")[:-1], ["gzip"], 400, "it ends too early"),
+        (gzip.compress(b"{}") + b"more", ["gzip"], 400, "incorrect header check"),
+        (gzip.compress(bytes(2_000_000)), ["gzip"], 413, "unpacks to more than 100,000 bytes"),
+        (gzip.compress(b" " * 100_000), ["gzip"], 400, "not JSON"),
+        (gzip.compress(b" " * 100_001), ["gzip"], 413, "unpacks to more than 100,000 bytes"),
+        (b"{}", ["br"], 415, "the content encoding is 'br'; a body comes as gzip"),
+        (b"{}", ["gzip, gzip"], 415, "'gzip, gzip'"),
+        (b"{}", ["gzip", "deflate"], 415, "'gzip, deflate'"),
+    ],
+)
+def test_a_body_that_cannot_be_unpacked(
+    settings: Settings, content: bytes, encoding: list[str], status: int, words: str
+) -> None:
+    headers = [*JSON.items(), *(("content-encoding", value) for value in encoding)]
+    with Client(create_app(settings.model_copy(update={"max_body_bytes": 100_000}))) as client:
+        answer = client.post("/predict", content=content, headers=headers)
+        assert (answer.status_code, answer.headers.get("accept-encoding")) == (
+            status,
+            "gzip" if status == 415 else None,
+        )
+        assert words in answer.json()["error"]["message"]
+
+
+def test_unpacking_leaves_others_their_turn_and_memory() -> None:
+    """1,000 bytes for one that was sent, for as long as it is sent: labels in bulk have no limit."""
+    pieces = [gzip.compress(bytes(20_000_000))[k : k + 5_000] for k in range(0, 20_000, 5_000)]
+    turns, sizes = 0, []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def read() -> None:
+        beside = asyncio.create_task(others())
+        unpacked = encodings.decoded(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
+        more = True
+        while more:
+            message = await unpacked()
+            sizes.append(len(message["body"]))
+            more = message["more_body"]
+        beside.cancel()
+
+    asyncio.run(read())
+    assert sum(sizes) == 20_000_000 and max(sizes) <= encodings.STEP and turns > 300
