@@ -42,11 +42,10 @@ def test_importing_the_app_loads_no_training_libraries() -> None:
         "config",
         "errors",
         "files",
-        "history",
         "metrics",
         "pictures",
         "png",
-        "publishing",
+        "model_folder",
     }
     assert {name.split(".")[1] for name in eval(found[3:])} <= floor_0
 
