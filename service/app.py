@@ -17,6 +17,7 @@ from service import (
     errors,
     keys,
     page,
+    parameters,
     predictions,
     protocol,
     remembering,
@@ -62,8 +63,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    reports = (report_router, page.router, alarm.router)
-    for part in (direct, router, remembering.router, *reports, protocol.direct, protocol.router):
+    for part in (router, remembering.router, report_router, alarm.router):
+        app.include_router(part, dependencies=[parameters.DECLARED])
+    for part in (direct, page.router, protocol.direct, protocol.router):
         app.include_router(part)
     return app
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from service import parameters
 from service.errors import ServiceError, short
 
 MAX_ID = 128
@@ -44,16 +45,12 @@ class Options(BaseModel):
         """
         if not request.scope.get("query_string"):
             return DEFAULTS
-        given = dict(request.query_params)
-        if len(given) < len(request.query_params.multi_items()):
-            raise ServiceError(422, "invalid_parameter", "a parameter stands twice in the query; give each once")
+        parameters.check(request, cls.model_fields)
         try:
-            found = cls.model_validate(given)
+            found = cls.model_validate(dict(request.query_params))
         except ValidationError as error:
             texts = [f"{'.'.join(map(str, e['loc']))} = {short(e['input'])}: {e['msg']}" for e in error.errors()[:5]]
-            known = ", ".join(cls.model_fields)
-            message = f"{'; '.join(texts)}. Known are {known}"
-            raise ServiceError(422, "invalid_parameter", message) from None
+            raise ServiceError(422, "invalid_parameter", "; ".join(texts)) from None
         check_tag(found.tag, "tag")
         return found
 

@@ -99,7 +99,7 @@ async def give_feedback(request: Request) -> Response:
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
         **schemas.errors(
             _404="unknown model or version, or no labelled answers",
-            _422="a parameter out of range",
+            _422="a parameter that is unknown, given twice or out of range",
             _503="no model has been served yet, or the store cannot be read",
             **schemas.KEYS,
         ),

@@ -13,6 +13,8 @@ from service.report_schemas import Report
 REPORT, CHOOSE = "/calibration-report", "/calibration-report/choose"
 KEPT = ("model", "version", "since", "until", "last", "class", "tag", "bins", "binning", "level", "by", "trend")
 """Parameters of the report that links keep, in the order in which they are written."""
+FIELDS = (*KEPT, "which", "window", "was", "from", "to", "format")
+"""What the page's form and the links to it may send."""
 HOURS = {"24h": 24, "7d": 7 * 24, "30d": 30 * 24}
 BINS = (10, 15, 20, 30, 60, 100, 500, 1000)
 LEVELS = (0.9, 0.95, 0.99)
