@@ -45,8 +45,11 @@ def npy(body: bytes, spec: ImageInput, limit: int) -> Pixels:
     except Exception as error:  # numpy parses the header as a Python literal, and fails in the ways of the parser
         message = f"the body is not a .npy file ({type(error).__name__}: {str(error)[:100]}); write it with numpy.save"
         raise ServiceError(400, "invalid_npy", message) from None
-    if dtype.hasobject or dtype.kind not in "buif":
-        raise ServiceError(422, "wrong_type", f"the array is {short(str(dtype))}; allowed are numbers, best uint8")
+    if dtype.hasobject or dtype.kind not in "uif":
+        # A mask of True and False is 0 and 1, or 0 and 255: only who sends it knows.
+        cure = ". Send a mask as the pixels it stands for: mask * numpy.uint8(255)" if dtype.kind == "b" else ""
+        message = f"the array is {short(str(dtype))}; allowed are numbers, best uint8{cure}"
+        raise ServiceError(422, "wrong_type", message)
     wanted = _images_shape(shape, spec)
     decode.check_count(wanted[0], limit)
     data, size = body[file.tell() :], math.prod(shape) * dtype.itemsize

@@ -33,7 +33,7 @@ FLOORS: dict[int, set[str]] = {
     4: {"__main__", "commands", "demo", "flows", "listing", "live_demo", "serving"},
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
-FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
+FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
 
 
 def imports(path: Path) -> set[str]:

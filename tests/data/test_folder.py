@@ -11,6 +11,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
+from tests.png_files import png_of_rows
 
 
 def paint(path: Path, size: tuple[int, int] = (9, 7), mode: str = "RGB", seed: int = 0) -> Path:
@@ -69,6 +70,12 @@ def test_a_cut_off_image_is_named(flowers: Path) -> None:
     path = flowers / "train" / "rose" / "03.png"
     path.write_bytes(path.read_bytes()[:-60])
     with pytest.raises(DataError, match=r"03\.png: the image is damaged or cut short"):
+        data.load(Data(dataset="flowers"))
+
+
+def test_an_image_without_its_last_rows_is_named(flowers: Path) -> None:
+    (flowers / "train" / "rose" / "03.png").write_bytes(png_of_rows(9, 7, rows=6))
+    with pytest.raises(DataError, match=r"03\.png: the image is damaged or cut short .*before the last of its 7 rows"):
         data.load(Data(dataset="flowers"))
 
 

@@ -75,6 +75,7 @@ BAD_ARRAYS = [
     (npy(IMAGES_NHWC).replace(b"'descr': '|u1'", b"'descr': print"), 400, "not a .npy file"),
     (b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65_535, 400, "not a .npy file"),
     (npy(np.array(["a"])), 422, "allowed are numbers"),
+    (npy(np.ones((1, *SHAPE), bool)), 422, "the array is 'bool'; allowed are numbers, best uint8. Send a mask as"),
     (npy(np.zeros((3, 4, 5, 1), np.uint8)), 422, "the array has the shape [3, 4, 5, 1]; the model takes N x 4 x 4 x 1"),
     (npy(np.zeros((0, *SHAPE), np.uint8)), 422, "no image"),
     (npy(np.zeros((300, *SHAPE), np.uint8)), 413, "the limit is 256"),
