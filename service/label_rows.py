@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from service.errors import ServiceError, short
-from service.feedback import MAX_ID, FeedbackError, Problem, storable
+from service.feedback import FeedbackError, Problem, storable
+from service.ids import MAX_ID, id_problem
 from service.records import GivenLabel
 
 
@@ -61,10 +62,8 @@ def row_problem(row: int, value: Any) -> Problem | None:
         return _bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label, correct and model")
     if missing := _missing(value, ("id", "label")):
         return _bad_row(row, shown, f"{missing} is missing; a row needs id and label")
-    if not isinstance(id_, str):
-        return _bad_row(row, None, f"id is {short(id_)}; expected the text that /predict answered")
-    if len(id_) > MAX_ID:
-        return _bad_row(row, None, f"id has {len(id_):,} characters; at most {MAX_ID} are allowed")
+    if problem := id_problem(id_):
+        return _bad_row(row, shown, f"id {problem}, as /predict answered it")
     if isinstance(value["label"], bool) or not isinstance(value["label"], str | int):
         return _bad_row(row, shown, f"label is {short(value['label'])}; expected a class name or a whole-number index")
     if not isinstance(value.get("correct", False), bool):

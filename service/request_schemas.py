@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.options import MAX_ID, MAX_TAG, PREDICTION_ID, Options
+from service.ids import MAX_ID
+from service.options import MAX_TAG, PREDICTION_ID, Options
 from service.schemas import content
 
 PREDICT_BODY = {
@@ -115,7 +116,7 @@ PREDICT_PARAMETERS = [
         "in": "header",
         "required": False,
         "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-        "description": "your own id of the one image of this call",
+        "description": "your own id of the one image of this call, in UTF-8; not with ids in the body",
     },
 ]
 

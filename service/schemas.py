@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.ids import MAX_ID
+
 VERSION = "0.1.0"
 
 ID = "0193a5c1e2f40f9c2a7be1d05c8e66aa13f0"
@@ -180,7 +182,7 @@ _ROW = {
     "required": ["id", "label"],
     "additionalProperties": False,
     "properties": {
-        "id": {"type": "string", "maxLength": 128},
+        "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
         "label": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
         "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
         "model": {
