@@ -153,7 +153,8 @@ async def metrics(request: Request) -> Response:
         (v, await runtime.store.read_sums(v.model, v.version), *await alarm.for_telemetry(runtime, v.model, v.version))
         for v in await runtime.store.read_versions()
     ]
-    text = await asyncio.to_thread(runtime.telemetry.text, stored, list(runtime.registry.loaded()))
+    registry = runtime.registry
+    text = await asyncio.to_thread(runtime.telemetry.text, stored, list(registry.loaded()), list(registry.altered()))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -141,9 +141,12 @@ class Health(BaseModel):
 
 class PublishedVersion(BaseModel):
     version: str
-    state: Literal["loaded", "refused", "published"] = Field(description="published: loaded when it is asked for")
+    state: Literal["loaded", "altered", "refused", "published"] = Field(
+        description="altered: loaded and answering, but its files have changed since, and a restart would refuse it;"
+        " published: loaded when it is asked for"
+    )
     meant_as: list[Literal["default", "shadow"]]
-    reason: str | None = Field(description="why it is refused")
+    reason: str | None = Field(description="why it is refused, or how its files differ")
 
 
 class PublishedModel(BaseModel):
@@ -161,7 +164,7 @@ class Answering(BaseModel):
 class Models(BaseModel):
     default: Answering | None = Field(description="who answers when nothing is named")
     models: list[PublishedModel]
-    problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused")
+    problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused or altered")
 
 
 KEYS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
