@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service import (
     errors,
+    examples,
     keys,
     page,
     parameters,
@@ -59,6 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
+    examples.install(app, runtime)
     app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)

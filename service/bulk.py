@@ -24,9 +24,9 @@ from service.records import GivenLabel
 from service.store import Store, StoreError
 from service.telemetry import Telemetry
 
-READERS: dict[str, type[LineReader]] = {"text/csv": CsvLines, "application/x-ndjson": JsonLines}
+CSV, NDJSON = "text/csv", "application/x-ndjson"
+READERS: dict[str, type[LineReader]] = {CSV: CsvLines, NDJSON: JsonLines}
 """Content types of labels in bulk."""
-NDJSON = "application/x-ndjson"
 BLOCK = 64 * 1024
 """Bytes from which lines are stored: some 1,500 labels, 25 ms in which predictions wait. The most of one line."""
 IN_MEMORY = 1024**2
