@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
 from service.feedback import SHOWN, Outcome, Problem
-from service.label_rows import CsvLines, JsonLines, LineReader
+from service.label_rows import CsvLines, JsonLines, LineReader, Row
 from service.records import GivenLabel
 from service.store import Store, StoreError
 from service.telemetry import Telemetry
@@ -43,16 +43,15 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
     rows: int = 0
 
-    def add(self, ids: list[str | None], outcomes: list[Outcome | Problem]) -> None:
+    def add(self, rows: list[Row], outcomes: list[Outcome | Problem]) -> None:
         self.rows += len(outcomes)
         self.outcomes.update("failed" if isinstance(o, Problem) else o for o in outcomes)
         problems = [o for o in outcomes if isinstance(o, Problem)]
         self.problems += problems[: SHOWN - len(self.problems)]
         if self.lines is None:
             return
-        first = self.rows - len(outcomes)
-        for row, (id_, outcome) in enumerate(zip(ids, outcomes, strict=True), first):
-            line: dict[str, Any] = {"row": row, "id": id_}
+        for (number, row), outcome in zip(rows, outcomes, strict=True):
+            line: dict[str, Any] = {"row": number, "id": row.id}
             if isinstance(outcome, Problem):
                 line |= {"outcome": "failed", "code": outcome.code, "message": outcome.message}
             else:
@@ -75,13 +74,16 @@ async def take(
             stored before stays; sending all again is safe.
     """
     report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
+
+    async def put(rows: list[Row]) -> None:
+        outcomes = await _store(rows, store, report)
+        for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
+            telemetry.label(outcome, count)
+
     try:
         async for block in _blocks(request):
-            outcomes = await _store(await asyncio.to_thread(reader.rows, block), store, report)
-            for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
-                telemetry.label(outcome, count)
-        if isinstance(reader, CsvLines):
-            reader.finish()
+            await put(await asyncio.to_thread(reader.rows, block))
+        await put(reader.rest())
     except (ServiceError, StoreError) as error:
         if report.lines:
             report.lines.close()
@@ -91,16 +93,16 @@ async def take(
     return StreamingResponse(_sent(report.lines), media_type=NDJSON)
 
 
-async def _store(rows: list[GivenLabel | Problem], store: Store, report: Report) -> list[Outcome | Problem]:
+async def _store(rows: list[Row], store: Store, report: Report) -> list[Outcome | Problem]:
     if not rows:
         return []
-    labels = [row for row in rows if isinstance(row, GivenLabel)]
+    labels = [row for _, row in rows if isinstance(row, GivenLabel)]
     found = iter(await store.put_each_label(labels) if labels else [])
     outcomes: list[Outcome | Problem] = []
-    for number, row in enumerate(rows, report.rows):
+    for number, row in rows:
         outcome = row if isinstance(row, Problem) else next(found)
         outcomes.append(replace(outcome, row=number) if isinstance(outcome, Problem) else outcome)
-    report.add([row.id for row in rows], outcomes)
+    report.add(rows, outcomes)
     return outcomes
 
 

@@ -95,7 +95,7 @@ class LabelsStored(BaseModel):
 
 
 class BadRow(BaseModel):
-    row: int = Field(description="position in the call, from 0")
+    row: int = Field(description="position in the call, from 0; of CSV as a spreadsheet counts, the header being row 1")
     id: str | None
     code: str
     message: str
