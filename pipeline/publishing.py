@@ -31,8 +31,9 @@ def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> 
 
     Raises:
         BundleError: the bundle, or an already published folder of this version, is damaged.
+        HistoryError: the name of this process's user is not a plain line.
     """
-    loaded, models = Bundle.load(bundle), Path(models)
+    loaded, models, who = Bundle.load(bundle), Path(models), history.check_reason("", None)
     if loaded.card.name == DEFAULT:
         raise BundleError(
             f"{loaded.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
@@ -57,7 +58,7 @@ def publish(bundle: str | Path, models: str | Path, *, default: bool = True) -> 
                 raise
     if default:
         with history.writing(target.parent) as append:
-            _answer(target.parent, loaded.version, append, "publish", "published", None)
+            _answer(target.parent, loaded.version, append, "publish", "published", who)
         _write(models / DEFAULT, f"{loaded.card.name}/{loaded.version}")
     return target
 
@@ -69,8 +70,9 @@ def promote(models: str | Path, name: str, version: str, *, why: str = "", who: 
 
     Raises:
         BundleError: there is no such published version.
+        HistoryError: `why` or `who` is not a plain line.
     """
-    folder = find(models, name, version).parent
+    folder, who = find(models, name, version).parent, history.check_reason(why, who)
     with history.writing(folder) as append:
         _take_over(folder, version, append, "promote", why, who)
 
@@ -80,9 +82,10 @@ def rollback(models: str | Path, name: str, *, why: str = "", who: str | None = 
 
     Raises:
         BundleError: that version's folder is gone.
-        HistoryError: nothing is known to have answered before, or the history is damaged.
+        HistoryError: nothing is known to have answered before, the history is damaged, or `why` or `who` is not a
+            plain line.
     """
-    folder = find_model(models, name)
+    folder, who = find_model(models, name), history.check_reason(why, who)
     with history.writing(folder) as append:
         now = role(models, name, DEFAULT)
         version = history.answered_before(history.read(folder), now)
@@ -107,8 +110,10 @@ def set_shadow(
 
     Raises:
         BundleError: there is no such published version.
+        HistoryError: `why` or `who` is not a plain line.
     """
     folder = find_model(models, name) if version is None else find(models, name, version).parent
+    who = history.check_reason(why, who)
     with history.writing(folder) as append:
         _shadow(folder, version, append, why, who, since_ms)
 
@@ -126,7 +131,7 @@ def role(models: str | Path, name: str, which: str) -> str | None:
     return None
 
 
-def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
+def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str) -> None:
     models, name = folder.parent, folder.name
     _answer(folder, version, append, what, why, who)
     if role(models, name, SHADOW) == version:
@@ -137,21 +142,21 @@ def _take_over(folder: Path, version: str, append: Append, what: history.What, w
     _write(models / DEFAULT, f"{name}/{version}")
 
 
-def _answer(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
+def _answer(folder: Path, version: str, append: Append, what: history.What, why: str, who: str) -> None:
     before = role(folder.parent, folder.name, DEFAULT)
     _write(folder / DEFAULT, version)
     if before != version:
-        append(history.Change(what, before, version, why, who or history.whoever(), history.now()))
+        append(history.Change(what, before, version, why, who, history.now()))
 
 
-def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str | None, since_ms: int | None) -> None:
+def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str, since_ms: int | None) -> None:
     before = role(folder.parent, folder.name, SHADOW)
     if version is None:
         (folder / SHADOW).unlink(missing_ok=True)
     else:
         _write(folder / SHADOW, version)
     if before != version:
-        append(history.Change("shadow", before, version, why, who or history.whoever(), history.now(), since_ms))
+        append(history.Change("shadow", before, version, why, who, history.now(), since_ms))
 
 
 def find_model(models: str | Path, name: str) -> Path:

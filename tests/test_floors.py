@@ -26,6 +26,7 @@ FLOORS: dict[int, set[str]] = {
         "provenance",
         "publishing",
         "selective",
+        "texts",
     },
     1: {"curves", "data", "methods", "nets", "progress", "recipes"},
     2: {"checkpoint", "evaluate", "export", "quantise", "recalibrate", "report", "train"},
