@@ -101,7 +101,7 @@ def check_whole(data: bytes) -> None:
         if columns > 0 and rows > 0:
             size += rows * (1 + (columns * bits * SAMPLES[colours] + 7) // 8)
     if not _inflates_to(parts, size):
-        raise ValueError(f"its data end before the last of its {height:,} rows")
+        raise ValueError(f"its data end before row {height:,}, the last")
 
 
 def _inflates_to(parts: Iterable[bytes], size: int) -> bool:

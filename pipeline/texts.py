@@ -17,3 +17,8 @@ def line_problem(text: str) -> str:
     name = unicodedata.name(found[0], "half a surrogate pair" if found[0] >= "\ud800" else "a control character")
     place = f"holds U+{ord(found[0]):04X} ({name}) as character {found.start() + 1}"
     return f"{place}; allowed is one line, without control characters and marks of the writing direction. Leave it out"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """1, "label" -> 1 label; 1200 -> 1,200 labels"""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -17,6 +17,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from pipeline.texts import plural
 from service.errors import ServiceError
 from service.feedback import SHOWN, Outcome, Problem
 from service.label_rows import CsvLines, JsonLines, LineReader, Row
@@ -131,7 +132,8 @@ def _interrupted(error: ServiceError | StoreError, report: Report) -> ServiceErr
         return error
     else:
         status, code, retry_after = error.status, error.code, None
-    done = f"{error}. {report.rows:,} rows were taken before; sending all again changes nothing about those"
+    taken = plural(report.rows, "row was", "rows were")
+    done = f"{error}. {taken} taken before; sending all again changes nothing about that"
     return ServiceError(status, code, done, retry_after=retry_after, details=report.summary())
 
 

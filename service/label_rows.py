@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from pipeline.texts import plural
 from service.errors import ServiceError, short
 from service.feedback import FeedbackError, Problem, storable
 from service.ids import MAX_ID, id_problem
@@ -209,7 +210,7 @@ class CsvLines(LineReader):
     def _label(self, row: int, cells: list[str]) -> GivenLabel | Problem:
         assert self._header is not None
         if len(cells) != len(self._header):
-            return _bad_row(row, None, f"the row has {len(cells)} cells, the header {len(self._header)}")
+            return _bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")
         value: dict[str, Any] = dict(zip(self._header, cells, strict=True))
         if "index" in value:
             index = value.pop("index").strip()

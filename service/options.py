@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.texts import plural
 from service import parameters
 from service.errors import ServiceError, short
 from service.ids import OURS, id_problem
@@ -113,8 +114,8 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
             continue
         values = tree[key]
         if not isinstance(values, list) or len(values) != count:
-            what = f"{len(values):,} entries" if isinstance(values, list) else short(values)
-            message = f"{key} is {what}; expected a list with one entry for each of the {count:,} instances"
+            what = plural(len(values), "entry", "entries") if isinstance(values, list) else short(values)
+            message = f"{key} is {what}; expected a list with one entry for each instance, {count:,} in all"
             raise ServiceError(422, "invalid_instances", message)
         found[key] = [check(value, f"{key}[{n}]") for n, value in enumerate(values)]
     return found

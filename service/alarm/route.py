@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from pipeline.texts import line_problem
+from pipeline.texts import line_problem, plural
 from service import bodies, keys, schemas
 from service.alarm.readings import Standing, advice_of, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
@@ -166,7 +166,7 @@ def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:
 
 
 def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceError:
-    words = f"nothing has fired of {name} ({', '.join(nulls)}), after {state.labels:,} labels"
+    words = f"nothing has fired of {name} ({', '.join(nulls)}), after {plural(state.labels, 'label')}"
     if known := _known(state, nulls):
         words = f"{known[0].who} has acknowledged the alarm of {name} already: {short(known[0].why)}"
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")

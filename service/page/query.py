@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
+from pipeline.texts import plural
 from service.page.axis import utc
 from service.report_schemas import Report
 
@@ -50,7 +51,7 @@ def chosen(report: Report, now: datetime) -> Chosen:
     """The window as the form has it: a sliding one if it begins where that would begin now."""
     window = report.window
     if window.last is not None:
-        return Chosen("last", f"the {window.last:,} newest labels", last=window.last)
+        return Chosen("last", f"the {plural(window.last, 'newest label')}", last=window.last)
     if window.since is None and window.until is None:
         return Chosen("all", "all predictions so far")
     begin, end = (None if t is None else utc(t) for t in (window.since, window.until))

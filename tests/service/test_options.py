@@ -188,7 +188,7 @@ def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, set
 
 
 BAD_LISTS: list[tuple[dict[str, Any], str]] = [
-    ({"ids": ["a"]}, "ids is 1 entries; expected a list with one entry for each of the 2"),
+    ({"ids": ["a"]}, "ids is 1 entry; expected a list with one entry for each instance, 2 in all"),
     ({"ids": "ab"}, "ids is 'ab'"),
     ({"ids": ["a", ""]}, "ids[1] is ''; allowed is a text of 1 to 128 printable characters"),
     ({"ids": ["a", "b" * 129]}, "ids[1]"),

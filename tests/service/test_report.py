@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,30 @@ def test_before_any_answer_and_before_any_label(client: Client) -> None:
         assert shown.status_code == 200
         assert words in shown.text
         assert "no labels yet" in shown.text
+
+
+def test_one_is_not_several(client: Client) -> None:
+    """With one answer, one label and one row, in the report, on its page and in errors."""
+    (one,) = client.predict(pictures(1))
+    assert client.report()["headline"].startswith("1 answer, none with a label yet")
+    client.label([{"id": one["id"], "label": 1}])
+    texts = [client.get("/calibration-report", params=query).text for query in ({}, {"format": "html"}, {"last": "1"})]
+    assert '"headline":"The 1 label that arrived last. ' in texts[2]
+    client.predict(pictures(1))
+    assert client.report()["headline"].startswith("1 of 2 answers has a label. ")
+    texts.append(client.get("/calibration-report", params={"format": "html", "by": "class"}).text)
+    asked = {"model": "tiny", "version": client.report()["version"], "who": "Ada", "why": "x"}
+    for path, body in (
+        ("/predict", {"instances": [[[1]]]}),
+        ("/predict", {"instances": pictures(2), "ids": ["a"]}),
+        ("/predict", {"instances": [{"pixels_b64": "AA=="}]}),
+        ("/feedback", {"id": "x", "label": {"a": 1}}),
+        ("/admin/alarm/acknowledge", asked),
+    ):
+        texts.append(client.post(path, json=body).text)
+    rows = client.post("/feedback", content=b"id,label\nx\n", headers={"content-type": "text/csv"})
+    found = re.findall(r"(?<![\d.,])1 (?!as\b)[a-z]+s\b", " ".join([*texts, rows.text]))
+    assert not found, found
 
 
 def test_json_or_page_as_accept_says(client: Client) -> None:
