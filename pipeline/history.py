@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from pipeline.errors import UserError
+from pipeline.texts import line_problem
 
 HISTORY = "history.jsonl"
 
@@ -26,7 +27,7 @@ What = Literal["publish", "promote", "rollback", "shadow", "default"]
 
 
 class HistoryError(UserError, ValueError):
-    """A history that cannot be read, or that knows of no way back."""
+    """A history that cannot be read or must not be written so, or that knows of no way back."""
 
 
 class BusyError(RuntimeError):
@@ -63,6 +64,19 @@ def whoever() -> str:
         return f"user {os.getuid()}"
 
 
+def check_reason(why: str, who: str | None) -> str:
+    """Who is to be named for a change: `who`, or this process's user.
+
+    Raises:
+        HistoryError: one of them is not a plain line.
+    """
+    who = who or whoever()
+    for name, text in (("why", why), ("who", who)):
+        if problem := line_problem(text):
+            raise HistoryError(f"{name} {problem}")
+    return who
+
+
 def read(folder: Path) -> list[Change]:
     """The changes of a model in their order; none if nothing was ever written.
 
@@ -71,12 +85,12 @@ def read(folder: Path) -> list[Change]:
     """
     file = folder / HISTORY
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_bytes().decode().split("\n")  # splitlines would also split a reason at U+2028
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:
         raise HistoryError(f"{file} is not text ({error}); move it away and promote what shall answer") from None
-    return [_parsed(line, f"{file}, line {number}") for number, line in enumerate(lines, 1)]
+    return [_parsed(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line]
 
 
 def _parsed(line: str, where: str) -> Change:

@@ -17,6 +17,7 @@ from typing import Any
 from pipeline import lifeline, stages
 from pipeline.publishing import publish
 from pipeline.serving import DemoError, call, fresh, serving
+from pipeline.texts import plural
 
 SECONDS, DRIFT_AT = 120, 40
 RATE, LABELLED, DELAY = 30, 0.6, 4
@@ -86,8 +87,9 @@ def _open(url: str) -> bool:
 def _closing(report: dict[str, Any], work: Path) -> str:
     nulls = (report.get("alarm") or {}).get("nulls") or [{"fired_after": None}]
     after = nulls[0]["fired_after"]
-    found = "The alarm did not fire." if after is None else f"The alarm fired after {after:,} labels, and stays until"
-    found += "" if after is None else " somebody acknowledges it."
+    found = "The alarm did not fire."
+    if after is not None:
+        found = f"The alarm fired after {plural(after, 'label')}, and stays until somebody acknowledges it."
     advice = report.get("advice") or {}
     lines = ["", found]
     if advice.get("helps") == "yes":

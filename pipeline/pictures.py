@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from pipeline import png
 Pixels = npt.NDArray[np.uint8]
 FORMATS = {"PNG": ".png", "JPEG": ".jpg"}
 MAX_PIXELS = 4096 * 4096
+CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
+"""libjpeg's warnings of image data that are missing or make no sense."""
 ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
 
 
@@ -43,7 +46,7 @@ def read(
     An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
 
     Raises:
-        PictureError: not a PNG or JPEG, or damaged; PictureTooLargeError: more than `max_pixels` pixels.
+        PictureError: not a PNG or JPEG, damaged or cut short; PictureTooLargeError: more than `max_pixels` pixels.
         OSError: a path that cannot be read.
     """
     data, mode = source if isinstance(source, bytes) else source.read_bytes(), "L" if channels == 1 else "RGB"
@@ -57,6 +60,7 @@ def read(
         with _opened(data, max_pixels) as image:
             if accept and not plain:
                 accept(*upright_size(image))
+            _check_whole(data, image)
             ImageOps.exif_transpose(image, in_place=True)  # without an orientation to apply, no copy
             flat = _eight_bit(image).convert(mode)
     if flat.mode != mode:
@@ -84,6 +88,21 @@ def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
         raise PictureError(
             f"the image is damaged or cut short ({error}); allowed are whole PNG and JPEG files"
         ) from None
+
+
+def _check_whole(data: bytes, image: Image.Image) -> None:
+    """Raise ValueError for fewer image data than the header says: Pillow fills them up with black or grey."""
+    if image.format == "PNG":
+        png.check_whole(data)
+        return
+    import simplejpeg  # a machine that trains on arrays has no need of it
+
+    try:
+        # At an eighth of the size: all data are read, and little is made of them.
+        simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1, min_factor=1)
+    except ValueError as error:
+        if CUT_SHORT.search(str(error)):  # other warnings, such as bytes left over between markers, cost no pixel
+            raise
 
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:

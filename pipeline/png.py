@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from PIL import Image
@@ -13,6 +14,14 @@ KEPT = (b"tRNS", b"eXIf")
 """Optional chunks that change pixels: transparency, which conversion looks at, and the orientation."""
 MODES = {b"\x08\x00\x00\x00\x00": "L", b"\x08\x02\x00\x00\x00": "RGB"}
 """8 bits of grey or of red, green and blue, not interlaced: the last five bytes of the header, and Pillow's mode."""
+SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""Of a pixel, by the header's colour type."""
+ONE_PASS = ((0, 0, 1, 1),)
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Passes of an interlaced image: the first column and row, and the steps to the next ones."""
+PIECE, STEP = 64 * 1024, 1024**2
+"""Bytes that are inflated at once, and that come of it at most: 64 KB can hold 64 MB."""
+BLACK = (0, (0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -25,12 +34,20 @@ class Plain:
     compressed: bytes
 
     def image(self) -> Image.Image | None:
-        """The decoded image, by the decoder that Pillow's own reader ends up with; None where the data are damaged."""
+        """The decoded image, by the decoder that Pillow's own reader ends up with; None where the data are damaged, or
+        are fewer rows than the header says.
+        """
         image = Image.new(self.mode, self.size, None)  # zeros; painting them black too costs a turn of the GIL
         try:
             image.frombytes(self.compressed, "zip", self.mode, 0)
         except ValueError:
             return None
+        width, height = self.size
+        # The decoder takes data that end after any row for the whole, and leaves the others black. Only where the last
+        # pixel is black must the rows be counted: .5 us for a look at it, 4 to 18 us for inflating 32 x 32 again.
+        if image.getpixel((width - 1, height - 1)) in BLACK:
+            row_bytes = 1 + width * len(self.mode)
+            return image if _inflates_to([self.compressed], height * row_bytes) else None
         return image
 
 
@@ -60,6 +77,48 @@ def plain(data: bytes) -> Plain | None:
         elif name != b"IEND":
             return None
     return Plain(mode, size, b"".join(compressed)) if mode and last == b"IEND" else None
+
+
+def check_whole(data: bytes) -> None:
+    """Raise ValueError where a PNG's image data have a wrong checksum, or are fewer rows than its header says.
+
+    Pillow overlooks both, and paints the missing rows black. The header must have passed Pillow's checks.
+    """
+    header, parts = b"", list[bytes]()
+    for name, start, end in _chunks(data):
+        if name == b"IEND":
+            break
+        if name == b"IHDR" and not parts:
+            header = data[start + 8 : start + 8 + 13]
+        elif name == b"IDAT":
+            if zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]) or end > len(data):
+                raise ValueError("the checksum of its image data is wrong")
+            parts.append(data[start + 8 : end - 4])
+    width, height, bits, colours, _, _, interlaced = struct.unpack(">IIBBBBB", header)
+    size = 0
+    for left, top, across, down in ADAM7 if interlaced else ONE_PASS:
+        columns, rows = -((left - width) // across), -((top - height) // down)
+        if columns > 0 and rows > 0:
+            size += rows * (1 + (columns * bits * SAMPLES[colours] + 7) // 8)
+    if not _inflates_to(parts, size):
+        raise ValueError(f"its data end before row {height:,}, the last")
+
+
+def _inflates_to(parts: Iterable[bytes], size: int) -> bool:
+    """Whether zlib data hold so many bytes at least; no more of them are in memory than STEP."""
+    stream = zlib.decompressobj()
+    try:
+        for part in parts:
+            for start in range(0, len(part), PIECE):
+                piece = part[start : start + PIECE]
+                while piece and not stream.eof:
+                    size -= len(stream.decompress(piece, STEP))
+                    if size <= 0:
+                        return True
+                    piece = stream.unconsumed_tail
+        return size <= len(stream.flush())
+    except zlib.error:
+        return False
 
 
 def pixels_only(data: bytes) -> bytes:

@@ -41,8 +41,9 @@ def publish(
 
     Raises:
         BundleError: the bundle, or an already published folder of this version, is damaged.
+        HistoryError: `why` or `who` is not a plain line.
     """
-    loaded, models = Bundle.load(bundle), Path(models)
+    loaded, models, who = Bundle.load(bundle), Path(models), history.check_reason(why, who)
     if loaded.card.name == DEFAULT:
         raise BundleError(
             f"{loaded.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
@@ -102,6 +103,7 @@ def set_default(models: str | Path, name: str, *, why: str = "", who: str | None
 
     Raises:
         BundleError: there is no such model, or no version answers for it.
+        HistoryError: `why` or `who` is not a plain line.
     """
     return _take_default(Path(models), name, "default", why, who)
 
@@ -111,7 +113,8 @@ def rollback_default(models: str | Path, *, why: str = "", who: str | None = Non
 
     Raises:
         BundleError: that model is gone.
-        HistoryError: nothing is known to have answered before, or the history is damaged.
+        HistoryError: nothing is known to have answered before, the history is damaged, or `why` or `who` is not a
+            plain line.
     """
     models = Path(models)
     now = default_model(models)
@@ -132,8 +135,9 @@ def promote(models: str | Path, name: str, version: str, *, why: str = "", who: 
 
     Raises:
         BundleError: there is no such published version.
+        HistoryError: `why` or `who` is not a plain line.
     """
-    folder = find(models, name, version).parent
+    folder, who = find(models, name, version).parent, history.check_reason(why, who)
     with history.writing(folder) as append:
         _take_over(folder, version, append, "promote", why, who)
 
@@ -143,9 +147,10 @@ def rollback(models: str | Path, name: str, *, why: str = "", who: str | None = 
 
     Raises:
         BundleError: that version's folder is gone.
-        HistoryError: nothing is known to have answered before, or the history is damaged.
+        HistoryError: nothing is known to have answered before, the history is damaged, or `why` or `who` is not a
+            plain line.
     """
-    folder = find_model(models, name)
+    folder, who = find_model(models, name), history.check_reason(why, who)
     with history.writing(folder) as append:
         now = role(models, name, DEFAULT)
         version = history.answered_before(history.read(folder), now)
@@ -170,24 +175,26 @@ def set_shadow(
 
     Raises:
         BundleError: there is no such published version.
+        HistoryError: `why` or `who` is not a plain line.
     """
     folder = find_model(models, name) if version is None else find(models, name, version).parent
+    who = history.check_reason(why, who)
     with history.writing(folder) as append:
         _shadow(folder, version, append, why, who, since_ms)
 
 
-def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str | None) -> None:
+def _take_over(folder: Path, version: str, append: Append, what: history.What, why: str, who: str) -> None:
     before = role(folder.parent, folder.name, DEFAULT)
     _write(folder / DEFAULT, version)
     if before != version:
-        append(history.Change(what, before, version, why, who or history.whoever(), history.now()))
+        append(history.Change(what, before, version, why, who, history.now()))
     if role(folder.parent, folder.name, SHADOW) == version:
         _shadow(folder, None, append, "it answers now", who, None)
     _name_default(folder.parent, folder.name, version, False, "default", "the first model here", who)
 
 
 def _take_default(models: Path, name: str, what: history.What, why: str, who: str | None) -> str:
-    folder = find_model(models, name)
+    folder, who = find_model(models, name), history.check_reason(why, who)
     with history.writing(folder):  # no version takes over meanwhile
         version = _answering(folder)
         if version is None:
@@ -196,16 +203,14 @@ def _take_default(models: Path, name: str, what: history.What, why: str, who: st
     return version
 
 
-def _name_default(
-    models: Path, name: str, version: str, take: bool, what: history.What, why: str, who: str | None
-) -> None:
+def _name_default(models: Path, name: str, version: str, take: bool, what: history.What, why: str, who: str) -> None:
     """Keep MODELS/default at the version that answers for its model; another model's only if it shall `take` over."""
     with history.writing(models) as append:
         before = default_model(models)
         if before in (None, name) or take:
             _write(models / DEFAULT, f"{name}/{version}")
         if before is None or (take and before != name):
-            append(history.Change(what, before, name, why, who or history.whoever(), history.now()))
+            append(history.Change(what, before, name, why, who, history.now()))
 
 
 def _answering(folder: Path) -> str | None:
@@ -214,14 +219,14 @@ def _answering(folder: Path) -> str | None:
     return version if re.fullmatch(NAME, version) and (folder / version).is_dir() else None
 
 
-def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str | None, since_ms: int | None) -> None:
+def _shadow(folder: Path, version: str | None, append: Append, why: str, who: str, since_ms: int | None) -> None:
     before = role(folder.parent, folder.name, SHADOW)
     if version is None:
         (folder / SHADOW).unlink(missing_ok=True)
     else:
         _write(folder / SHADOW, version)
     if before != version:
-        append(history.Change("shadow", before, version, why, who or history.whoever(), history.now(), since_ms))
+        append(history.Change("shadow", before, version, why, who, history.now(), since_ms))
 
 
 def _write(path: Path, line: str) -> None:

@@ -15,8 +15,10 @@ from starlette.responses import RedirectResponse, Response
 
 from service import (
     errors,
+    examples,
     keys,
     page,
+    parameters,
     predictions,
     protocol,
     remembering,
@@ -66,12 +68,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
+    examples.install(app, runtime)
     app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    reports = (report_router, page.router, alarm.router)
-    for part in (direct, router, remembering.router, *reports, protocol.direct, protocol.router):
+    for part in (router, remembering.router, report_router, alarm.router):
+        app.include_router(part, dependencies=[parameters.DECLARED])
+    for part in (direct, page.router, protocol.direct, protocol.router):
         app.include_router(part)
     return app
 
@@ -159,7 +163,8 @@ async def metrics(request: Request) -> Response:
         (v, await runtime.store.read_sums(v.model, v.version), *await alarm.for_telemetry(runtime, v.model, v.version))
         for v in await runtime.store.read_versions()
     ]
-    text = await asyncio.to_thread(runtime.telemetry.text, stored, list(runtime.registry.loaded()))
+    registry = runtime.registry
+    text = await asyncio.to_thread(runtime.telemetry.text, stored, list(registry.loaded()), list(registry.altered()))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pipeline.bundle import ImageInput
 from pipeline.pictures import Pixels
+from pipeline.texts import plural
 from service import decode
 from service.errors import ServiceError, short
 
@@ -25,8 +26,9 @@ def raw(body: bytes, spec: ImageInput, limit: int) -> Pixels:
     """
     size = math.prod(spec.shape)
     if len(body) % size:
-        message = f"the body has {len(body):,} bytes; an image has {size:,} ({_shape_text(spec)}), and only whole ones"
-        raise ServiceError(422, "wrong_shape", f"{message} are taken")
+        found = f"the body has {plural(len(body), 'byte')}"
+        message = f"{found}; an image has {size:,} ({_shape_text(spec)}), and only whole ones are taken"
+        raise ServiceError(422, "wrong_shape", message)
     decode.check_count(len(body) // size, limit)
     return np.frombuffer(body, np.uint8).reshape(-1, *spec.shape)
 
@@ -45,13 +47,16 @@ def npy(body: bytes, spec: ImageInput, limit: int) -> Pixels:
     except Exception as error:  # numpy parses the header as a Python literal, and fails in the ways of the parser
         message = f"the body is not a .npy file ({type(error).__name__}: {str(error)[:100]}); write it with numpy.save"
         raise ServiceError(400, "invalid_npy", message) from None
-    if dtype.hasobject or dtype.kind not in "buif":
-        raise ServiceError(422, "wrong_type", f"the array is {short(str(dtype))}; allowed are numbers, best uint8")
+    if dtype.hasobject or dtype.kind not in "uif":
+        # A mask of True and False is 0 and 1, or 0 and 255: only who sends it knows.
+        cure = ". Send a mask as the pixels it stands for: mask * numpy.uint8(255)" if dtype.kind == "b" else ""
+        message = f"the array is {short(str(dtype))}; allowed are numbers, best uint8{cure}"
+        raise ServiceError(422, "wrong_type", message)
     wanted = _images_shape(shape, spec)
     decode.check_count(wanted[0], limit)
     data, size = body[file.tell() :], math.prod(shape) * dtype.itemsize
     if len(data) != size:
-        message = f"the .npy header says {shape} {dtype}, {size:,} bytes; {len(data):,} came after it"
+        message = f"the .npy header says {shape} {dtype}, {plural(size, 'byte')}; {len(data):,} came after it"
         raise ServiceError(400, "invalid_npy", message)
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
     return whole_pixels(array.reshape(wanted), "the array")

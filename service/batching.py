@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from pipeline.texts import plural
 from service.errors import ServiceError
 
 UNSTORED = 3
@@ -108,7 +109,8 @@ class Batcher(Generic[Asked, Scored, Answers]):
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
         if self.waiting and self.waiting + len(asked) > self._max_waiting:
-            message = f"{self.waiting:,} images are waiting, the limit is {self._max_waiting:,}; try again in a second"
+            waiting = plural(self.waiting, "image is", "images are")
+            message = f"{waiting} waiting, the limit is {self._max_waiting:,}; try again in a second"
             raise ServiceError(503, "queue_full", message, retry_after=1)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answers] = loop.create_future()

@@ -101,7 +101,7 @@ async def asked_of(request: Request, options: Options, spec: ImageInput, setting
         images_NHWC = read(body, spec, limit) if len(body) < HUGE else await asyncio.to_thread(read, body, spec, limit)
     else:
         raise _unsupported(request, f"{JSON}, {MULTIPART}, {NPY} and {RAW}")
-    return Asked(images_NHWC, request.state.request_id, **{**for_all(request, options, len(images_NHWC)), **lists})
+    return Asked(images_NHWC, request.state.request_id, **for_all(request, options, lists, len(images_NHWC)))
 
 
 async def _json_images(request: Request, spec: ImageInput, settings: Settings) -> tuple[Pixels, dict[str, list[Any]]]:

@@ -17,16 +17,17 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from pipeline.texts import plural
 from service.errors import ServiceError
 from service.feedback import SHOWN, Outcome, Problem
-from service.label_rows import CsvLines, JsonLines, LineReader
+from service.label_rows import CsvLines, JsonLines, LineReader, Row
 from service.records import GivenLabel
 from service.store import Store, StoreError
 from service.telemetry import Telemetry
 
-READERS: dict[str, type[LineReader]] = {"text/csv": CsvLines, "application/x-ndjson": JsonLines}
+CSV, NDJSON = "text/csv", "application/x-ndjson"
+READERS: dict[str, type[LineReader]] = {CSV: CsvLines, NDJSON: JsonLines}
 """Content types of labels in bulk."""
-NDJSON = "application/x-ndjson"
 BLOCK = 64 * 1024
 """Bytes from which lines are stored: some 1,500 labels, 25 ms in which predictions wait. The most of one line."""
 IN_MEMORY = 1024**2
@@ -43,16 +44,15 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
     rows: int = 0
 
-    def add(self, ids: list[str | None], outcomes: list[Outcome | Problem]) -> None:
+    def add(self, rows: list[Row], outcomes: list[Outcome | Problem]) -> None:
         self.rows += len(outcomes)
         self.outcomes.update("failed" if isinstance(o, Problem) else o for o in outcomes)
         problems = [o for o in outcomes if isinstance(o, Problem)]
         self.problems += problems[: SHOWN - len(self.problems)]
         if self.lines is None:
             return
-        first = self.rows - len(outcomes)
-        for row, (id_, outcome) in enumerate(zip(ids, outcomes, strict=True), first):
-            line: dict[str, Any] = {"row": row, "id": id_}
+        for (number, row), outcome in zip(rows, outcomes, strict=True):
+            line: dict[str, Any] = {"row": number, "id": row.id}
             if isinstance(outcome, Problem):
                 line |= {"outcome": "failed", "code": outcome.code, "message": outcome.message}
             else:
@@ -75,13 +75,16 @@ async def take(
             stored before stays; sending all again is safe.
     """
     report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
+
+    async def put(rows: list[Row]) -> None:
+        outcomes = await _store(rows, store, report)
+        for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
+            telemetry.label(outcome, count)
+
     try:
         async for block in _blocks(request):
-            outcomes = await _store(await asyncio.to_thread(reader.rows, block), store, report)
-            for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
-                telemetry.label(outcome, count)
-        if isinstance(reader, CsvLines):
-            reader.finish()
+            await put(await asyncio.to_thread(reader.rows, block))
+        await put(reader.rest())
     except (ServiceError, StoreError) as error:
         if report.lines:
             report.lines.close()
@@ -91,16 +94,16 @@ async def take(
     return StreamingResponse(_sent(report.lines), media_type=NDJSON)
 
 
-async def _store(rows: list[GivenLabel | Problem], store: Store, report: Report) -> list[Outcome | Problem]:
+async def _store(rows: list[Row], store: Store, report: Report) -> list[Outcome | Problem]:
     if not rows:
         return []
-    labels = [row for row in rows if isinstance(row, GivenLabel)]
+    labels = [row for _, row in rows if isinstance(row, GivenLabel)]
     found = iter(await store.put_each_label(labels) if labels else [])
     outcomes: list[Outcome | Problem] = []
-    for number, row in enumerate(rows, report.rows):
+    for number, row in rows:
         outcome = row if isinstance(row, Problem) else next(found)
         outcomes.append(replace(outcome, row=number) if isinstance(outcome, Problem) else outcome)
-    report.add([row.id for row in rows], outcomes)
+    report.add(rows, outcomes)
     return outcomes
 
 
@@ -129,7 +132,8 @@ def _interrupted(error: ServiceError | StoreError, report: Report) -> ServiceErr
         return error
     else:
         status, code, retry_after = error.status, error.code, None
-    done = f"{error}. {report.rows:,} rows were taken before; sending all again changes nothing about those"
+    taken = plural(report.rows, "row was", "rows were")
+    done = f"{error}. {taken} taken before; sending all again changes nothing about that"
     return ServiceError(status, code, done, retry_after=retry_after, details=report.summary())
 
 

@@ -16,6 +16,7 @@ import orjson
 from pipeline import pictures
 from pipeline.bundle import ImageInput
 from pipeline.pictures import PictureError, PictureTooLargeError, Pixels
+from pipeline.texts import plural
 from service.errors import ServiceError, short
 
 EXPECTED = (
@@ -160,7 +161,7 @@ def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
 
 def _from_bytes(data: bytes, name: str, spec: ImageInput) -> Pixels:
     if len(data) != math.prod(spec.shape):
-        raise _wrong_shape(f"{name}.pixels_b64 has {len(data):,} bytes, not {math.prod(spec.shape):,}", spec)
+        raise _wrong_shape(f"{name}.pixels_b64 has {plural(len(data), 'byte')}, not {math.prod(spec.shape):,}", spec)
     return np.frombuffer(data, np.uint8).reshape(spec.shape)
 
 
@@ -168,7 +169,7 @@ def _from_lists(rows: list[Any], name: str, spec: ImageInput) -> Pixels:
     """The fast path never looks at a value in Python: lengths and types as sets, pixels by `bytes`."""
     height, width, channels = spec.shape
     if len(rows) != height:
-        raise _wrong_shape(f"{name} has {len(rows)} rows", spec)
+        raise _wrong_shape(f"{name} has {plural(len(rows), 'row')}", spec)
     flat = _level(rows, width, name, (height,), spec)
     if channels > 1 or isinstance(flat[0], list):
         flat = _level(flat, channels, name, (height, width), spec)
@@ -185,7 +186,11 @@ def _level(parents: list[Any], size: int, name: str, shape: tuple[int, ...], spe
     if set(map(type, parents)) == {list} and set(map(len, parents)) == {size}:
         return list(chain.from_iterable(parents))
     k, parent = next((k, p) for k, p in enumerate(parents) if not isinstance(p, list) or len(p) != size)
-    problem = f"has {len(parent)} values, not {size}" if isinstance(parent, list) else f"is {short(parent)}, not a list"
+    problem = (
+        f"has {plural(len(parent), 'value')}, not {size}"
+        if isinstance(parent, list)
+        else f"is {short(parent)}, not a list"
+    )
     raise _wrong_shape(f"{_place(name, k, shape)} {problem}", spec)
 
 

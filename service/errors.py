@@ -16,6 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
+from pipeline.texts import plural
+
 PROTOCOL = "/v2"
 """Where the Open Inference Protocol lives."""
 
@@ -59,7 +61,7 @@ def error_response(
 def short(value: Any) -> str:
     """`repr`, cut to a line: bounded work however large or deep the value is."""
     if isinstance(value, dict):  # reprlib sorts every key first
-        return f"an object with {len(value):,} keys"
+        return f"an object with {plural(len(value), 'key')}"
     text = reprlib.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

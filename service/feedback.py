@@ -12,16 +12,13 @@ from typing import Literal, NamedTuple, get_args
 
 from pipeline.config import nearest
 from service.errors import ServiceError, short
+from service.ids import OURS
 from service.records import SHADOW, GivenLabel, LabelCounts, Version, shadow_of
 
 SHOWN = 20
 """Bad rows that an error lists."""
-MAX_ID = 128
-"""Characters in an id."""
 MAX_NAME = 1024
 """Characters of a label from which it is no class in another normal form."""
-OURS = re.compile(r"[0-9a-f]{36}")
-"""Ids that this service gives; own ids look different."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
 
+from pipeline.texts import plural
 from service.errors import ServiceError, short
-from service.feedback import MAX_ID, FeedbackError, Problem, storable
+from service.feedback import FeedbackError, Problem, storable
+from service.ids import MAX_ID, id_problem
 from service.records import GivenLabel
 
 
@@ -61,10 +64,8 @@ def row_problem(row: int, value: Any) -> Problem | None:
         return _bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label, correct and model")
     if missing := _missing(value, ("id", "label")):
         return _bad_row(row, shown, f"{missing} is missing; a row needs id and label")
-    if not isinstance(id_, str):
-        return _bad_row(row, None, f"id is {short(id_)}; expected the text that /predict answered")
-    if len(id_) > MAX_ID:
-        return _bad_row(row, None, f"id has {len(id_):,} characters; at most {MAX_ID} are allowed")
+    if problem := id_problem(id_):
+        return _bad_row(row, shown, f"id {problem}, as /predict answered it")
     if isinstance(value["label"], bool) or not isinstance(value["label"], str | int):
         return _bad_row(row, shown, f"label is {short(value['label'])}; expected a class name or a whole-number index")
     if not isinstance(value.get("correct", False), bool):
@@ -97,73 +98,119 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
+Row = tuple[int, GivenLabel | Problem]
+"""A row and its number."""
+
+
 class LineReader(ABC):
-    """Labels from the lines of a stream; `rows` may be called in any thread, one call after the other.
-
-    Rows are numbered from 0, without the header.
-    """
-
-    def __init__(self) -> None:
-        self.row = 0
+    """Labels from the lines of a stream; `rows` may be called in any thread, one call after the other."""
 
     @abstractmethod
-    def rows(self, block: bytes) -> list[GivenLabel | Problem]:
+    def rows(self, block: bytes) -> list[Row]:
         """The rows of some whole lines; blank ones are left out.
 
         Raises:
             ServiceError: nothing can be read from here on, such as after a bad header.
         """
 
-    def _count(self) -> int:
-        self.row += 1
-        return self.row - 1
+    def rest(self) -> list[Row]:
+        """The rows that waited for more lines, once all have come; raises as `rows`."""
+        return []
 
 
 class JsonLines(LineReader):
-    """One JSON object a line."""
+    """One JSON object a line; rows are numbered from 0."""
 
-    def rows(self, block: bytes) -> list[GivenLabel | Problem]:
+    def __init__(self) -> None:
+        self._next = 0
+
+    def rows(self, block: bytes) -> list[Row]:
         return [self._row(line) for line in block.split(b"\n") if line.strip()]
 
-    def _row(self, line: bytes) -> GivenLabel | Problem:
-        row = self._count()
+    def _row(self, line: bytes) -> Row:
+        number = self._next
+        self._next += 1
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return _bad_row(row, None, f"not JSON: {error}")
-        return row_problem(row, value) or given(value)
+            return number, _bad_row(number, None, f"not JSON: {error}")
+        return number, row_problem(number, value) or given(value)
 
 
 class CsvLines(LineReader):
     """CSV whose header names id and either label (a class's name) or index (a class's index), and maybe correct, model.
 
-    A row is one line. In CSV nothing tells the text "3" from the number 3; so each has a column of its own.
+    In CSV nothing tells the text "3" from the number 3; so each has a column of its own. Rows are numbered as a
+    spreadsheet does: the header is row 1, blank rows count, and a row with line ends between quotes is one.
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self._header: list[str] | None = None
+        self._separator = ","
+        self._row = 0
+        """Number of the row that was read last."""
+        self._open: list[bytes] = []
+        """Lines from one on in which a quote was opened, and not closed so far."""
 
-    def rows(self, block: bytes) -> list[GivenLabel | Problem]:
-        lines = [line for line in block.split(b"\n") if line.strip()]
-        if self._header is None and lines:
-            self._header = _header(lines.pop(0))
-        return [self._row(line) for line in lines]
+    def rows(self, block: bytes) -> list[Row]:
+        lines = block.split(b"\n")
+        return self._read(lines if lines[-1] else lines[:-1], last=False)
 
-    def finish(self) -> None:
-        """Raises ServiceError if not even a header came."""
+    def rest(self) -> list[Row]:
+        found = self._read([], last=True)
         if self._header is None:
             raise ServiceError(422, "invalid_header", f"the body is empty; expected {_COLUMNS}")
+        return found
 
-    def _row(self, line: bytes) -> GivenLabel | Problem:
-        assert self._header is not None
-        row = self._count()
+    def _read(self, lines: list[bytes], *, last: bool) -> list[Row]:
+        lines, found = self._open + lines, list[Row]()
+        self._open, at = [], 0
+        while at < len(lines):
+            taken = 1
+            if lines[at].strip() and self._header is None:
+                self._header, self._separator = _header(lines[at])
+            elif lines[at].strip():
+                try:
+                    cells, taken = self._cells(lines, at, last)
+                except ValueError as error:
+                    found.append((self._row + 1, _bad_row(self._row + 1, None, str(error))))
+                else:
+                    if not taken:
+                        self._open = lines[at:]
+                        break
+                    found.append((self._row + 1, self._label(self._row + 1, cells)))
+            self._row, at = self._row + 1, at + taken
+        return found
+
+    def _cells(self, lines: list[bytes], at: int, last: bool) -> tuple[list[str], int]:
+        """The cells of the row that begins there, and of how many lines it is; 0 where more lines have to come first.
+
+        A quote that is opened and not closed within LINES lines makes one bad row: those after it stand alone again.
+
+        Raises:
+            ValueError: the row is not UTF-8, or not CSV.
+        """
+        with contextlib.suppress(csv.Error):  # nearly every row is a line: that way is short
+            return next(csv.reader([_text(lines[at])], delimiter=self._separator, strict=True)), 1
+        taken = 0
+
+        def texts() -> Iterator[str]:
+            nonlocal taken
+            for line in lines[at : at + LINES]:
+                taken += 1
+                yield _text(line) + "\n"
+
         try:
-            cells = _cells(line)
-        except ValueError as error:
-            return _bad_row(row, None, str(error))
+            return next(csv.reader(texts(), delimiter=self._separator, strict=True)), taken
+        except csv.Error as error:
+            if not last and taken == len(lines) - at < LINES:
+                return [], 0
+            raise ValueError(f"not CSV: {error}; a quote is opened and closed in the same cell") from None
+
+    def _label(self, row: int, cells: list[str]) -> GivenLabel | Problem:
+        assert self._header is not None
         if len(cells) != len(self._header):
-            return _bad_row(row, None, f"the row has {len(cells)} cells, the header {len(self._header)}")
+            return _bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")
         value: dict[str, Any] = dict(zip(self._header, cells, strict=True))
         if "index" in value:
             index = value.pop("index").strip()
@@ -177,30 +224,36 @@ class CsvLines(LineReader):
         return row_problem(row, value) or given(value)
 
 
-_COLUMNS = "a header with the columns id and label (or index), and maybe correct and model"
+LINES = 20
+"""Lines of a CSV row at most."""
+SEPARATORS = (",", ";", "\t")
+_COLUMNS = (
+    "a header with the columns id and label (or index), and maybe correct and model, separated by commas, semicolons or"
+    " tabs"
+)
 _TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 
-def _header(line: bytes) -> list[str]:
+def _header(line: bytes) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them: of a right header one reading only is one."""
     try:
-        names = [name.strip().lower() for name in _cells(line.removeprefix(b"\xef\xbb\xbf"))]
+        text = _text(line.removeprefix(b"\xef\xbb\xbf"))
+        readings = {mark: next(csv.reader([text], delimiter=mark, strict=True)) for mark in SEPARATORS}
+    except csv.Error as error:
+        raise ServiceError(422, "invalid_header", f"not CSV: {error}; expected {_COLUMNS}") from None
     except ValueError as error:
         raise ServiceError(422, "invalid_header", f"{error}; expected {_COLUMNS}") from None
     known = {"id", "label", "index", "correct", "model"}
-    if (
-        len(set(names)) < len(names)
-        or not set(names) <= known
-        or "id" not in names
-        or ("label" in names) == ("index" in names)
-    ):
-        raise ServiceError(422, "invalid_header", f"the CSV begins with {short(','.join(names))}; expected {_COLUMNS}")
-    return names
+    for mark, cells in readings.items():
+        names = [name.strip().lower() for name in cells]
+        unique = len(set(names)) == len(names) and set(names) <= known
+        if unique and "id" in names and ("label" in names) != ("index" in names):
+            return names, mark
+    raise ServiceError(422, "invalid_header", f"the CSV begins with {short(text)}; expected {_COLUMNS}")
 
 
-def _cells(line: bytes) -> list[str]:
+def _text(line: bytes) -> str:
     try:
-        return next(csv.reader([line.decode("utf-8").rstrip("\r")], strict=True))
+        return line.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("the row is not UTF-8") from None
-    except csv.Error as error:
-        raise ValueError(f"not CSV: {error}; a row is one line") from None
+        raise ValueError("the row is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'") from None

@@ -7,9 +7,10 @@ import logging
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pipeline.bundle import BundleError
+from pipeline.bundle import Bundle, BundleError
 from service.catalogue import Key, Signature, signature
 from service.engine import Engine, Find
 from service.model import Model, available_cores
@@ -34,11 +35,15 @@ class Refused:
 
 
 class Loader:
-    """The engines that are loaded, and the bundles that were refused."""
+    """The engines that are loaded, what became of their files since, and the bundles that were refused."""
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
         self.engines: dict[Key, Engine] = {}
         self.refused: dict[Key, Refused] = {}
+        self.altered: dict[Key, str] = {}
+        """Loaded versions whose files are no longer those that were loaded, and how they differ."""
+        self._seen: dict[Key, Signature] = {}
+        """Of the files of loaded versions, when their content was last looked at."""
         self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
         self._threads = settings.threads or max(1, available_cores() // settings.workers)
         self._adapt = settings.threads is None
@@ -72,10 +77,34 @@ class Loader:
                 self._refuse(key, f"loading it failed: {error}", stamp, time.monotonic() + RETRY_SECONDS)
             else:
                 self.refused.pop(key, None)
-                self.engines[key] = engine
+                self.engines[key], self._seen[key] = engine, stamp
                 self._telemetry.load("loaded")
                 return engine
             return None
+
+    async def look_again(self) -> None:
+        """Compare loaded versions' files with what was loaded: by their stamps, by their hashes where those differ.
+
+        What is in memory is sound whatever becomes of the files, and goes on answering.
+        """
+        folders = {key: self._settings.models.joinpath(*key) for key in self.engines}
+        stamps = await asyncio.to_thread(lambda: {key: signature(folder) for key, folder in folders.items()})
+        for key, stamp in stamps.items():
+            if stamp == self._seen.get(key):
+                continue
+            try:
+                problem = await asyncio.to_thread(_difference, folders[key], key)
+            except OSError as error:  # nobody knows what the files hold: look again next time
+                self.altered[key] = f"{folders[key]} cannot be read: {error}"
+                continue
+            self._seen[key] = stamp
+            if problem:
+                self.altered[key] = problem
+            else:
+                self.altered.pop(key, None)
+        for key in (self.altered.keys() | self._seen.keys()) - self.engines.keys():
+            self.altered.pop(key, None)
+            self._seen.pop(key, None)
 
     def end(self, closing: Coroutine[Any, Any, None]) -> None:
         """Close something in the background; `close` waits for it."""
@@ -103,3 +132,17 @@ class Loader:
         if key not in self.refused or self.refused[key].reason != reason:
             self._telemetry.load("refused")
         self.refused[key] = Refused(reason, stamp, again)
+
+
+def _difference(folder: Path, key: Key) -> str:
+    """How a bundle's files differ from those of the version; "" where they do not.
+
+    Raises:
+        OSError: a file that is there and cannot be read.
+    """
+    try:
+        bundle = Bundle.load(folder)
+    except BundleError as error:
+        return str(error)
+    found = bundle.card.name, bundle.version
+    return "" if found == key else f"{bundle.directory} holds {'/'.join(found)}"

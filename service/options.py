@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.texts import plural
+from service import parameters
 from service.errors import ServiceError, short
+from service.ids import OURS, id_problem
 
-MAX_ID = 128
 MAX_TAG = 64
-OURS = re.compile(r"[0-9a-fA-F]{36}")
 PREDICTION_ID = "x-prediction-id"
 
 
@@ -44,16 +44,12 @@ class Options(BaseModel):
         """
         if not request.scope.get("query_string"):
             return DEFAULTS
-        given = dict(request.query_params)
-        if len(given) < len(request.query_params.multi_items()):
-            raise ServiceError(422, "invalid_parameter", "a parameter stands twice in the query; give each once")
+        parameters.check(request, cls.model_fields)
         try:
-            found = cls.model_validate(given)
+            found = cls.model_validate(dict(request.query_params))
         except ValidationError as error:
             texts = [f"{'.'.join(map(str, e['loc']))} = {short(e['input'])}: {e['msg']}" for e in error.errors()[:5]]
-            known = ", ".join(cls.model_fields)
-            message = f"{'; '.join(texts)}. Known are {known}"
-            raise ServiceError(422, "invalid_parameter", message) from None
+            raise ServiceError(422, "invalid_parameter", "; ".join(texts)) from None
         check_tag(found.tag, "tag")
         return found
 
@@ -67,9 +63,9 @@ def check_id(value: Any, name: str) -> str:
     Raises:
         ServiceError: 422 for one that is empty, too long, not printable or of the form of our own.
     """
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_ID or not value.isprintable():
-        message = f"{name} is {short(value)}; allowed is a text of 1 to {MAX_ID} printable characters"
-        raise ServiceError(422, "invalid_id", message)
+    if problem := id_problem(value):
+        raise ServiceError(422, "invalid_id", f"{name} {problem}")
+    assert isinstance(value, str)
     if OURS.fullmatch(value):
         raise ServiceError(422, "invalid_id", f"{name} is {value!r}; 36 hex digits are kept for the service's own ids")
     return value
@@ -118,27 +114,50 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
             continue
         values = tree[key]
         if not isinstance(values, list) or len(values) != count:
-            what = f"{len(values):,} entries" if isinstance(values, list) else short(values)
-            message = f"{key} is {what}; expected a list with one entry for each of the {count:,} instances"
+            what = plural(len(values), "entry", "entries") if isinstance(values, list) else short(values)
+            message = f"{key} is {what}; expected a list with one entry for each instance, {count:,} in all"
             raise ServiceError(422, "invalid_instances", message)
         found[key] = [check(value, f"{key}[{n}]") for n, value in enumerate(values)]
     return found
 
 
-def for_all(request: Request, options: Options, count: int) -> dict[str, list[Any]]:
-    """The same lists from the query and from the header x-prediction-id, which names the one image of a call.
+def for_all(request: Request, options: Options, lists: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
+    """The body's lists, and those from the query and the header x-prediction-id, which names the one image of a call.
 
     Raises:
-        ServiceError: 422 for an id that is not allowed, or with several images.
+        ServiceError: 422 for an id that is not allowed, or with several images, or for what is said in two places.
     """
-    found: dict[str, list[Any]] = {}
-    if (own := request.headers.get(PREDICTION_ID)) is not None:
+    found: dict[str, tuple[str, list[Any]]] = {}
+    if (own := _own_id(request)) is not None:
         if count != 1:
             message = f"{PREDICTION_ID} names one image; this call has {count:,}. Send JSON with a list of ids"
             raise ServiceError(422, "invalid_id", message)
-        found["ids"] = [check_id(own, PREDICTION_ID)]
+        found["ids"] = f"the header {PREDICTION_ID}", [check_id(own, PREDICTION_ID)]
     if options.tag is not None:
-        found["tags"] = [options.tag] * count
+        found["tags"] = "tag in the query", [options.tag] * count
     if options.propensity is not None:
-        found["propensities"] = [options.propensity] * count
-    return found
+        found["propensities"] = "propensity in the query", [options.propensity] * count
+    for key, (where, _) in found.items():
+        if key in lists:
+            raise ServiceError(422, "invalid_parameter", f"the body has {key}, and there is {where}; send one of both")
+    return {**lists, **{key: values for key, (_, values) in found.items()}}
+
+
+def _own_id(request: Request) -> str | None:
+    """What the header x-prediction-id says; the framework would read it as Latin-1.
+
+    Raises:
+        ServiceError: 422 for several of them, or for what is not UTF-8.
+    """
+    name = PREDICTION_ID.encode()
+    values = [value for key, value in request.headers.raw if key == name]
+    if not values:
+        return None
+    if len(values) > 1:
+        message = f"there are {len(values)} headers {PREDICTION_ID}; an image has one id"
+        raise ServiceError(422, "invalid_id", message)
+    try:
+        return values[0].decode()
+    except UnicodeDecodeError:
+        message = f"{PREDICTION_ID} is {short(values[0])}, which is not UTF-8; send it in UTF-8, or JSON with ids"
+        raise ServiceError(422, "invalid_id", message) from None

@@ -121,6 +121,11 @@ class Registry:
         for key in self._engines.keys() - self._meant().keys():
             yield (*key, "pinned", True)
 
+    def altered(self) -> Iterator[tuple[str, str, bool]]:
+        """Model, version, and whether its files are no longer those that were loaded, of all that is loaded."""
+        for key in self._engines:
+            yield (*key, key in self._loader.altered)
+
     def listing(self) -> dict[str, Any]:
         """For people: every model with its versions, what each is for, and why one is not served."""
         models = [self._listed(model) for model in self._catalogue.models]
@@ -135,6 +140,8 @@ class Registry:
             key, refused = (model, version), self._loader.refused.get((model, version))
             state = "loaded" if key in self._engines else "refused" if refused else "published"
             reason = refused.reason if refused else None
+            if altered := self._loader.altered.get(key):
+                state, reason = "altered", _altered_text(altered)
             roles = sorted(meant.get(key, ()))
             versions.append({"version": version, "state": state, "meant_as": roles, "reason": reason})
         now, shadow = self._defaults.get(model), self._shadows.get(model)
@@ -147,6 +154,7 @@ class Registry:
 
     def _problems(self) -> list[str]:
         refused = [f"{'/'.join(key)} is refused: {r.reason}" for key, r in self._loader.refused.items()]
+        altered = [f"{'/'.join(key)} {_altered_text(how)}" for key, how in self._loader.altered.items()]
         unlike = [
             f"{model}/{published.shadow} cannot shadow {self._defaults[model].version.version}: it takes other images"
             " or has other classes"
@@ -156,7 +164,7 @@ class Registry:
             and (model, published.shadow) in self._engines
             and not _alike(self._engines[model, published.shadow], self._defaults[model])
         ]
-        return [*self._catalogue.problems, *refused, *unlike]
+        return [*self._catalogue.problems, *refused, *altered, *unlike]
 
     async def look(self) -> None:
         """One look at the directory: load what is new, switch to it, end what has gone."""
@@ -175,6 +183,7 @@ class Registry:
             await self._loader.load(key)
         self._switch()
         self._end_what_has_gone()
+        await self._loader.look_again()
         self._say(set(self._problems()))
 
     async def _keep_looking(self) -> None:
@@ -269,6 +278,11 @@ class Registry:
         for problem in sorted(problems - self._said):
             log.warning("%s", problem)
         self._said = problems
+
+
+def _altered_text(how: str) -> str:
+    cure = "put the files back, or publish it again"
+    return f"was altered on disk since it was loaded; it goes on answering, a restart would refuse it: {how}; {cure}"
 
 
 def _alike(one: Engine, other: Engine) -> bool:

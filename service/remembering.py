@@ -63,9 +63,10 @@ async def give_feedback(request: Request) -> Response:
     A label for an id of your own may come before its prediction if it names its `model`: it is held, by default for 72
     hours.
 
-    In bulk, as `text/csv` (columns id and label, or id and index, and maybe correct and model) or
-    `application/x-ndjson` (one object a line), rows stand alone: good ones are stored, bad ones are counted and the
-    first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one line for every row.
+    In bulk, as `text/csv` (columns id and label, or id and index, and maybe correct and model, separated by commas,
+    semicolons or tabs) or `application/x-ndjson` (one object a line), rows stand alone: good ones are stored, bad ones
+    are counted and the first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one
+    line for every row.
     """
     runtime = _runtime(request)
     media_type = bodies.media_type(request)
@@ -99,7 +100,7 @@ async def give_feedback(request: Request) -> Response:
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
         **schemas.errors(
             _404="unknown model or version, or no labelled answers",
-            _422="a parameter out of range",
+            _422="a parameter that is unknown, given twice or out of range",
             _503="no model has been served yet, or the store cannot be read",
             **schemas.KEYS,
         ),

@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.ids import MAX_ID
 from service.infer_parameters import MAX_SEQUENCE_ID
-from service.options import MAX_ID, MAX_TAG, PREDICTION_ID, Options
+from service.options import MAX_TAG, PREDICTION_ID, Options
 from service.schemas import content
 from service.tensors import DTYPES
 
@@ -117,7 +118,7 @@ PREDICT_PARAMETERS = [
         "in": "header",
         "required": False,
         "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-        "description": "your own id of the one image of this call",
+        "description": "your own id of the one image of this call, in UTF-8; not with ids in the body",
     },
 ]
 

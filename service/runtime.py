@@ -99,9 +99,8 @@ class Runtime:
         fitting = [v for v in known if model in (None, v.model) and version in (None, v.version)]
         if not fitting:
             names = ", ".join(f"{v.model}/{v.version}" for v in known)
-            raise ServiceError(
-                404, "unknown_version", f"there is no {model or '*'}/{version or '*'}; known are {names}"
-            )
+            code = "unknown_version" if model in (None, *(v.model for v in known)) else "unknown_model"
+            raise ServiceError(404, code, f"there is no {model or '*'}/{version or '*'}; known are {names}")
         fitting.sort(key=lambda v: not v.model.endswith(SHADOW))
         served = self.registry.served(model)
         return next((v for v in fitting if (v.model, v.version) == served), fitting[-1])

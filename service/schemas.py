@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.ids import MAX_ID
+
 VERSION = "0.1.0"
 
 ID = "0193a5c1e2f40f9c2a7be1d05c8e66aa13f0"
@@ -93,7 +95,7 @@ class LabelsStored(BaseModel):
 
 
 class BadRow(BaseModel):
-    row: int = Field(description="position in the call, from 0")
+    row: int = Field(description="position in the call, from 0; of CSV as a spreadsheet counts, the header being row 1")
     id: str | None
     code: str
     message: str
@@ -139,9 +141,12 @@ class Health(BaseModel):
 
 class PublishedVersion(BaseModel):
     version: str
-    state: Literal["loaded", "refused", "published"] = Field(description="published: loaded when it is asked for")
+    state: Literal["loaded", "altered", "refused", "published"] = Field(
+        description="altered: loaded and answering, but its files have changed since, and a restart would refuse it;"
+        " published: loaded when it is asked for"
+    )
     meant_as: list[Literal["default", "shadow"]]
-    reason: str | None = Field(description="why it is refused")
+    reason: str | None = Field(description="why it is refused, or how its files differ")
 
 
 class PublishedModel(BaseModel):
@@ -160,7 +165,7 @@ class Models(BaseModel):
     default: Answering | None = Field(description="who answers when nothing is named")
     folder: str | None = Field(description="id of the model directory, from its file .id: tells it from any other")
     models: list[PublishedModel]
-    problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused")
+    problems: list[str] = Field(description="names that lead nowhere, and bundles that are refused or altered")
 
 
 class WebhookTest(BaseModel):
@@ -192,7 +197,7 @@ _ROW = {
     "required": ["id", "label"],
     "additionalProperties": False,
     "properties": {
-        "id": {"type": "string", "maxLength": 128},
+        "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
         "label": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
         "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
         "model": {

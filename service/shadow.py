@@ -12,7 +12,7 @@ from pipeline.pictures import Pixels
 from service.answers import Asked, images_of
 from service.batching import Batcher
 from service.errors import ServiceError
-from service.feedback import OURS
+from service.ids import OURS
 from service.model import Model
 from service.records import PredictionBatch, shadow_of
 from service.store import Store, StoreError

@@ -84,8 +84,16 @@ class Telemetry:
         """`outcome`: what became of a label, or the code of the reason why it was refused."""
         self._labels.labels("unmatched" if outcome == "unknown_id" else outcome).inc(count)
 
-    def text(self, store: Iterable[Stored], loaded: Iterable[tuple[str, str, str, bool]]) -> bytes:
-        """The exposition format, with gauges of what is stored, and of (model, version, role, ready)."""
+    def text(
+        self,
+        store: Iterable[Stored],
+        loaded: Iterable[tuple[str, str, str, bool]],
+        altered: Iterable[tuple[str, str, bool]],
+    ) -> bytes:
+        """The exposition format, with gauges of what is stored and what is loaded.
+
+        `loaded`: (model, version, role, is ready); `altered`: (model, version, is altered on disk).
+        """
         counted = self._registry
         if folder := os.environ.get(SHARED_FOLDER):
             _forget_the_dead(Path(folder))
@@ -93,7 +101,7 @@ class Telemetry:
             multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
         read = CollectorRegistry()
         store = list(store)
-        read.register(_Now([*_stored(store), *self._calibration(store), *_evidence(store), *_loaded(loaded)]))
+        read.register(_Now([*_stored(store), *self._calibration(store), *_evidence(store), *_loaded(loaded, altered)]))
         return generate_latest(counted) + generate_latest(read)
 
     def _calibration(self, store: Iterable[Stored]) -> list[Metric]:
@@ -185,13 +193,18 @@ def _evidence(store: Iterable[Stored]) -> list[Metric]:
     return [alarm, log_e, age]
 
 
-def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> list[Metric]:
+def _loaded(loaded: Iterable[tuple[str, str, str, bool]], altered: Iterable[tuple[str, str, bool]]) -> list[Metric]:
     ready = GaugeMetricFamily(
         "trueodds_version_ready", "1: loaded; 0: meant to be, and refused or not loaded yet", labels=[*KEY, "role"]
     )
     for model, version, role, is_ready in loaded:
         ready.add_metric([model, version, role], float(is_ready))
-    return [ready]
+    differs = GaugeMetricFamily(
+        "trueodds_version_altered", "1: its files are no longer those that were loaded; 0: they are", labels=KEY
+    )
+    for model, version, is_altered in altered:
+        differs.add_metric([model, version], float(is_altered))
+    return [ready, differs]
 
 
 def _forget_the_dead(folder: Path) -> None:

@@ -27,6 +27,7 @@ FLOORS: dict[int, set[str]] = {
         "provenance",
         "publishing",
         "selective",
+        "texts",
     },
     1: {"curves", "data", "methods", "nets", "progress", "recipes"},
     2: {"checkpoint", "evaluate", "export", "quantise", "recalibrate", "report", "train"},
@@ -34,7 +35,7 @@ FLOORS: dict[int, set[str]] = {
     4: {"__main__", "commands", "demo", "doctor", "flows", "listing", "live_demo", "serving"},
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
-FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
+FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
 
 
 def imports(path: Path) -> set[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import history, model_folder, publishing
+from pipeline import history, model_folder, publishing, recalibrate
 from pipeline.__main__ import main
 from pipeline.bundle import BundleError
 from pipeline.history import Change, HistoryError
@@ -89,6 +91,40 @@ def test_a_damaged_history_is_named_by_its_line(models: Path, line: str) -> None
         file.write(line + "\n")
     with pytest.raises(HistoryError, match=r"history.jsonl, line 2 is no change .*; repair the line"):
         publishing.rollback(models, "tiny")
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["\n", "\t", "\0", "\x1b", "\x7f", "\x85", "\u061c", "\u200e", "\u2028", "\u202a", "\u202e", "\u2069", "\udcff"],
+    ids=ascii,
+)
+def test_reasons_and_names_are_plain_lines(models: Path, mark: str) -> None:
+    """Nothing is changed by a refused one; a history that holds one of earlier times is read."""
+    a, b = published(models, "a"), published(models, "b", default=False)
+    before = (models / "tiny" / "history.jsonl").read_bytes()
+    calls: list[Callable[..., object]] = [
+        partial(publishing.promote, models, "tiny", b),
+        partial(publishing.rollback, models, "tiny"),
+        partial(publishing.set_shadow, models, "tiny", b),
+        partial(recalibrate.Recalibration, recalibrate.client_of(), models),
+    ]
+    for name, call in product(("why", "who"), calls):
+        with pytest.raises(HistoryError, match=rf"{name} holds U\+{ord(mark):04X} \(.*\) as character 3; allowed is"):
+            call(**{name: f"so{mark}"})
+    assert main(["promote", "tiny", b, "--why", f"so{mark}", "--models", str(models)]) == 1
+    assert model_folder.role(models, "tiny", "default") == a and model_folder.role(models, "tiny", "shadow") is None
+    assert (models / "tiny" / "history.jsonl").read_bytes() == before
+    if mark not in ("\udcff", "\n"):
+        with history.writing(models / "tiny") as append:
+            append(Change("promote", a, b, f"so{mark}it was", "me", history.now()))
+        assert history.read(models / "tiny")[-1].why == f"so{mark}it was"
+
+
+def test_a_user_whose_name_is_no_plain_line(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = published(models, "a") and published(models, "b", default=False)
+    monkeypatch.setenv("LOGNAME", "me\x1b[2J")
+    with pytest.raises(HistoryError, match=r"who holds U\+001B"):
+        publishing.promote(models, "tiny", b)
 
 
 def test_many_writers_leave_whole_lines(models: Path) -> None:

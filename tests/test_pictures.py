@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import tracemalloc
 import zlib
 from contextlib import nullcontext
@@ -19,6 +18,7 @@ from PIL import Image
 
 from pipeline import pictures, png
 from pipeline.pictures import PictureError
+from tests.png_files import png_chunk, png_header, png_of_rows
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -31,21 +31,6 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
     out = io.BytesIO()
     image.save(out, kind, **options)
     return out.getvalue()
-
-
-def png_chunk(name: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-
-
-def png_header(width: int, height: int, colours: int = 2) -> bytes:
-    """A PNG of a few bytes that claims any size."""
-    header = struct.pack(">IIBBBBB", width, height, 8, colours, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + png_chunk(b"IHDR", header)
-        + png_chunk(b"IDAT", zlib.compress(b""))
-        + png_chunk(b"IEND", b"")
-    )
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3]))
@@ -189,6 +174,63 @@ def test_every_truncation_is_refused_or_harmless(kind: str) -> None:
         except PictureError:
             refused += 1
     assert refused >= len(data) - 20  # checksums and end marks
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize(
+    ("colours", "bits"), [(0, 1), (0, 8), (0, 16), (2, 8), (2, 16), (3, 4), (3, 8), (4, 8), (6, 8)]
+)
+def test_a_png_with_fewer_rows_than_its_header_says_is_refused(colours: int, bits: int, interlaced: bool) -> None:
+    """Its checksums are sound; Pillow's decoder ends in silence, and leaves the missing rows black."""
+    for width, height in ((1, 1), (3, 2), (9, 9), (20, 5)):
+        whole = png_of_rows(width, height, colours=colours, bits=bits, interlaced=interlaced)
+        assert pictures.read(whole, 1).shape == (height, width, 1)
+        for rows in {0, height - 1}:
+            short = png_of_rows(width, height, colours=colours, bits=bits, interlaced=interlaced, rows=rows)
+            with pytest.raises(PictureError, match=f"cut short .its data end before row {height}, the last"):
+                pictures.read(short, 1)
+
+
+def test_a_black_png_is_whole() -> None:
+    for channels in (1, 3):
+        black = np.zeros((300, 400, channels), np.uint8)
+        found = png.plain(pictures.encode_png(black))
+        assert found is not None and found.image() is not None
+        assert not pictures.read(pictures.encode_png(black), channels).any()
+    alpha = np.dstack([np.zeros((900, 700, 3), np.uint8), np.full((900, 700), 9, np.uint8)])
+    assert not pictures.read(encoded(Image.fromarray(alpha)), 3).any()
+
+
+@pytest.mark.parametrize("colours", [0, 6])
+def test_a_png_whose_image_data_have_a_wrong_checksum_is_refused(colours: int) -> None:
+    data = bytearray(png_of_rows(4, 4, colours=colours))
+    data[-13] ^= 1  # the last byte of the checksum before IEND
+    with pytest.raises(PictureError, match="the checksum of its image data is wrong"):
+        pictures.read(bytes(data), 3)
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}], ids=str)
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+def test_a_jpeg_whose_data_end_early_is_refused(mode: str, options: dict[str, Any]) -> None:
+    """An end mark after half of the data: Pillow fills up with grey."""
+    whole = encoded(Image.fromarray(noise(48, 48)).convert(mode), "JPEG", **options)
+    assert pictures.read(whole, 3).shape == (48, 48, 3)
+    end = whole[-2:]
+    half, frame = whole[: len(whole) // 2] + end, whole.index(b"\xff\xc2" if "progressive" in options else b"\xff\xc0")
+    taller = whole[: frame + 5] + (96).to_bytes(2, "big") + whole[frame + 7 :]
+    for data in (half, taller):
+        with pytest.raises(PictureError, match="the image is damaged or cut short"):
+            pictures.read(data, 3)
+
+
+def test_a_jpeg_with_bytes_left_over_is_read() -> None:
+    """Cameras write them; libjpeg warns of them, and no pixel is lost."""
+    whole = encoded(Image.fromarray(noise(48, 48)), "JPEG")
+    scan = whole.index(b"\xff\xda")
+    laden = whole[:scan] + bytes(3) + whole[scan:] + b"more"
+    assert np.array_equal(pictures.read(laden, 3), pictures.read(whole, 3))
+    grey = encoded(Image.new("RGB", (48, 48), (128, 128, 128)), "JPEG")
+    assert (pictures.read(grey, 3) == 128).all()
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "P", "LA"])

@@ -54,7 +54,7 @@ def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
         found = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
         if len(found) < len(every):
             left_out = len(every) - len(found)
-            log.warning("%s: %d files left out; read are %s", folder / name, left_out, ", ".join(sorted(SUFFIXES)))
+            log.warning("%s: files left out: %d; read are %s", folder / name, left_out, ", ".join(sorted(SUFFIXES)))
         if not found and folder.name == "train":
             raise DataError(
                 f"{folder / name} holds no image; allowed are {', '.join(sorted(SUFFIXES))}. Remove it or fill it"

@@ -104,7 +104,8 @@ def _train(**leaves: Any) -> None:
             log.info("experiment %s: dvc exp show; dvc exp apply %s", name, name)
         artifacts.show_results(place.folder, title)
         if role != "never" and (place.folder / stages.BUNDLE).is_dir():
-            bundle = publish(place.folder / stages.BUNDLE, models_of(home), role, why=f"trained by {title}")
+            why = f"trained by {experiment_name(title, run)}"
+            bundle = publish(place.folder / stages.BUNDLE, models_of(home), role, why=why)
             words = standing(models_of(home), bundle.parent.name, bundle.name)
             if (elsewhere := _served_elsewhere(models_of(home))) is not None:
                 log.warning(elsewhere)

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from pipeline.calibrators import Calibrator
 from pipeline.recalibrate.choice import nll_of
+from pipeline.texts import plural
 
 THRESHOLD = 20.0
 LEAST = 100
@@ -39,7 +40,7 @@ class Evidence:
         e = f"{math.exp(self.log_e):.3g}" if self.log_e < 50 else f"10^{self.log_e / math.log(10):.0f}"
         way = "lower" if self.gain >= 0 else "higher"
         found = (
-            f"{self.labels:,} fresh labels: the candidate's NLL is {abs(self.gain):.4f} nats a label {way}"
+            f"{plural(self.labels, 'fresh label')}: the candidate's NLL is {abs(self.gain):.4f} nats a label {way}"
             f" (95% interval of the gain {self.lower:.4f} .. {self.upper:.4f}), e-value {e}."
         )
         if self.verdict != "open":

@@ -36,6 +36,7 @@ class Recalibration:
 
     Raises:
         ConfigError: fewer than 200 labels, a negative time.
+        HistoryError: `why` or `who` is not a plain line.
     """
 
     client: Client
@@ -59,6 +60,7 @@ class Recalibration:
             raise ConfigError(f"labels is {self.labels}; allowed is a whole number from {LEAST_LABELS} on")
         if not self.wait_seconds >= 0:
             raise ConfigError(f"wait is {self.wait_seconds}; allowed is a number of seconds from 0 on")
+        history.check_reason(self.why, self.who)
 
 
 @dataclass(frozen=True, eq=False)

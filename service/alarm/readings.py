@@ -7,6 +7,7 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from pipeline.texts import plural
 from service import report_schemas
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.records import SHADOW
@@ -62,7 +63,7 @@ def advice_of(state: AlarmState, *, model: str, version: str, address: str) -> A
         reading = "Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens."
         return Advice(helps="not_known", reading=reading, **numbers)
     how = (
-        f"Of each of {n:,} labels a recalibration on the ones before it would have been surprised by"
+        f"Of each of {plural(n, 'label')} a recalibration on the ones before it would have been surprised by"
         f" {seen.recalibrated_log_loss:.3f} nats on average, the served confidences were by"
         f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen.log_e)}"
     )
@@ -127,7 +128,7 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
         if not state.labels:
             return "No alarm: no labels have arrived yet."
         return (
-            f"No alarm after {_labels(state.labels)}: they do not show a calibration error above {state.tolerance:g}."
+            f"No alarm after {plural(state.labels, 'label')}: no calibration error above {state.tolerance:g} has shown."
             " That does not prove a smaller one, least of all while labels are few. You may look as often as you like:"
             f" {_promise(state)}"
         )
@@ -139,7 +140,7 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
         parts.append(f"Were it not so, at most {rare} versions would ever show as much, however long one looks.")
     else:
         parts.append(f"The quicker rule found it, which accepts one false alarm in {state.run_length:,} labels.")
-    parts.append(f"It fired on {found.fired_at:%Y-%m-%d %H:%M} UTC, after {_labels(found.fired_after or 0)}.")
+    parts.append(f"It fired on {found.fired_at:%Y-%m-%d %H:%M} UTC, after {plural(found.fired_after or 0, 'label')}.")
     if known := found.acknowledged:
         parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why}")
     if found is point:
@@ -165,7 +166,8 @@ def _told(state: AlarmState, settings: Settings) -> str:
     if not failed:
         return ""
     count = "A webhook has" if len(failed) == 1 else f"{len(failed)} webhooks have"
-    return f"{count} not taken the news yet, in {max(d.attempts for d in failed)} tries; the log says why."
+    tries = plural(max(d.attempts for d in failed), "try", "tries")
+    return f"{count} not taken the news yet, in {tries}; the log says why."
 
 
 def _settings(state: AlarmState, settings: Settings) -> str:
@@ -187,10 +189,6 @@ def _settings(state: AlarmState, settings: Settings) -> str:
 
 def _one_in(number: float) -> str:
     return f"1 of {number:.4g}"
-
-
-def _labels(count: int) -> str:
-    return "1 label" if count == 1 else f"{count:,} labels"
 
 
 def _time(ms: int) -> datetime:

@@ -9,15 +9,15 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import orjson
 from fastapi import APIRouter, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.responses import RedirectResponse, Response
 
+from pipeline.texts import line_problem, plural
 from service import bodies, keys, schemas, webhooks
 from service.alarm.readings import Standing, advice_of, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError, short
-from service.feedback import storable
 from service.records import LabelBlock
 from service.report_schemas import Alarm, Null, Report
 from service.store import StoreError
@@ -30,15 +30,16 @@ FORM = "application/x-www-form-urlencoded"
 router = APIRouter()
 
 
-def _storable(text: str) -> str:
-    if not storable(text):
-        raise ValueError("a NUL or half a surrogate pair is not allowed")
-    return text
+def _line(value: object) -> object:
+    """As it came, white space that will be stripped included."""
+    if isinstance(value, str) and (problem := line_problem(value)):
+        raise ValueError(f"it {problem}")
+    return value
 
 
 _STRIPPED = StringConstraints(strip_whitespace=True, min_length=1)
-_Name = Annotated[str, _STRIPPED, Field(max_length=200), AfterValidator(_storable)]
-_Reason = Annotated[str, _STRIPPED, Field(max_length=2000), AfterValidator(_storable)]
+_Name = Annotated[str, _STRIPPED, Field(max_length=200), BeforeValidator(_line)]
+_Reason = Annotated[str, _STRIPPED, Field(max_length=2000), BeforeValidator(_line)]
 
 
 class Acknowledgement(BaseModel):
@@ -87,7 +88,7 @@ BODY = {
             _409="nothing has fired, or it is acknowledged already",
             _413="the body is too large",
             _415="neither JSON nor a form",
-            _422="a field is missing, empty, too long or unknown",
+            _422="a field is missing, empty, too long, unknown or not a plain line",
             _503="no model has been served yet, or the store cannot be written",
             **{**schemas.KEYS, "_403": "another role's key, or a form of another site"},
         ),
@@ -195,7 +196,7 @@ def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:
 
 
 def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceError:
-    words = f"nothing has fired of {name} ({', '.join(nulls)}), after {state.labels:,} labels"
+    words = f"nothing has fired of {name} ({', '.join(nulls)}), after {plural(state.labels, 'label')}"
     if known := _known(state, nulls):
         words = f"{known[0].who} has acknowledged the alarm of {name} already: {short(known[0].why)}"
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
@@ -208,7 +209,8 @@ def _read(tree: Any) -> Acknowledgement:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"
         expected = "expected model, version, who and why, and maybe null (ece or point)"
-        raise ServiceError(422, "invalid_body", f"{where}: {first['msg']}; {expected}") from None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise ServiceError(422, "invalid_body", f"{where}: {problem}; {expected}") from None
 
 
 async def _form_of(request: Request) -> dict[str, Any]:

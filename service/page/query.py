@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
+from pipeline.texts import plural
 from service.page.axis import utc
 from service.report_schemas import Report
 
 REPORT, CHOOSE = "/calibration-report", "/calibration-report/choose"
 KEPT = ("model", "version", "since", "until", "last", "class", "tag", "bins", "binning", "level", "by", "trend")
 """Parameters of the report that links keep, in the order in which they are written."""
+FIELDS = (*KEPT, "which", "window", "was", "from", "to", "format")
+"""What the page's form and the links to it may send."""
 HOURS = {"24h": 24, "7d": 7 * 24, "30d": 30 * 24}
 BINS = (10, 15, 20, 30, 60, 100, 500, 1000)
 LEVELS = (0.9, 0.95, 0.99)
@@ -48,7 +51,7 @@ def chosen(report: Report, now: datetime) -> Chosen:
     """The window as the form has it: a sliding one if it begins where that would begin now."""
     window = report.window
     if window.last is not None:
-        return Chosen("last", f"the {window.last:,} newest labels", last=window.last)
+        return Chosen("last", f"the {plural(window.last, 'newest label')}", last=window.last)
     if window.since is None and window.until is None:
         return Chosen("all", "all predictions so far")
     begin, end = (None if t is None else utc(t) for t in (window.since, window.until))

@@ -12,17 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
-from service import errors
+from service import errors, parameters
 from service.errors import ServiceError
 from service.page import query, rendering
-
-router = APIRouter()
-
-
-@router.get(query.CHOOSE, include_in_schema=False)
-async def choose(request: Request) -> Response:
-    """On to the report that was chosen: blank fields left out, days and sliding windows as times."""
-    return RedirectResponse(query.wanted(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"})
 
 
 class Readable(APIRoute):
@@ -67,3 +59,13 @@ def _quality(parameter: str) -> float:
         return float(parameter[2:])
     except ValueError:
         return 0.0
+
+
+router = APIRouter(route_class=Readable)
+
+
+@router.get(query.CHOOSE, include_in_schema=False)
+async def choose(request: Request) -> Response:
+    """On to the report that was chosen: blank fields left out, days and sliding windows as times."""
+    parameters.check(request, query.FIELDS)
+    return RedirectResponse(query.wanted(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"})

@@ -6,6 +6,7 @@ import math
 from datetime import datetime
 from typing import Any
 
+from pipeline.texts import plural
 from service.report_schemas import Unit
 
 MINUS, DASH = "−", "–"
@@ -48,11 +49,6 @@ def span(lower: float | None, upper: float | None, how: str = "decimal") -> str:
 def count(value: int) -> str:
     """12345 -> 12,345"""
     return f"{value:,}"
-
-
-def plural(value: int, one: str, many: str = "") -> str:
-    """1, "label" -> 1 label; 1200 -> 1,200 labels"""
-    return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
 def p_value(value: float) -> str:

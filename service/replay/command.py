@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from pipeline.texts import plural
 from service.replay import ReplayError
 from service.replay.caller import Caller, Keys
 from service.replay.drift import GRAMMAR, KINDS, Schedule, seconds
@@ -82,7 +83,7 @@ def _replay(given: argparse.Namespace, stopped: Stop) -> bool:
         source = read(given.data, shape, given.split)
         stream = Stream(source, given.rate, given.delay, drift, tuple(given.tag), shape.classes, given.seed)
         who = "/".join(caller.answering or ())
-        say(f"{len(source):,} images of {source.name} to {who} at {caller.url}")
+        say(f"{plural(len(source), 'image')} of {source.name} to {who} at {caller.url}")
         return Replay(caller, stream, plan, say, stopped).run()
 
 

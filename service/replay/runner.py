@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.metrics.sequential import BLOCK
+from pipeline.texts import plural
 from service.replay import ReplayError
 from service.replay.caller import Answer, Caller
 from service.replay.drift import clock
@@ -169,7 +170,7 @@ class Replay:
         )
         if self._alarm == "fired" and before != "fired":
             first = report["alarm"]["nulls"][0]
-            after = f"after {first['fired_after']:,} labels"
+            after = f"after {plural(first['fired_after'], 'label')}"
             self._say(f"{clock(self._now):>7}   THE ALARM HAS FIRED {after}. {first['statement']}")
 
     def _let_the_alarm_catch_up(self) -> None:
@@ -185,7 +186,9 @@ class Replay:
     def _summary(self) -> None:
         report, unsent = self._report, len(self._on_the_way)
         late = f"; {unsent:,} more were still on the way and stay unsent" if unsent else ""
-        self._say(f"\n{self._images:,} images in {clock(self._now)}, {self._labels:,} labels sent{late}.")
+        self._say(
+            f"\n{plural(self._images, 'image')} in {clock(self._now)}, {plural(self._labels, 'label')} sent{late}."
+        )
         self._say(report["headline"])
         self._say(f"{self._caller.url}/calibration-report?model={report['model']}&version={report['version']}")
 

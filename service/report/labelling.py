@@ -7,8 +7,10 @@ import numpy as np
 from pipeline import metrics
 from pipeline.metrics import CELLS, CalibrationSums, WeightedEce
 from pipeline.metrics.drift import LARGE, SIGNIFICANT
+from pipeline.texts import plural
 from service.records import LabelBlock, StoredSums, Version
 from service.report.asked import Asked
+from service.report.reading import labelled
 from service.report.recent import RECENT, chosen
 from service.report.remembering import remembered
 from service.report_schemas import (
@@ -79,14 +81,14 @@ def _against_all(sums: StoredSums, bins: int, level: float) -> Labelling:
 
 def _coverage(told: int, answers: int) -> str:
     if not told:
-        return f"None of the {answers:,} answers has a label."
+        return f"{plural(answers, 'answer')}, none with a label."
     if told == answers:
-        return f"All {answers:,} answers have labels: nothing is left to guess."
+        return f"{plural(answers, 'answer')}, all with labels: nothing is left to guess."
     share = told / answers
     return (
-        f"{told:,} of {answers:,} answers have labels ({share:.2g}, 1 in {answers / told:,.0f})."
+        f"{labelled(told, answers)} ({share:.2g}, 1 in {answers / told:,.0f})."
         if share < 0.01
-        else f"{told:,} of {answers:,} answers have labels ({share:.1%})."
+        else f"{labelled(told, answers)} ({share:.1%})."
     )
 
 
@@ -97,8 +99,8 @@ def _label_free(sums: StoredSums) -> LabelFree:
         accuracy=mean,
         answers=sums.answers,
         reading=(
-            f"If its confidences are right, {mean:.1%} of all {sums.answers:,} answers are: an estimate that no label"
-            " has confirmed."
+            f"If its confidences are right, {mean:.1%} of {plural(sums.answers, 'answer')} are: an estimate that no"
+            " label has confirmed."
         ),
     )
 

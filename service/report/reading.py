@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.texts import plural
 from service.records import StoredSums
 from service.report.asked import Asked, described
 from service.report.numbers import Numbers
@@ -34,12 +35,14 @@ def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked)
     if verdict == "no_answers":
         return "Nothing has been asked yet. Send images to POST /predict; every answer has an id."
     if verdict == "no_labels":
-        found = f"{sums.answers:,} answers, none with a label yet, so nobody knows how often they are right."
+        found = (
+            f"{plural(sums.answers, 'answer')}, none with a label yet, so nobody knows how often the model is right."
+        )
         return f"{found} Send the true labels to POST /feedback with the ids of the answers."
     n = sums.labelled.n
-    counts = f"{n:,} of {sums.answers:,} answers have labels."
+    counts = f"{labelled(n, sums.answers)}."
     if asked.last is not None:
-        counts = f"The {n:,} labels that arrived last."
+        counts = f"The {plural(n, 'label')} that arrived last."
     if verdict == "cannot_tell":
         return (
             f"{counts} On them the model claims {percent(numbers['mean_confidence'])} on average and is right"
@@ -57,9 +60,14 @@ def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked)
     }.get(verdict, "It is too sure in some ranges and not sure enough in others; the table shows where. Recalibrate.")
     return (
         f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
-        f" the time ({where.count:,} answers). Its calibration error is {numbers['ece']:.3f}; chance alone would show"
-        f" up to {numbers['floor_p95']:.3f}, so this is more than chance explains. {advice}"
+        f" the time ({plural(where.count, 'answer')}). Its calibration error is {numbers['ece']:.3f}; chance alone"
+        f" would show up to {numbers['floor_p95']:.3f}, so this is more than chance explains. {advice}"
     )
+
+
+def labelled(count: int, answers: int) -> str:
+    """3 of 10 answers have labels; 1 of 10 answers has a label"""
+    return f"{count:,} of {plural(answers, 'answer')} {'has a label' if count == 1 else 'have labels'}"
 
 
 def cautions(sums: StoredSums, labelling: Labelling, tables: dict[str, list[Slice] | None]) -> list[str]:
@@ -86,9 +94,10 @@ def cautions(sums: StoredSums, labelling: Labelling, tables: dict[str, list[Slic
     if labelling.delay and labelling.delay.warning:
         found.append(labelling.delay.reading)
     if labelling.coverage is not None and n < sums.answers:
+        others = plural(sums.answers - n, "answer is", "answers are")
         found.append(
-            f"The other {sums.answers - n:,} answers are unknown: if wrong answers get their labels more often, or"
-            f" sooner, than right ones, these numbers mislead.{_doubled(labelling)}"
+            f"The other {others} unknown: if wrong answers get their labels more often, or sooner, than right ones,"
+            f" these numbers mislead.{_doubled(labelling)}"
         )
     for what, rows in tables.items():
         told = [row for row in rows or [] if row.labelled]

@@ -39,7 +39,7 @@ _TIME = "ISO 8601 (UTC without an offset) or Unix seconds, of the PREDICTION; re
         200: {"model": report_schemas.Report, "content": {"text/html": {}}},
         **schemas.errors(
             _404="unknown model, version, class or tag",
-            _422="a parameter out of range, or parameters that contradict each other",
+            _422="a parameter that is unknown, given twice or out of range, or parameters that contradict each other",
             _503="no model has been served yet",
         ),
     },

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.metrics.inputs import Array
-from service.feedback import OURS, Candidate, Change, Plan, Rules, storable
+from service.feedback import Candidate, Change, Plan, Rules, storable
+from service.ids import OURS
 from service.records import GivenLabel, Integers
 from service.store import catalogue as catalogues
 from service.store import moves

@@ -11,6 +11,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
+from tests.png_files import png_of_rows
 
 
 def paint(path: Path, size: tuple[int, int] = (9, 7), mode: str = "RGB", seed: int = 0) -> Path:
@@ -72,6 +73,12 @@ def test_a_cut_off_image_is_named(flowers: Path) -> None:
         data.load(Data(dataset="flowers"))
 
 
+def test_an_image_without_its_last_rows_is_named(flowers: Path) -> None:
+    (flowers / "train" / "rose" / "03.png").write_bytes(png_of_rows(9, 7, rows=6))
+    with pytest.raises(DataError, match=r"03\.png: the image is damaged or cut short .*before row 7, the last"):
+        data.load(Data(dataset="flowers"))
+
+
 def test_empty_and_strange_classes(flowers: Path) -> None:
     (flowers / "train" / "tulip").mkdir()
     with pytest.raises(DataError, match=r"tulip holds no image"):
@@ -91,7 +98,7 @@ def test_no_train_folder(workspace: Path) -> None:
 def test_files_left_out_are_said(flowers: Path, caplog: pytest.LogCaptureFixture) -> None:
     (flowers / "train" / "rose" / "notes.txt").write_text("x")
     data.load(Data(dataset="flowers"))
-    assert "rose: 1 files left out; read are .jpeg, .jpg, .png" in caplog.text
+    assert "rose: files left out: 1; read are .jpeg, .jpg, .png" in caplog.text
 
 
 def test_no_class_folders(workspace: Path) -> None:

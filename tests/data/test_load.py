@@ -118,6 +118,7 @@ def test_without_a_test_split_one_is_held_out(workspace: Path) -> None:
         ({"y_train": np.arange(40) % 2 * 1.0}, "y_train has dtype float64; expected integers"),
         ({"y_train": np.zeros(39, int)}, r"y_train has shape \(39,\); expected \(40,\)"),
         ({"x_train": np.zeros((40, 6, 5, 3), np.float32)}, "x_train is float32"),
+        ({"x_train": np.zeros((40, 6, 5, 3), bool)}, "x_train is bool"),
         ({"x_train": np.zeros((40, 6, 5), np.uint8)}, r"shape \(40, 6, 5\); expected uint8"),
         ({"x_train": np.zeros((40, 6, 5, 4), np.uint8)}, "1 or 3 channels"),
         ({"x_test": np.zeros((20, 5, 5, 3), np.uint8)}, "test images are 5 x 5 x 3, training images 6 x 5 x 3"),

@@ -51,7 +51,11 @@ def test_acknowledging(client: Client) -> None:
         ({"version": "other"}, 404, "there is no tiny/other"),
         ({"who": "  "}, 422, "who: String should have at least 1 character"),
         ({"why": None}, 422, "why: Input should be a valid string"),
-        ({"why": "a\0b"}, 422, "why: Value error, a NUL or half a surrogate pair is not allowed"),
+        ({"why": "a\0b"}, 422, "why: it holds U+0000 (a control character) as character 2; allowed is one line"),
+        ({"why": "two\nlines"}, 422, "why: it holds U+000A (a control character) as character 4"),
+        ({"why": "a\u202eb"}, 422, "why: it holds U+202E (RIGHT-TO-LEFT OVERRIDE)"),
+        ({"who": "Ada\x9b"}, 422, "who: it holds U+009B (a control character) as character 4"),
+        ({"who": "Ada\n"}, 422, "who: it holds U+000A"),
         ({"null": "gap"}, 422, "null: Input should be 'ece' or 'point'"),
         ({"more": 1}, 422, "more: Extra inputs are not permitted; expected model, version, who and why"),
     ]

@@ -58,11 +58,11 @@ def test_csv_rows_stand_alone(client: Client) -> None:
     problems = report.pop("problems")
     assert report == {"rows": 9, "stored": 3, "already_known": 0, "corrected": 1, "held": 0, "failed": 5}
     assert [(p["row"], p["id"], p["code"]) for p in problems] == [
-        (2, ids[0], "conflicting_label"),
-        (4, "none", "unknown_id"),
-        (5, ids[2], "unknown_class"),
-        (6, ids[2], "invalid_row"),
-        (7, None, "invalid_row"),
+        (5, ids[0], "conflicting_label"),
+        (7, "none", "unknown_id"),
+        (8, ids[2], "unknown_class"),
+        (9, ids[2], "invalid_row"),
+        (10, None, "invalid_row"),
     ]
     assert client.report()["labelled"] == 3
     assert counted(client) == {
@@ -84,6 +84,52 @@ def test_csv_by_index_and_lines_of_json(client: Client) -> None:
     lines = [json.dumps({"id": ids[0], "label": "3"}), "{", "[]", json.dumps({"id": ids[3], "label": 0, "model": 3})]
     report = client.post("/feedback", content="\n".join(lines).encode(), headers=LINES).json()
     assert (report["already_known"], report["failed"], report["rows"]) == (1, 3, 4)
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["unix", "windows"])
+@pytest.mark.parametrize("block", [1, 40, 100_000])
+def test_csv_as_spreadsheets_write_it(
+    serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, mark: str, end: str, block: int
+) -> None:
+    """The separator of the header, a mark before it, quoted cells with separators and line ends; rows by number."""
+    monkeypatch.setattr("service.bulk._blocks", blocks_of(block))
+    client = serve(classes=("a,b;c\td", f"two{end}lines", "ü"))
+    ids = ids_of(client, 3)
+    rows = [
+        ["id", "label", "correct"],
+        [ids[0], '"a,b;c\td"', ""],
+        [ids[1], f'"two{end}lines"', ""],
+        [],
+        [f'"no{end}{end}such"', "ü", ""],
+        ["none", "ü", ""],
+        ["mine", '"never closed', ""],
+        [ids[2], "ü", ""],
+        ["none too", "ü", ""],
+    ]
+    body = "\ufeff" + end.join(mark.join(row) for row in rows) + end
+    report = client.post("/feedback", content=body.encode(), headers=CSV).json()
+    assert (report["rows"], report["stored"], report["failed"]) == (7, 3, 4), report
+    assert [(p["row"], p["code"]) for p in report["problems"]] == [
+        (5, "invalid_row"),
+        (6, "unknown_id"),
+        (7, "invalid_row"),
+        (9, "unknown_id"),
+    ]
+    assert "a quote is opened and closed in the same cell" in report["problems"][2]["message"]
+    lines = client.post("/feedback", content=body.encode(), headers=CSV | {"accept": "application/x-ndjson"}).text
+    assert [json.loads(line)["row"] for line in lines.splitlines()] == [2, 3, 5, 6, 7, 8, 9]
+
+
+def blocks_of(lines: int) -> Callable[[Any], AsyncIterator[bytes]]:
+    """Whole lines as the service reads them from a request, so many at a time."""
+
+    async def blocks(request: Any) -> AsyncIterator[bytes]:
+        every = (await request.body()).splitlines(keepends=True)
+        for start in range(0, len(every), lines):
+            yield b"".join(every[start : start + lines])
+
+    return blocks
 
 
 def test_a_line_for_every_row_if_wanted(client: Client) -> None:
@@ -131,7 +177,9 @@ def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pyte
         (b"id,label,index\n", "expected a header"),
         (b"id,id,label\n", "expected a header"),
         (b"id,label,colour\n", "'id,label,colour'"),
-        (b"\xff,label\n", "not UTF-8"),
+        (b"\xff,label\n", "not UTF-8; from a spreadsheet save it as 'CSV UTF-8'"),
+        (b"id;label,index\n", "separated by commas, semicolons or tabs"),
+        (b"id|label\n", "the CSV begins with 'id|label'"),
         (b'"id,label\n', "not CSV"),
     ],
 )

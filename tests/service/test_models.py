@@ -119,6 +119,51 @@ def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
     until(lambda: served(client) == ("tiny", bad))
 
 
+def test_a_bundle_altered_on_disk_is_noticed_and_goes_on_answering(
+    client: Client, models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The version in memory is sound; only a restart would find that its files are not."""
+    _, version = served(client)
+    before, folder = client.predict(pictures(1))[0]["probabilities"], models / "tiny" / version
+    metric = f'trueodds_version_altered{{model="tiny",version="{version}"}}'
+
+    def put(path: Path, content: bytes | None) -> None:
+        """At once: of a file that is half written another problem would be reported first."""
+        if content is None:
+            path.unlink()
+        else:
+            path.with_name("aside").write_bytes(content)
+            path.with_name("aside").replace(path)
+
+    def state() -> tuple[str, str | None]:
+        return next((v["state"], v["reason"]) for v in listed(client)["versions"])
+
+    for name, content, words in (
+        (bundles.CALIBRATOR, b"{}", "altered or damaged"),
+        (bundles.MODEL, b"not the model", "altered or damaged"),
+        (bundles.CARD, (folder / bundles.CARD).read_bytes() + b"\n", "holds tiny/"),
+        (bundles.CARD, None, "is missing"),
+    ):
+        whole = (folder / name).read_bytes()
+        assert state() == ("loaded", None) and f"{metric} 0.0" in client.get("/metrics").text
+        put(folder / name, content)
+        until(lambda: state()[0] == "altered")
+        reason = state()[1] or ""
+        assert reason.startswith(
+            "was altered on disk since it was loaded; it goes on answering, a restart would refuse"
+        )
+        assert words in reason and str(folder) in reason
+        assert client.get("/models").json()["problems"] == [f"tiny/{version} {reason}"]
+        assert [r.levelname for r in caplog.records if r.getMessage() == f"tiny/{version} {reason}"] == ["WARNING"]
+        assert f"{metric} 1.0" in client.get("/metrics").text
+        assert client.get("/health/ready").status_code == 200
+        assert client.predict(pictures(1))[0]["probabilities"] == before
+        put(folder / name, whole)
+        until(lambda: state() == ("loaded", None))
+        assert client.get("/models").json()["problems"] == []
+        caplog.clear()
+
+
 def test_a_folder_under_another_name_is_refused(client: Client, publish: Callable[..., str], models: Path) -> None:
     _, first = served(client)
     shutil.copytree(models / "tiny" / first, models / "tiny" / "renamed")

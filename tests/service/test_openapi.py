@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
 
+JSON = "application/json"
 FEW = settings(
     max_examples=25,
     derandomize=True,
@@ -156,6 +157,55 @@ def test_documentation_is_whole(running: Client) -> None:
     assert {"200", "400", "413", "415", "422", "503"} <= set(predict["responses"])
     assert "HTTPValidationError" not in document["components"]["schemas"]
     assert running.get("/docs").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [{}, {"shape": (8, 8, 1), "classes": ("a, b", "c")}, {"shape": (48, 48, 3), "resized": True}],
+    ids=str,
+)
+def test_the_first_example_of_every_post_is_answered(serve: Callable[..., Client], bundle: dict[str, Any]) -> None:
+    """What /docs sends by `Try it out`, nothing changed."""
+    client, sent = serve(**bundle), set()
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        body = operations.get("post", {}).get("requestBody", {"content": {}})
+        names = {p["name"]: p["example"] for p in operations.get("post", {}).get("parameters", ()) if p["in"] == "path"}
+        for kind, content in body["content"].items():
+            for example in list(content.get("examples", {}).values())[:1]:
+                value = example["value"]
+                text = value if isinstance(value, str) else json.dumps(value)
+                answer = client.post(path.format(**names), content=text.encode(), headers={"content-type": kind})
+                if path == "/admin/alarm/acknowledge":
+                    assert answer.json()["error"]["code"] == "nothing_to_acknowledge", "no alarm has fired"
+                else:
+                    assert answer.status_code == 200, f"{path}: {answer.text}"
+                    assert answer.json().get("failed", 0) == 0, f"{path}: {answer.text}"
+                sent.add((path, kind))
+    infer = {("/v2/models/{model}/infer", JSON), ("/v2/models/{model}/versions/{version}/infer", JSON)}
+    assert sent == {
+        ("/predict", JSON),
+        ("/feedback", JSON),
+        ("/feedback", "text/csv"),
+        ("/feedback", "application/x-ndjson"),
+        ("/admin/alarm/acknowledge", JSON),
+    } | (infer if bundle.get("shape") != (48, 48, 3) else set())
+
+
+def test_every_example_of_an_image_gets_the_stored_answer(serve: Callable[..., Client]) -> None:
+    client = serve(shape=(8, 8, 3))
+    stored = client.app.state.runtime.engine.card.golden.probabilities
+    examples = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]["content"][JSON][
+        "examples"
+    ]
+    assert len(examples) == 3
+    for example in examples.values():
+        answer = client.post("/predict", json=example["value"]).json()
+        assert answer["predictions"][0]["probabilities"] == pytest.approx(stored, rel=1e-6)
+
+
+def test_the_documentation_is_there_before_a_model_is(tmp_path: Path) -> None:
+    with Client(create_app(Settings(models=tmp_path / "none", store=tmp_path / "s.sqlite"))) as client:
+        assert "/predict" in client.get("/openapi.json").json()["paths"]
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])

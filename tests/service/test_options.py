@@ -76,6 +76,7 @@ BAD_ARRAYS = [
     (npy(IMAGES_NHWC).replace(b"'descr': '|u1'", b"'descr': print"), 400, "not a .npy file"),
     (b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65_535, 400, "not a .npy file"),
     (npy(np.array(["a"])), 422, "allowed are numbers"),
+    (npy(np.ones((1, *SHAPE), bool)), 422, "the array is 'bool'; allowed are numbers, best uint8. Send a mask as"),
     (npy(np.zeros((3, 4, 5, 1), np.uint8)), 422, "the array has the shape [3, 4, 5, 1]; the model takes N x 4 x 4 x 1"),
     (npy(np.zeros((0, *SHAPE), np.uint8)), 422, "no image"),
     (npy(np.zeros((300, *SHAPE), np.uint8)), 413, "the limit is 256"),
@@ -126,6 +127,56 @@ def test_an_own_id_by_header(client: Client) -> None:
     assert answer.status_code == 422 and "this call has 3" in answer.text
 
 
+def test_an_id_in_a_header_is_utf_8_and_there_is_one(client: Client) -> None:
+    def sent(*ids: bytes) -> Any:
+        headers = [(b"content-type", b"application/octet-stream"), *((b"x-prediction-id", id_) for id_ in ids)]
+        return client.post("/predict", content=IMAGES_NHWC[0].tobytes(), headers=headers)
+
+    assert sent("Übung/日本".encode()).json()["predictions"][0]["id"] == "Übung/日本"
+    assert client.label([{"id": "Übung/日本", "label": "dog"}])["stored"] == 1
+    for ids, words in (
+        (["Übung".encode("latin-1")], "is b'\\\\xdcbung', which is not UTF-8; send it in UTF-8, or JSON with ids"),
+        ([b"a", b"b"], "there are 2 headers x-prediction-id; an image has one id"),
+        ([b"a", b"a"], "there are 2 headers"),
+        ([b""], "x-prediction-id is ''; allowed is a text of 1 to 128 printable characters"),
+        (["a\u202eb".encode()], "printable characters"),
+    ):
+        answer = sent(*ids)
+        assert (answer.status_code, words in answer.text) == (422, True), answer.text
+    assert client.report()["answers"] == 1
+
+
+@pytest.mark.parametrize(
+    ("lists", "query", "headers", "words"),
+    [
+        ({"ids": ["a"]}, {}, {"x-prediction-id": "b"}, "the body has ids, and there is the header x-prediction-id"),
+        ({"tags": ["a"]}, {"tag": "a"}, {}, "the body has tags, and there is tag in the query; send one of both"),
+        ({"propensities": [0.5]}, {"propensity": 0.1}, {}, "the body has propensities, and there is propensity in"),
+    ],
+)
+def test_what_is_said_twice_is_refused(
+    client: Client, lists: dict[str, Any], query: dict[str, Any], headers: dict[str, str], words: str
+) -> None:
+    answer = client.post("/predict", json={"instances": pictures(1), **lists}, params=query, headers=headers)
+    assert (answer.status_code, words in answer.text) == (422, True), answer.text
+    assert client.report()["answers"] == 0
+
+
+def test_predict_and_feedback_take_the_same_ids(client: Client) -> None:
+    """A label that waits for an id which no prediction can have would wait in vain."""
+    good = ["a b/ü", " ", "x" * 128, "𝄞" * 128, "0" * 35, "0" * 37]
+    bad = ["", "x" * 129, "a\0b", "a\nb", "a\x85b", "a\u202eb", "\u200b", "\ufeffx"]
+    for id_ in (*good, *bad):
+        label = client.post("/feedback", json={"id": id_, "label": "cat", "model": "tiny"})
+        image = client.post("/predict", json={"instances": pictures(1), "ids": [id_]})
+        assert (label.status_code, image.status_code) == ((200, 200) if id_ in good else (422, 422)), repr(id_)
+        assert id_ in good or all("1 to 128 printable characters" in a.text for a in (label, image))
+    for ours in ("0" * 36, "ABCDEF" * 6):
+        assert client.post("/feedback", json={"id": ours, "label": "cat", "model": "tiny"}).status_code == 404
+        assert client.post("/predict", json={"instances": pictures(1), "ids": [ours]}).status_code == 422
+    assert client.report()["labelled"] == len(good)
+
+
 def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, settings: Settings, tmp_path: Any) -> None:
     body = {"instances": pictures(1), "ids": ["kept"]}
     first, old = client.post("/predict", json=body).json()["predictions"][0], find_default(settings.models).name
@@ -138,7 +189,7 @@ def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, set
 
 
 BAD_LISTS: list[tuple[dict[str, Any], str]] = [
-    ({"ids": ["a"]}, "ids is 1 entries; expected a list with one entry for each of the 2"),
+    ({"ids": ["a"]}, "ids is 1 entry; expected a list with one entry for each instance, 2 in all"),
     ({"ids": "ab"}, "ids is 'ab'"),
     ({"ids": ["a", ""]}, "ids[1] is ''; allowed is a text of 1 to 128 printable characters"),
     ({"ids": ["a", "b" * 129]}, "ids[1]"),
@@ -198,7 +249,8 @@ def test_abstaining_says_what_it_risks(serve: Callable[..., Client], tmp_path: A
         ("top_k=0", "top_k = '0'"),
         ("top_k=x", "top_k"),
         ("abstain_below=2", "abstain_below"),
-        ("k=1", "Known are model"),
+        ("k=1", "/predict has no parameter 'k'. Known are model, version, top_k"),
+        ("topk=1", "Did you mean 'top_k'?"),
         ("top_k=1&top_k=2", "twice"),
         ("tag=%0A", "printable"),
         ("propensity=0", "propensity"),

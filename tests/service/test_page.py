@@ -273,6 +273,7 @@ def test_the_service_sends_the_page_with_its_policy(client: Client) -> None:
         ("bins=7", 422, "bins = 7: allowed are"),
         ("level=<b>", 422, "level = "),
         ("model=<script>", 404, "known are tiny/"),
+        ("<b>=1", 422, "has no parameter"),
     ],
 )
 def test_a_browser_can_read_what_went_wrong(client: Client, query: str, status: int, words: str) -> None:

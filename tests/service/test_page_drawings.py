@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.texts import plural
 from service import page
 from service.page import axis, words
 from service.page.evidence import ROWS, evidence_diagram, thinned
@@ -135,7 +136,8 @@ def test_words() -> None:
     assert [words.chance(value) for value in values] == said
     assert [words.signed(-0.071), words.signed(0.2, ""), words.signed(None)] == ["−7.1 points", "+20.0", "–"]
     assert [words.decimal(x) for x in (-0.5, True, None, "x", 1)] == ["−0.500", "–", "–", "–", "1.000"]
-    assert [words.plural(1, "label"), words.plural(2000, "label")] == ["1 label", "2,000 labels"]
+    assert [plural(1, "label"), plural(2000, "label")] == ["1 label", "2,000 labels"]
+    assert [plural(0, "try", "tries"), plural(1, "try", "tries")] == ["0 tries", "1 try"]
     assert [words.p_value(0.031), words.p_value(1e-9)] == ["p = 0.031", "p < 0.0001"]
     assert [words.level(x) for x in (0.95, 0.999)] == ["95%", "99.9%"]
     assert [words.period(NOW, unit) for unit in ("hour", "day", "month")] == [

@@ -21,6 +21,7 @@ from pipeline.pictures import encode_png
 from service.answers import Asked, images_of
 from service.model import Model
 from service.settings import Settings
+from tests.png_files import png_of_rows
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
 
@@ -148,6 +149,7 @@ BAD_INSTANCES = {
     "not ascii": ([{"b64": "äöü"}], 422, "not base64"),
     "not an image": ([b64(b"hello")], 422, "allowed are PNG and JPEG"),
     "cut short": ([b64(png()[:40])], 422, "instances[0]"),
+    "fewer rows": ([b64(png_of_rows(4, 4, rows=3))], 422, "its data end before row 4, the last"),
     "wrong size": ([b64(png(5, 6))], 422, "5 x 6 pixels; the model takes 4 x 4"),
     "too many": (pictures(9), 413, "9 images in one call; the limit is 8"),
     "too many pixels": ([b64(png(70, 60))], 413, "70 = 4,200 pixels; the limit is 4,000"),

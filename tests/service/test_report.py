@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,30 @@ def test_before_any_answer_and_before_any_label(client: Client) -> None:
         assert "no labels yet" in shown.text
 
 
+def test_one_is_not_several(client: Client) -> None:
+    """With one answer, one label and one row, in the report, on its page and in errors."""
+    (one,) = client.predict(pictures(1))
+    assert client.report()["headline"].startswith("1 answer, none with a label yet")
+    client.label([{"id": one["id"], "label": 1}])
+    texts = [client.get("/calibration-report", params=query).text for query in ({}, {"format": "html"}, {"last": "1"})]
+    assert '"headline":"The 1 label that arrived last. ' in texts[2]
+    client.predict(pictures(1))
+    assert client.report()["headline"].startswith("1 of 2 answers has a label. ")
+    texts.append(client.get("/calibration-report", params={"format": "html", "by": "class"}).text)
+    asked = {"model": "tiny", "version": client.report()["version"], "who": "Ada", "why": "x"}
+    for path, body in (
+        ("/predict", {"instances": [[[1]]]}),
+        ("/predict", {"instances": pictures(2), "ids": ["a"]}),
+        ("/predict", {"instances": [{"pixels_b64": "AA=="}]}),
+        ("/feedback", {"id": "x", "label": {"a": 1}}),
+        ("/admin/alarm/acknowledge", asked),
+    ):
+        texts.append(client.post(path, json=body).text)
+    rows = client.post("/feedback", content=b"id,label\nx\n", headers={"content-type": "text/csv"})
+    found = re.findall(r"(?<![\d.,])1 (?!as\b)[a-z]+s\b", " ".join([*texts, rows.text]))
+    assert not found, found
+
+
 def test_json_or_page_as_accept_says(client: Client) -> None:
     browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
     for accept, expected in [
@@ -131,6 +156,11 @@ def test_json_or_page_as_accept_says(client: Client) -> None:
         ("level=1", "level"),
         ("level=nan", "level"),
         ("format=pdf", "format = 'pdf'"),
+        ("clas=cat", "/calibration-report has no parameter 'clas'. Known are model, version, since, "),
+        ("clas=cat", "Did you mean 'class'?"),
+        ("predicted_class=cat", "has no parameter 'predicted_class'"),
+        ("class=cat&class=dog", "class stands twice in the query; give it once"),
+        ("tag=&tag=x", "tag stands twice"),
     ],
 )
 def test_bad_parameters(client: Client, query: str, words: str) -> None:
@@ -139,13 +169,39 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
     assert words in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "words"),
+    [
+        ("GET", "/calibration-report/choose?windw=24h", "Did you mean 'window'?"),
+        ("GET", "/calibration-report/choose?window=24h&window=7d", "window stands twice"),
+        ("GET", "/admin/labelled.npz?until=2030-01-01", "Known are model, version, since, last"),
+        ("GET", "/admin/labelled.npz?last=1&last=2", "last stands twice"),
+        ("GET", "/models?model=tiny", "/models has no parameter 'model'. It takes none"),
+        ("GET", "/metrics?model=tiny", "/metrics has no parameter"),
+        ("GET", "/health/ready?model=other", "/health/ready has no parameter"),
+        ("POST", "/feedback?correct=true", "/feedback has no parameter 'correct'"),
+        ("POST", "/admin/alarm/acknowledge?who=me", "/admin/alarm/acknowledge has no parameter 'who'"),
+    ],
+)
+def test_no_route_overlooks_a_parameter(client: Client, method: str, path: str, words: str) -> None:
+    answer = client.get(path) if method == "GET" else client.post(path, json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_parameter")
+    assert words in answer.json()["error"]["message"]
+
+
 def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
     version = model_folder.find_default(models).name
     assert client.report(model="tiny", version=version)["version"] == version
-    for query in ({"model": "x"}, {"version": "x"}, {"model": "tiny", "version": "x"}):
-        answer = client.get("/calibration-report", params=query)
-        assert answer.status_code == 404
-        assert f"known are tiny/{version}" in answer.json()["error"]["message"]
+    for code, query in (
+        ("unknown_model", {"model": "x"}),
+        ("unknown_model", {"model": "x", "version": version}),
+        ("unknown_version", {"version": "x"}),
+        ("unknown_version", {"model": "tiny", "version": "x"}),
+    ):
+        for path in ("/calibration-report", "/admin/labelled.npz"):
+            answer = client.get(path, params=query)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, code)
+            assert f"known are tiny/{version}" in answer.json()["error"]["message"]
 
 
 def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, settings: Settings, tmp_path: Path) -> None:

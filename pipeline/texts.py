@@ -1,0 +1,24 @@
+"""Lines of text: what people may write into a record, and counts as they read them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters (C0, DEL, C1), line and paragraph separators, marks of the direction of writing, and halves of
+surrogate pairs: they break a line, command a terminal, or let a record read otherwise than it is."""
+
+
+def line_problem(text: str) -> str:
+    """Why a text is no plain line, to be read after its name; "" where it is one."""
+    if not (found := _UNFIT.search(text)):
+        return ""
+    name = unicodedata.name(found[0], "half a surrogate pair" if found[0] >= "\ud800" else "a control character")
+    place = f"holds U+{ord(found[0]):04X} ({name}) as character {found.start() + 1}"
+    return f"{place}; allowed is one line, without control characters and marks of the writing direction. Leave it out"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """1, "label" -> 1 label; 1200 -> 1,200 labels"""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
