@@ -64,6 +64,9 @@ class Prefect:
     def patch(self, path: str, body: Any) -> None:
         self._ask("PATCH", path, body)
 
+    def delete(self, path: str) -> None:
+        self._ask("DELETE", path, None)
+
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""
         for pause in (0.5, 1, 2, 4, 0):
