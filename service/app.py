@@ -55,7 +55,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await runtime.close()
 
-    app = FastAPIOffline(title="TrueOdds", version=schemas.VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app = FastAPIOffline(
+        title="TrueOdds",
+        version=schemas.VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,  # its script fetches its vendor's logo
+    )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
     app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])

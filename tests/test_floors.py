@@ -23,6 +23,7 @@ FLOORS: dict[int, set[str]] = {
         "metrics",
         "pictures",
         "png",
+        "privacy",
         "provenance",
         "publishing",
         "selective",
