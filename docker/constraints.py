@@ -5,7 +5,7 @@ python docker/constraints.py --keep       only what pyproject.toml's change asks
 python docker/constraints.py --diff       what the first would change; writes nothing
 
 docker/constraints.txt    every extra, Python 3.11 to 3.13, any system: for `pip install -c`
-docker/serve.txt          of that, the service's image, with hashes: for `pip install --require-hashes`
+docker/serve.txt          of that, the service's image, with hashes: for `pip install --no-deps --require-hashes`
 docker/train.txt          the training image without torch, whose wheel is another in every index
 
 Needs uv (in the extra `dev`) and a package index: PyPI, or that of UV_DEFAULT_INDEX.
@@ -63,8 +63,8 @@ def resolve(folder: Path, *, upgrade: bool) -> None:
     for file, extras in IMAGES.items():
         options = [word for extra in extras for word in ("--extra", extra)]
         left_out = [word for name in sorted(names) if TORCH.fullmatch(name) for word in ("--no-emit-package", name)]
-        constrained = ["--constraints", str(folder / CONSTRAINTS), "--generate-hashes"]
-        _compile(folder / file, [*options, *left_out, *constrained, "--upgrade"])
+        hashed = ["--constraints", str(folder / CONSTRAINTS), "--generate-hashes"]
+        _compile(folder / file, [*options, *left_out, *hashed, "--upgrade"])
 
 
 def _compile(target: Path, options: list[str]) -> None:

@@ -5,8 +5,9 @@ ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE}
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# All that is needed is listed (docker/constraints.py).
 COPY docker/serve.txt /tmp/
-RUN pip install --require-hashes -r /tmp/serve.txt
+RUN pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check
 
 # The same user as in the training image, for both mount the models; what has to be kept is under /store.
 RUN useradd --uid 1000 --create-home trueodds \

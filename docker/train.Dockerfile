@@ -5,13 +5,13 @@ ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE}
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# From here on unchanged versions are a cached layer. torch comes last and without hashes: its wheel is another in every
-# index. 2.13.0+cpu counts as newer than PyPI's 2.13.0, which brings several GB of CUDA libraries, so pip takes it
-# wherever the index has it.
+# From here on unchanged versions are a cached layer. All that is needed is listed: left to look for it, pip finds no hash
+# for sqlalchemy[asyncio]. torch comes last and without hashes: its wheel is another in every index. 2.13.0+cpu counts as
+# newer than PyPI's 2.13.0, which brings several GB of CUDA libraries, so pip takes it wherever the index has it.
 COPY docker/train.txt docker/constraints.txt /tmp/
-RUN pip install --require-hashes -r /tmp/train.txt
+RUN pip install --no-deps --require-hashes -r /tmp/train.txt
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --extra-index-url "${TORCH_INDEX}" -c /tmp/constraints.txt torch torchvision
+RUN pip install --extra-index-url "${TORCH_INDEX}" -c /tmp/constraints.txt torch torchvision && pip check
 
 # 1000 is the first user of most Linux machines, whose files under datasets/ it can therefore read; the service's image
 # has the same one, for both mount the models. A new volume takes its owner from the folder that it is mounted on.

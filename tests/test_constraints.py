@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import distributions
+from importlib.metadata import distributions, requires
 from pathlib import Path
 
 import pytest
@@ -85,6 +85,28 @@ def test_torch_is_in_neither_image_file(file: str) -> None:
     """Its wheel differs between indexes, and with it the hash; the service has none at all, nor DVC and Prefect."""
     unwanted = {"torch", "torchvision", *({"dvc", "prefect"} if file == "serve" else set())}
     assert not [name for name in pinned(file, "3.11.9") if name in unwanted or CUDA.fullmatch(name)]
+
+
+def needed(requirements: list[Requirement]) -> set[str]:
+    """Names of these and of all that they require in turn, extras too, by what is installed here."""
+    names: set[str] = set()
+    visited: set[str] = set()
+    while requirements:
+        requirement = requirements.pop()
+        if str(requirement) not in visited:
+            visited.add(str(requirement))
+            names.add(canonicalize_name(requirement.name))
+            extras = ("", *requirement.extras)
+            lines = map(Requirement, requires(requirement.name) or [])
+            requirements += [r for r in lines if not r.marker or any(r.marker.evaluate({"extra": e}) for e in extras)]
+    return names
+
+
+@pytest.mark.parametrize(("file", "extras"), [("serve", ("serve",)), ("train", ("train", "workflow"))])
+def test_an_image_file_lists_all_that_is_needed(file: str, extras: tuple[str, ...]) -> None:
+    """The images install without looking for more."""
+    requirements = [r for r in required(*extras) if r.name not in ("torch", "torchvision")]
+    assert needed(requirements) <= pinned(file, ".".join(map(str, sys.version_info[:3]))).keys()
 
 
 def test_the_environment_is_the_pinned_one() -> None:

@@ -98,10 +98,10 @@ def test_what_is_installed_is_pinned() -> None:
         file.stem: [rest for word, rest in instructions(file) if word == "RUN" and "pip install" in rest]
         for file in DOCKERFILES
     }
-    assert installed["serve"] == ["pip install --require-hashes -r /tmp/serve.txt"]
+    assert installed["serve"] == ["pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check"]
     hashed, torch = installed["train"]
-    assert hashed == "pip install --require-hashes -r /tmp/train.txt"
-    assert torch.endswith("-c /tmp/constraints.txt torch torchvision")
+    assert hashed == "pip install --no-deps --require-hashes -r /tmp/train.txt"
+    assert torch.endswith("-c /tmp/constraints.txt torch torchvision && pip check")
 
 
 def test_the_training_image_holds_all_that_the_graph_runs_on() -> None:
