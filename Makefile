@@ -3,10 +3,13 @@ VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
 PORT ?= 8000
 export PATH := $(BIN):$(PATH)
+# Nothing that runs here reports to its vendor (pipeline/privacy.py, and `prefect` itself).
 export DVC_NO_ANALYTICS := 1
+export DO_NOT_TRACK := 1
+export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo serve prefect prefect-stop test test-full lint clean
+.PHONY: help setup run demo serve prefect prefect-stop test test-full lint constraints constraints-diff clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -14,7 +17,7 @@ help: ## list the targets
 setup: $(VENV)/.installed ## create .venv with everything the project needs
 
 # A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried.
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml docker/constraints.txt
 	@set -e; python=; \
 	for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3); do \
 	  if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
@@ -25,7 +28,7 @@ $(VENV)/.installed: pyproject.toml
 	  echo "Beside torch, this Python's package index may send several GB of CUDA libraries; with python3.11 it is about 0.6 GB, if your index has torch's CPU build."; \
 	else echo "About 0.6 GB will be downloaded (several GB where your package index has only the CUDA build of torch)."; fi; \
 	$$python -m venv $(VENV); \
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]'; \
+	$(BIN)/python -m pip install --disable-pip-version-check -c docker/constraints.txt -e '.[dev]'; \
 	touch $@
 
 run: setup ## pipeline on the embedded data, then serve, predict, label and report; prints a summary
@@ -57,6 +60,12 @@ test-full: setup ## every test, the long ones too
 
 lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
+
+constraints: setup ## take the newest versions that pyproject.toml admits, with hashes for the images
+	@python docker/constraints.py
+
+constraints-diff: setup ## say which versions `make constraints` would change
+	@python docker/constraints.py --diff
 
 clean: ## remove what was built; the DVC cache, your models and stores stay
 	rm -rf artifacts .run .demo .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis

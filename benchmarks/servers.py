@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import load
+from pipeline import privacy
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).resolve().parent / "peers"
@@ -82,7 +83,7 @@ def running(variant: Variant, model: Path, peers: Path | None, scratch: Path, bo
 def raw(peers: Path, model: Path, batch: int, seconds: float, *, spinning: bool) -> load.Load:
     """onnxruntime alone, in a process of its own."""
     command = [str(peers), "raw_onnxruntime.py", str(batch), str(seconds)]
-    environment = {"MODEL": str(model / "model.onnx"), "SPINNING": str(int(spinning))}
+    environment = {**privacy.SWITCHES, "MODEL": str(model / "model.onnx"), "SPINNING": str(int(spinning))}
     done = subprocess.run(command, env=environment, cwd=PEERS, capture_output=True, text=True, timeout=seconds + 60)
     if done.returncode:
         raise load.LoadError(f"raw_onnxruntime.py ended with {done.returncode}: {done.stderr}")
@@ -100,6 +101,7 @@ def _command(
         return [sys.executable, "-m", "service", *words], {}, ROOT
     assert peers is not None
     environment = {
+        **privacy.SWITCHES,
         "MODEL": str(model / "model.onnx"),
         "TEMPERATURE": str(TEMPERATURE),
         "PORT": str(port),

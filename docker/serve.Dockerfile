@@ -3,14 +3,11 @@
 #   docker run --init -p 127.0.0.1:8000:8000 -v "$PWD/models:/models:ro" -v trueodds-store:/store trueodds-serve
 ARG BASE=python:3.11-slim-bookworm
 
-FROM ${BASE} AS requirements
-COPY pyproject.toml docker/requirements.py /
-RUN python /requirements.py serve > /serve.txt
-
 FROM ${BASE}
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY --from=requirements /serve.txt /tmp/
-RUN pip install -r /tmp/serve.txt
+# All that is needed is listed (docker/constraints.py).
+COPY docker/serve.txt /tmp/
+RUN pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check
 
 # The same user as in the training image, for both mount the models; what has to be kept is under /store.
 RUN useradd --uid 1000 --create-home trueodds \
@@ -23,7 +20,8 @@ COPY --chown=1000:1000 pipeline pipeline
 COPY --chown=1000:1000 service service
 USER 1000:1000
 
-ENV TRUEODDS_HOST=0.0.0.0 \
+ENV ORT_DISABLE_TELEMETRY=1 \
+    TRUEODDS_HOST=0.0.0.0 \
     TRUEODDS_PORT=8000 \
     TRUEODDS_MODELS=/models \
     TRUEODDS_STORE=/store/store.sqlite

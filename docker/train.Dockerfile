@@ -2,19 +2,16 @@
 #   docker build -f docker/train.Dockerfile -t trueodds-train .
 ARG BASE=python:3.11-slim-bookworm
 
-FROM ${BASE} AS requirements
-COPY pyproject.toml docker/requirements.py /
-RUN python /requirements.py train workflow > /train.txt && python /requirements.py serve > /serve.txt
-
 FROM ${BASE}
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# From here on an unchanged list of requirements is a cached layer. serve.txt installs nothing: as constraints it holds
-# FastAPI, which Prefect brings too, to the service's pin. torch's 2.13.0+cpu counts as newer than PyPI's 2.13.0, which
-# brings several GB of CUDA libraries, so pip takes it wherever the index has it.
+# From here on unchanged versions are a cached layer. All that is needed is listed: left to look for it, pip finds no hash
+# for sqlalchemy[asyncio]. torch comes last and without hashes: its wheel is another in every index. 2.13.0+cpu counts as
+# newer than PyPI's 2.13.0, which brings several GB of CUDA libraries, so pip takes it wherever the index has it.
+COPY docker/train.txt docker/constraints.txt /tmp/
+RUN pip install --no-deps --require-hashes -r /tmp/train.txt
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-COPY --from=requirements /train.txt /serve.txt /tmp/
-RUN pip install --extra-index-url "${TORCH_INDEX}" -r /tmp/train.txt -c /tmp/serve.txt
+RUN pip install --extra-index-url "${TORCH_INDEX}" -c /tmp/constraints.txt torch torchvision && pip check
 
 # 1000 is the first user of most Linux machines, whose files under datasets/ it can therefore read; the service's image
 # has the same one, for both mount the models. A new volume takes its owner from the folder that it is mounted on.
@@ -46,6 +43,7 @@ ENV PYTHONPATH=/app \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
     PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
     DVC_NO_ANALYTICS=1 \
-    DO_NOT_TRACK=1
+    DO_NOT_TRACK=1 \
+    ORT_DISABLE_TELEMETRY=1
 
 CMD ["prefect", "worker", "start", "--pool", "gpu", "--type", "process", "--limit", "1"]

@@ -1,0 +1,3 @@
+from pipeline import privacy
+
+privacy.switch_off()  # before service.model imports onnxruntime

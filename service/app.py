@@ -65,6 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # the framework redirects to whatever host the caller names
+        redoc_url=None,  # its script fetches its vendor's logo
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()

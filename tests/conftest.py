@@ -12,6 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from pipeline import privacy
+
 # Without a deadline: how long an example takes is the machine's affair.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
@@ -21,9 +23,9 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def environment() -> dict[str, str]:
-    """This process's environment with the interpreter's folder first, no network, and quiet DVC."""
+    """This process's environment with the interpreter's folder first, and nothing that reports to its vendor."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "DVC_NO_ANALYTICS": "1"}
+    return {**os.environ, "PATH": path, **privacy.SWITCHES}
 
 
 def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 300) -> subprocess.CompletedProcess[str]:

@@ -8,13 +8,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
 
+from pipeline import privacy
 from tests.conftest import ROOT, run
 
 DOCKER = ROOT / "docker"
@@ -41,16 +41,8 @@ def last_stage(file: Path) -> list[tuple[str, str]]:
 
 def copied(file: Path) -> set[str]:
     """What the image takes from the build context."""
-    rest = [rest.split() for word, rest in instructions(file) if word == "COPY" and "--from=" not in rest]
+    rest = [rest.split() for word, rest in instructions(file) if word == "COPY"]
     return {name for words in rest for name in [word for word in words if not word.startswith("--")][:-1]}
-
-
-@pytest.fixture
-def requirements(tmp_path: Path) -> Callable[..., str]:
-    """docker/requirements.py as the Dockerfiles run it: beside pyproject.toml, and nothing else there."""
-    for file in (DOCKER / "requirements.py", ROOT / "pyproject.toml"):
-        shutil.copy(file, tmp_path)
-    return lambda *extras: run([sys.executable, "requirements.py", *extras], tmp_path).stdout
 
 
 def test_both_images_are_there() -> None:
@@ -80,9 +72,9 @@ def test_it_does_not_run_as_root(file: Path) -> None:
 @each_dockerfile
 def test_code_comes_after_the_installation(file: Path) -> None:
     stage = last_stage(file)
-    install = next(at for at, (word, rest) in enumerate(stage) if word == "RUN" and "pip install" in rest)
-    assert all("--from=requirements" in rest for word, rest in stage[:install] if word == "COPY")
-    assert not any("pip install" in rest for _, rest in stage[install + 1 :])
+    install = max(at for at, (word, rest) in enumerate(stage) if word == "RUN" and "pip install" in rest)
+    taken = [name for word, rest in stage[:install] if word == "COPY" for name in rest.split()[:-1]]
+    assert taken and all(re.fullmatch(r"docker/\w+\.txt", name) for name in taken)
 
 
 @each_dockerfile
@@ -100,17 +92,16 @@ def test_the_build_context_holds_what_the_images_copy_and_no_more() -> None:
     assert {line[1:] for line in lines if line.startswith("!")} == set.union(*(copied(file) for file in DOCKERFILES))
 
 
-def test_requirements_are_those_of_pyproject(requirements: Callable[..., str]) -> None:
-    serve, train = requirements("serve"), requirements("train", "workflow")
-    assert "fastapi" in serve and "numpy" in serve
-    assert "torch>" in train and "prefect>" in train and "dvc>" in train
-
-
-def test_the_service_needs_no_torch(requirements: Callable[..., str]) -> None:
-    """Named in its Dockerfile is the extra `serve` and nothing else, and that brings none of the heavy three."""
-    text = (DOCKER / "serve.Dockerfile").read_text(encoding="utf-8")
-    assert re.findall(r"requirements\.py ([a-z ]+)", text) == ["serve "]
-    assert not re.search(r"^(torch|torchvision|dvc|prefect)\b", requirements("serve"), re.MULTILINE)
+def test_what_is_installed_is_pinned() -> None:
+    """Each file with hashes, torch by the constraints; tests/test_constraints.py looks into the files."""
+    installed = {
+        file.stem: [rest for word, rest in instructions(file) if word == "RUN" and "pip install" in rest]
+        for file in DOCKERFILES
+    }
+    assert installed["serve"] == ["pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check"]
+    hashed, torch = installed["train"]
+    assert hashed == "pip install --no-deps --require-hashes -r /tmp/train.txt"
+    assert torch.endswith("-c /tmp/constraints.txt torch torchvision && pip check")
 
 
 def test_the_training_image_holds_all_that_the_graph_runs_on() -> None:
@@ -140,6 +131,15 @@ def test_prefect_is_set_as_pyproject_sets_it() -> None:
     for name, value in leaves(set_there, "PREFECT").items():
         if name != "PREFECT_API_URL":  # of a server on this machine
             assert set_here[name].lower() == value.lower(), name
+
+
+@each_dockerfile
+def test_nothing_in_it_reports_to_its_vendor(file: Path) -> None:
+    """For what runs there without our code: `prefect`, `dvc`, a debugger's python."""
+    dependencies = ["ORT_DISABLE_TELEMETRY"] if file.stem == "serve" else list(privacy.SWITCHES)
+    assert {name: environment_of(file).get(name) for name in dependencies} == {
+        name: privacy.SWITCHES[name] for name in dependencies
+    }
 
 
 def test_volumes_are_mounted_where_the_images_made_folders_for_their_user() -> None:

@@ -24,6 +24,7 @@ FLOORS: dict[int, set[str]] = {
         "model_folder",
         "pictures",
         "png",
+        "privacy",
         "provenance",
         "publishing",
         "selective",

@@ -1,6 +1,6 @@
 """LitServe as its documentation has it: decode, (batch,) predict, encode; as many workers as cores where that wins.
 
-MODEL=model.onnx PORT=8000 WORKERS=2 BATCH=32 WAIT_MS=0 FAST_QUEUE=1 python litserve_server.py
+ORT_DISABLE_TELEMETRY=1 MODEL=model.onnx PORT=8000 WORKERS=2 BATCH=32 WAIT_MS=0 FAST_QUEUE=1 python litserve_server.py
 """
 
 # No `from __future__ import annotations`: LitServe 0.2.19 reads the type of `request` and takes a text for a query.

@@ -1,6 +1,6 @@
 """onnxruntime alone, in process: no HTTP, no JSON, no storing. Prints a line of JSON.
 
-MODEL=model.onnx SPINNING=1 python raw_onnxruntime.py <images per call> <seconds>
+ORT_DISABLE_TELEMETRY=1 MODEL=model.onnx SPINNING=1 python raw_onnxruntime.py <images per call> <seconds>
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 python -m pipeline.flows up          start what does not run yet, register, print the next command  (make prefect)
 python -m pipeline.flows down        end the worker and the server                             (make prefect-stop)
-python -m pipeline.flows register    pool, limit, automation and deployments on the server of PREFECT_API_URL
+python -m pipeline.flows register    pool, limit, automations and deployments on the server of PREFECT_API_URL
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ POOL = "gpu"
 URL = "http://127.0.0.1:4200/api"
 SILENCE_SECONDS = 90
 """Without a heartbeat for so long a run is taken for crashed: three missed (pyproject.toml sets their distance)."""
-AUTOMATION = "trueodds: runs that fell silent have crashed"
+PENDING_SECONDS = 300
+"""A run that was handed to a worker and has not begun after so long is taken for crashed."""
+ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
+SCHEDULED = ("Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot")
 
 
 class ServerError(UserError, RuntimeError):
@@ -113,7 +116,7 @@ def down(home: Path) -> None:
 
 
 def register(home: Path, url: str) -> None:
-    """Pool, concurrency limit, automation and deployments; what is there already stays as somebody has set it."""
+    """Pool, concurrency limit, automations and deployments; what is there already stays as somebody has set it."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
     from prefect.events.schemas.automations import AutomationCore
@@ -129,8 +132,9 @@ def register(home: Path, url: str) -> None:
             client.create_work_pool(WorkPoolCreate(name=POOL, type="process", base_job_template=template))
         if POOL not in {limit.name for limit in client.read_global_concurrency_limits()}:
             client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=POOL, limit=1))
-        if not client.read_automations_by_name(AUTOMATION):
-            client.create_automation(AutomationCore.model_validate(automation()))
+        for automation in (silent_runs(), pending_runs()):
+            if not client.read_automations_by_name(automation["name"]):
+                client.create_automation(AutomationCore.model_validate(automation))
         before = _schedules(client)
     done = subprocess.run(
         [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
@@ -145,7 +149,7 @@ def register(home: Path, url: str) -> None:
         for key, (schedule, active) in _schedules(client).items():  # `deploy` sets what prefect.yaml says
             if key in before and before[key][1] != active:
                 client.update_deployment_schedule(key[0], schedule, active=before[key][1])
-    print(f"registered: work pool {POOL}, its limit and automation, the deployments of {home / 'prefect.yaml'}")
+    print(f"registered: work pool {POOL}, its limit and automations, the deployments of {home / 'prefect.yaml'}")
 
 
 def _schedules(client: SyncPrefectClient) -> dict[tuple[UUID, str], tuple[UUID, bool]]:
@@ -153,30 +157,51 @@ def _schedules(client: SyncPrefectClient) -> dict[tuple[UUID, str], tuple[UUID, 
     return {(d.id, s.slug): (s.id, s.active) for d in client.read_deployments() for s in d.schedules if s.slug}
 
 
-def automation() -> dict[str, Any]:
-    """A run whose heartbeats stop (its machine died, say) becomes CRASHED: it can be retried and holds no slot."""
-    ended = ("Completed", "Failed", "Cancelled", "Crashed")
+def silent_runs(seconds: float = SILENCE_SECONDS) -> dict[str, Any]:
+    """An automation: a run whose heartbeats stop (its machine died, say) becomes CRASHED after `seconds`."""
+    return _crash_automation(
+        "trueodds: runs that fell silent have crashed",
+        "heartbeat",
+        ("heartbeat", *ENDED),
+        seconds,
+        f"no heartbeat for {seconds:g} s: the process or its machine is gone;"
+        " retry it and it goes on from its checkpoint",
+    )
+
+
+def pending_runs(seconds: float = PENDING_SECONDS) -> dict[str, Any]:
+    """An automation: a run that stays PENDING (its machine died before it began, say) becomes CRASHED after `seconds`.
+
+    It has no heartbeat yet that could stop. `seconds` are 10 at least.
+    """
+    return _crash_automation(
+        "trueodds: runs that never began have crashed",
+        "Pending",
+        ("heartbeat", "Running", *SCHEDULED, *ENDED),
+        seconds,
+        f"pending for {seconds:g} s: the worker or its machine is gone; retry it",
+    )
+
+
+def _crash_automation(name: str, after: str, expected: tuple[str, ...], seconds: float, message: str) -> dict[str, Any]:
+    """A run that shows none of the expected events within `seconds` of the event `after` becomes CRASHED.
+
+    It can be retried then, and holds no slot. A run that has ended stays as it is: Prefect refuses to make it CRASHED.
+    """
     return {
-        "name": AUTOMATION,
-        "description": f"No heartbeat for {SILENCE_SECONDS} s: the process or its machine is gone.",
+        "name": name,
+        "description": message,
         "trigger": {
             "type": "event",
             "posture": "Proactive",
             "match": {"prefect.resource.id": ["prefect.flow-run.*"]},
-            "after": ["prefect.flow-run.heartbeat"],
-            "expect": ["prefect.flow-run.heartbeat", *(f"prefect.flow-run.{state}" for state in ended)],
+            "after": [f"prefect.flow-run.{after}"],
+            "expect": [f"prefect.flow-run.{event}" for event in expected],
             "for_each": ["prefect.resource.id"],
             "threshold": 1,
-            "within": timedelta(seconds=SILENCE_SECONDS),
+            "within": timedelta(seconds=seconds),
         },
-        "actions": [
-            {
-                "type": "change-flow-run-state",
-                "state": "CRASHED",
-                "message": f"no heartbeat for {SILENCE_SECONDS} s: the process or its machine is gone;"
-                " retry it and it goes on from its checkpoint",
-            }
-        ],
+        "actions": [{"type": "change-flow-run-state", "state": "CRASHED", "message": message}],
     }
 
 
@@ -241,6 +266,5 @@ def _environment(home: Path, url: str) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PREFECT_HOME": str(home / STATE),
         "PREFECT_API_URL": url,
-        "DO_NOT_TRACK": "1",
         "PIPELINE_HOME": str(home),
     }

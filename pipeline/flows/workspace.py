@@ -57,7 +57,6 @@ class Workspace:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONUNBUFFERED": "1",
-            "DVC_NO_ANALYTICS": "1",
             "TRUEODDS_DOWNLOADS": os.environ.get("TRUEODDS_DOWNLOADS") or str(self.home / "downloads"),
         }
 

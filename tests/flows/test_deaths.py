@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -124,3 +125,24 @@ def test_a_silent_run_is_taken_for_crashed(prefect: Prefect, tmp_path: Path) -> 
     prefect.command("pipeline.flows", "up")
     retry(prefect, run)
     assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=6)
+
+
+def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:
+    """As when the machine dies after the worker took the run: it is pending, and nobody is left who would begin it."""
+    seconds = 10  # the least that Prefect takes
+    deployment = prefect.get("deployments/name/train/digits")["id"]
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    planned = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": tomorrow}}}
+    run, waiting = (prefect.post(f"deployments/{deployment}/create_flow_run", planned)["id"] for _ in range(2))
+    hurried = server.pending_runs(seconds)
+    trigger = {**hurried["trigger"], "within": seconds}
+    automation = prefect.post("automations/", {**hurried, "name": "hurried", "trigger": trigger})["id"]
+    try:
+        prefect.post(f"flow_runs/{run}/set_state", {"state": {"type": "PENDING"}})
+        ended = prefect.ended(run, seconds + 60)
+    finally:
+        prefect.delete(f"automations/{automation}")
+    assert ended["state_type"] == "CRASHED" and f"pending for {seconds} s" in ended["state"]["message"]
+    assert prefect.run(waiting)["state_type"] == "SCHEDULED"
+    prefect.delete(f"flow_runs/{waiting}")
+    retry(prefect, run)

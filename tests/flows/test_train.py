@@ -8,12 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pipeline import config
-from pipeline.flows import train
+from pipeline.flows import server, train
 from tests.conftest import ROOT, run
 from tests.flows.conftest import Prefect, wait_for
 
@@ -122,8 +123,30 @@ def test_the_schema_is_that_of_params_yaml(prefect: Prefect) -> None:
         assert deployment["description"] and deployment["tags"]
 
 
+def test_an_active_schedule_makes_runs(prefect: Prefect) -> None:
+    """Only the scheduler does that, within seconds; where it fails, nothing but the server's log says so."""
+    weekly = prefect.get("deployments/name/calibration-report/weekly")["id"]
+    query = {"deployments": {"id": {"any_": [weekly]}}, "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
+
+    def planned() -> list[datetime]:
+        found = prefect.post("flow_runs/filter", query | {"sort": "EXPECTED_START_TIME_ASC", "limit": 2})
+        return [datetime.fromisoformat(run["expected_start_time"]) for run in found]
+
+    log = prefect.home / server.STATE / "server.log"
+    wait_for(lambda: len(planned()) == 2, 90, lambda: log.read_text(errors="replace")[-3000:])
+    first, second = planned()
+    assert first > datetime.now(UTC) and second - first == timedelta(days=7)
+    assert (first.isoweekday(), first.hour, first.minute) == (1, 6, 0)
+
+
+def test_the_server_reports_nothing_to_its_vendor(prefect: Prefect) -> None:
+    """Nor does a client: it asks the server, where DO_NOT_TRACK is not set."""
+    assert prefect.get("admin/settings")["server"]["analytics_enabled"] is False
+
+
 def test_registering_again_changes_nothing(prefect: Prefect) -> None:
     before = prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]
+    assert {one["name"] for one in before[0]} >= {server.silent_runs()["name"], server.pending_runs()["name"]}
     prefect.command("pipeline.flows", "register")
     assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
     assert "runs already" in prefect.command("pipeline.flows", "up").stdout
