@@ -86,7 +86,7 @@ class SqliteStore(DatabaseStore):
             with contextlib.ExitStack() as undo:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writer = undo.enter_context(contextlib.closing(_connect(path)))
-                writer.execute("PRAGMA journal_mode=WAL")
+                _insist(writer, "PRAGMA journal_mode=WAL")  # of several that open a new file some are refused at once
                 migrate(writer, path)
                 writer.execute("PRAGMA busy_timeout=0")
                 reader = _connect(path)
@@ -170,7 +170,7 @@ class SqliteStore(DatabaseStore):
         db = self._writer
         try:
             self._check_file()
-            _begin(db)
+            _insist(db, "BEGIN IMMEDIATE")
             outcomes = [self._attempt(db, job) for job in group]
             db.execute("COMMIT")
         except Exception as error:
@@ -207,12 +207,12 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _begin(db: sqlite3.Connection) -> None:
-    """Take the write lock as soon as another process gives it back."""
+def _insist(db: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement that takes a lock, as soon as another process gives it back."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            db.execute("BEGIN IMMEDIATE")
+            db.execute(statement)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
