@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from service import page
 from service.page import query
+from service.page.query import CHOOSE
 from service.page.state import state_of
 from service.report_schemas import Report, Trend, Window
 from tests.service import page_parts
@@ -265,6 +267,24 @@ def test_the_service_sends_the_page_with_its_policy(client: Client) -> None:
     moved = client.get("/calibration-report/choose", params={"window": "24h", "class": "", "bins": "30"})
     assert moved.status_code == 303
     assert re.fullmatch(r"/calibration-report\?since=[^&]*&bins=30", moved.headers["location"])
+
+
+@pytest.mark.parametrize("query", [{}, {"by": "class"}, {"last": "5", "level": "0.9"}, {"tag": "left", "bins": "30"}])
+def test_the_pages_links_and_forms_are_understood(client: Client, query: dict[str, str]) -> None:
+    """The routes refuse what they do not know: no address on the page may have more."""
+    body = {"instances": pictures(30), "tags": ["left", None] * 15}
+    answers = client.post("/predict", json=body).json()["predictions"]
+    client.label([{"id": p["id"], "label": 0} for p in answers])
+    text = client.get("/calibration-report", params={**query, "format": "html"}).text
+    links = {unescape(link) for link in re.findall(r'(?:href|data-again)="(/[^"#]*)"', text)}
+    assert links
+    for link in links:
+        assert client.get(link).status_code in (200, 303), link
+    (form,) = re.findall(r'<form method="get".*?</form>', text, re.DOTALL)
+    fields = [unescape(name) for name in re.findall(r'name="([^"]+)"', form)]
+    assert len(fields) >= 12 and len(set(fields)) == len(fields)
+    moved = client.get(CHOOSE, params=dict.fromkeys(fields, ""))
+    assert moved.status_code == 303 and client.get(moved.headers["location"]).status_code == 200
 
 
 @pytest.mark.parametrize(
