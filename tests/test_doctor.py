@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pipeline import doctor, publishing
+from pipeline.recalibrate import Client
 from tests.conftest import ROOT, environment
 from tests.service.hooks import Hook
 from tests.service.test_process import server
@@ -30,30 +31,28 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
     ours = publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
     publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "others")
     nobody = {"PREFECT_API_URL": "http://127.0.0.1:1/api", "PREFECT_HOME": str(tmp_path / "prefect")}
-
-    def typed(service: str, models: str) -> tuple[int, list[str]]:
+    with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (found, _):
+        client = Client(str(found.base_url).rstrip("/"))
+        words = ["doctor", "--service", client.url, "--models", str(tmp_path / "models")]
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline", "doctor", "--service", service, "--models", str(tmp_path / models)],
+            [sys.executable, "-m", "pipeline", *words],
             cwd=ROOT,
             env=environment() | nobody,
             capture_output=True,
             text=True,
             timeout=60,
         )
-        return done.returncode, (done.stdout + done.stderr).splitlines()
-
-    with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (client, _):
-        status, lines = typed(str(client.base_url), "models")
-        assert status == 1 and lines[-1] == "error: 2 of these are wrong"
+        lines = done.stdout.splitlines()
+        assert done.returncode == 1 and done.stderr == "error: 2 of these are wrong\n", done
         assert f"ok    models     {tmp_path / 'models'}: tiny/{ours.name} answers calls that name no model" in lines
-        assert f"ok    service    {client.base_url} answers with tiny/{ours.name}, and its store" in "\n".join(lines)
+        assert f"ok    service    {client.url} answers with tiny/{ours.name}, and its store can be written" in lines
         assert f"ok    folder     the service serves {tmp_path / 'models'}" in lines
         assert f"ok    alarm      {hook.url.removesuffix('/hook')} has taken a test" in lines
         wrong = [line for line in lines if line.startswith("WRONG")]
         assert [line.split()[1] for line in wrong] == ["prefect", "alarm"] and all("Cure: " in line for line in wrong)
         assert hook.calls[-1].body["type"] == "calibration-alarm-test"
-        status, lines = typed(str(client.base_url), "others")
-        assert status == 1 and any(line.startswith("WRONG folder") and "TRUEODDS_MODELS" in line for line in lines)
-    status, lines = typed(str(client.base_url), "nowhere")
-    assert [line.split()[1] for line in lines if line.startswith("WRONG")] == ["models", "service", "prefect"]
-    assert any("no model yet. Cure: dvc repro" in line for line in lines)
+        elsewhere = doctor.same_folder(client, tmp_path / "others")
+        assert elsewhere.state == "wrong" and "Name the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
+    away = [doctor.service(client, expected=expected).state for expected in (True, False)]
+    assert away == ["wrong", "skipped"], "a service that nobody named need not be up"
+    assert "no model yet. Cure: dvc repro" in str(doctor.folder(tmp_path / "nowhere"))

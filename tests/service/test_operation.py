@@ -46,6 +46,8 @@ def test_importing_the_app_loads_no_training_libraries() -> None:
         "pictures",
         "png",
         "model_folder",
+        "privacy",
+        "texts",
     }
     assert {name.split(".")[1] for name in eval(found[3:])} <= floor_0
 
