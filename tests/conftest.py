@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from filelock import FileLock
 
 from pipeline import privacy
 
@@ -52,10 +53,18 @@ def copy_of_repository(target: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the repository after `dvc repro`: the default run, done once for all tests. Leave its params alone."""
-    folder = copy_of_repository(tmp_path_factory.mktemp("reproduced"))
-    run(["dvc", "repro"], folder)
-    return folder
+    """A copy of the repository after `dvc repro`: the default run, done once for all tests. Leave its params alone.
+
+    One of pytest-xdist's processes makes it; each has a copy of its own.
+    """
+    run_of_tests = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    made = tmp_path_factory.getbasetemp().parent / f"reproduced-{run_of_tests}"
+    with FileLock(f"{made}.lock"):
+        if not made.is_dir():
+            aside = copy_of_repository(made.with_name(f"{made.name}.part"))
+            run(["dvc", "repro"], aside)
+            aside.rename(made)
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("reproduced") / "copy", symlinks=True))
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
+import io
 import json
+import logging
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,7 @@ import pytest
 import yaml
 
 from pipeline import calibrators, provenance
+from pipeline.__main__ import main
 from pipeline.stages import STAGES
 from tests.conftest import ROOT, environment, run
 
@@ -120,6 +124,18 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
     )
 
 
+def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """As `command`, in this process: torch is imported once. What is logged is not among its output."""
+    root, out, err = logging.getLogger(), io.StringIO(), io.StringIO()
+    handlers = root.handlers[:]
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(arguments)
+        finally:
+            root.handlers[:] = handlers
+    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -149,9 +165,9 @@ def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]
     ],
 )
 def test_errors_are_one_message_and_a_status(arguments: list[str], message: str, workspace: Path) -> None:
-    done = command(arguments, workspace)
+    done = obeyed(arguments, workspace)
     assert done.returncode == 1
-    assert message in done.stderr and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ") and message in done.stderr
 
 
 @pytest.mark.full
@@ -165,13 +181,13 @@ def test_a_run_is_drawn(workspace: Path) -> None:
 
 
 def test_lists(workspace: Path) -> None:
-    assert "fl3" in command(["methods"], workspace).stdout
-    assert "papers-350" in command(["recipes"], workspace).stdout
-    listed = command(["calibrators"], workspace).stdout
+    assert "fl3" in obeyed(["methods"], workspace).stdout
+    assert "papers-350" in obeyed(["recipes"], workspace).stdout
+    listed = obeyed(["calibrators"], workspace).stdout
     assert all(f"\n{name} " in listed for name in [*calibrators.names(), "select"])
     assert "objective=nll" in listed and "Guo et al. 2017, section 4.2" in listed
-    assert "dataset = 'digits'" in command(["params"], workspace).stdout
-    assert "epochs = 7" in command(["params", "epochs=7"], workspace).stdout
+    assert "dataset = 'digits'" in obeyed(["params"], workspace).stdout
+    assert "epochs = 7" in obeyed(["params", "epochs=7"], workspace).stdout
 
 
 def test_all_without_dvc(workspace: Path) -> None:
@@ -209,10 +225,10 @@ def test_select_takes_the_candidate_of_least_held_out_nll(trained: Path) -> None
 
 
 def test_an_option_of_the_calibrator_is_used_and_its_value_checked(trained: Path) -> None:
-    assert command(["calibrate", "calibrator_options={objective: brier}"], trained).returncode == 0
+    assert obeyed(["calibrate", "calibrator_options={objective: brier}"], trained).returncode == 0
     assert json.loads((trained / "artifacts/calibrator.json").read_text())["objective"] == "brier"
-    done = command(["calibrate", "calibrator_options={objective: brie}"], trained)
-    assert done.returncode == 1 and "Did you mean 'brier'?" in done.stderr and "Traceback" not in done.stderr
+    done = obeyed(["calibrate", "calibrator_options={objective: brie}"], trained)
+    assert done.returncode == 1 and "Did you mean 'brier'?" in done.stderr
 
 
 def test_fold_writes_beside_the_bundle(trained: Path) -> None:
@@ -220,7 +236,7 @@ def test_fold_writes_beside_the_bundle(trained: Path) -> None:
         return {path.name: path.read_bytes() for path in (trained / "artifacts/bundle").iterdir()}
 
     before = files()
-    done = command(["export", "--fold"], trained)
+    done = obeyed(["export", "--fold"], trained)
     assert done.stdout.strip() == "artifacts/model_calibrated.onnx", done.stderr
     assert files() == before, "another hash would be another version"
     card = json.loads(before["card.json"])
@@ -232,8 +248,8 @@ def test_fold_writes_beside_the_bundle(trained: Path) -> None:
 
 def test_what_is_not_affine_is_not_folded(trained: Path) -> None:
     for words in (["calibrate", "calibrator=isotonic"], ["export"]):
-        assert command(words, trained).returncode == 0
-    done = command(["export", "--fold"], trained)
+        assert obeyed(words, trained).returncode == 0
+    done = obeyed(["export", "--fold"], trained)
     assert done.returncode == 1 and "'isotonic' is not of the form softmax(W z + b)" in done.stderr
     assert not (trained / "artifacts/model_calibrated.onnx").exists()
 
@@ -256,15 +272,15 @@ def test_damaged_artifacts_are_named(stage: str, file: str, message: str, reprod
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content[: len(content) // 2])
-    done = command([stage], tmp_path)
-    assert done.returncode == 1 and message in done.stderr and "Traceback" not in done.stderr
+    done = obeyed([stage], tmp_path)
+    assert done.returncode == 1 and message in done.stderr
 
 
 def test_weights_of_other_data_are_not_exported(reproduced: Path, tmp_path: Path) -> None:
     shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
     shutil.copy(reproduced / "params.yaml", tmp_path)
-    assert command(["fetch", "split_seed=1"], tmp_path).returncode == 0
-    done = command(["export"], tmp_path)
+    assert obeyed(["fetch", "split_seed=1"], tmp_path).returncode == 0
+    done = obeyed(["export"], tmp_path)
     assert done.returncode == 1 and "was trained on other data" in done.stderr
 
 
@@ -280,5 +296,5 @@ def test_the_demo_uses_the_bins_and_level_of_the_run(reproduced: Path, tmp_path:
 
 def test_the_demo_empties_only_its_own_folder(reproduced: Path) -> None:
     done = command(["demo", "--work", "artifacts"], reproduced)
-    assert done.returncode == 1 and "was not made by a demo" in done.stderr
+    assert done.returncode == 1 and "was not made by a demo" in done.stderr and "Traceback" not in done.stderr
     assert (reproduced / "artifacts" / "bundle").is_dir()
