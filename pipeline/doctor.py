@@ -152,7 +152,7 @@ def same_folder(client: Client, models: Path) -> Finding:
     """Whether the commands and flows here publish where the service looks."""
     try:
         check_folder(Recalibration(client, models))
-    except (AnswerError, OSError) as error:
+    except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
     return Finding("folder", "ok", f"the service serves {models.resolve()}")
 

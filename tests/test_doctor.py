@@ -52,6 +52,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
         assert [line.split()[1] for line in wrong] == ["prefect", "alarm"] and all("Cure: " in line for line in wrong)
         assert hook.calls[-1].body["type"] == "calibration-alarm-test"
         elsewhere = doctor.same_folder(client, tmp_path / "others")
+        assert doctor.same_folder(client, tmp_path / "nowhere").state == "wrong" and not (tmp_path / "nowhere").exists()
         assert elsewhere.state == "wrong" and "Name the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
     assert away == ["wrong", "skipped"], "a service that nobody named need not be up"

@@ -130,14 +130,20 @@ def check_folder(asked: Recalibration) -> None:
 
     Raises:
         AnswerError: the service serves another directory, or does not answer.
+        BundleError: there is no such directory.
     """
+    if not asked.models.is_dir():
+        raise BundleError(
+            f"there is no model directory {asked.models.resolve()}; name the service's own: --models, or"
+            f" {model_folder.VARIABLE}"
+        )
     ours, end = publishing.identify(asked.models), time.monotonic() + NOTICE_SECONDS
     while (theirs := asked.client.json("/models").get("folder")) != ours:
         if theirs is not None or time.monotonic() > end:
             raise AnswerError(
                 f"the service at {asked.client.url} serves another model directory than {asked.models.resolve()}, so"
-                " nothing that is done there would reach it. Name the service's own: --models, or TRUEODDS_MODELS (of"
-                " Prefect's worker: set it and `make prefect` again)"
+                " nothing that is done there would reach it. Name the service's own: --models, or"
+                f" {model_folder.VARIABLE} (of Prefect's worker: set it and `make prefect` again)"
             )
         time.sleep(NOTICE_SECONDS / 20)
 
@@ -147,7 +153,7 @@ def rehearse(asked: Recalibration) -> str:
 
     Raises:
         AnswerError: as `check_folder`; the service refuses the key.
-        BundleError: no such model, or its folder holds no whole bundle.
+        BundleError: no such directory or model, or its folder holds no whole bundle.
         OSError: the model directory cannot be written.
     """
     check_folder(asked)
