@@ -180,11 +180,15 @@ class _Prefect:
         return Finding("prefect", state, f"no server answers at {url}: nothing is scheduled", "make prefect")
 
     def ask(self, path: str, body: Any = None) -> Any:
+        """An answer in JSON; 503, which a server says whose database is busy for the moment, is asked again."""
         import httpx
 
-        answer = httpx.request("GET" if body is None else "POST", f"{self.url}/{path}", json=body, timeout=10)
-        answer.raise_for_status()
-        return answer.json()
+        for pause in (0.5, 1.0, 2.0, 4.0, 0.0):
+            answer = httpx.request("GET" if body is None else "POST", f"{self.url}/{path}", json=body, timeout=10)
+            if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            time.sleep(pause)
+        return answer.raise_for_status().json()
 
     def findings(self) -> Iterator[Finding]:
         import httpx
@@ -198,7 +202,8 @@ class _Prefect:
     def _worker(self) -> Finding:
         from pipeline.flows import server
 
-        names = sorted(server.workers_online(self.url))
+        workers = self.ask(f"work_pools/{server.POOL}/workers/filter", {})
+        names = sorted(worker["name"] for worker in workers if worker["status"] == "ONLINE")
         if not names:
             return Finding("worker", "wrong", f"none of the pool {server.POOL} is online: runs wait", "make prefect")
         return Finding("worker", "ok", f"online: {', '.join(names)}")

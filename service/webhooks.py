@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 SEND_SECONDS = 10.0
 """In which a webhook must have answered."""
+BUSY_PAUSES = (0.2, 0.5, 1.0, 2.0)
+"""Seconds between the tries of a call to a Prefect server that is busy."""
 PREFECT = "prefect+"
 ALARM, TRIAL = "calibration-alarm", "calibration-alarm-test"
 """Types of news."""
@@ -134,22 +137,30 @@ async def _post(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any
     _taken(webhook, await client.post(webhook.url, json=body, headers={"Idempotency-Key": body["id"]}))
 
 
-async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str:
-    """Prefect makes one run for one idempotency key; for a test, one that only looks whether all is there."""
-    answer = _taken(webhook, await client.get(webhook.url))
+async def _ask_prefect(webhook: Webhook, ask: Callable[[], Awaitable[httpx.Response]]) -> Any:
+    """The id in an answer; 503, which a server says whose database is busy for the moment, is asked again."""
+    for pause in BUSY_PAUSES:
+        answer = await ask()
+        if answer.status_code != 503:
+            break
+        await asyncio.sleep(pause)
+    else:
+        answer = await ask()
     try:
-        deployment = quote(str(answer.json()["id"]), safe="")
+        return _taken(webhook, answer).json()["id"]
     except (ValueError, KeyError, TypeError):
         raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
+
+
+async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str:
+    """Prefect makes one run for one idempotency key; for a test, one that only looks whether all is there."""
+    deployment = quote(str(await _ask_prefect(webhook, lambda: client.get(webhook.url))), safe="")
     parameters = {"model": body["model"], "version": body["version"], "reason": body["reading"]}
     if body["type"] == TRIAL:
         parameters["dry_run"] = True
     run = {"parameters": parameters, "idempotency_key": body["id"]}
     url = f"{webhook.url.partition(_BY_NAME)[0]}/deployments/{deployment}/create_flow_run"
-    try:
-        return str(_taken(webhook, await client.post(url, json=run)).json()["id"])
-    except (ValueError, KeyError, TypeError):
-        raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
+    return str(await _ask_prefect(webhook, lambda: client.post(url, json=run)))
 
 
 def _taken(webhook: Webhook, answer: httpx.Response) -> httpx.Response:

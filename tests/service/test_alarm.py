@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from service import keys
+from service import keys, webhooks
 from service.__main__ import main
 from service.alarm import ALARM
 from service.alarm import watch as watching
@@ -131,6 +131,20 @@ def test_a_prefect_deployment_is_run(serve: Callable[..., Client], hook: Hook) -
     assert post.body["parameters"] == {"model": "tiny", "version": version, "reason": post.body["parameters"]["reason"]}
     assert post.body["parameters"]["reason"].startswith("ALARM: the calibration error")
     assert len(post.body["idempotency_key"]) == 32
+
+
+def test_a_busy_prefect_is_asked_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "BUSY_PAUSES", (0.0, 0.0))
+    hook.reply, hook.answers = {"id": "11111111-2222-3333-4444-555555555555"}, [503, 200, 503, 503, 200]
+    base = hook.url.removesuffix("/hook")
+    (prefect,) = read_webhooks(f"prefect+{base}/api/deployments/name/recalibrate/live")
+    body = webhooks.trial_news("m", "v", address="http://x")
+    assert asyncio.run(send(prefect, body)) == hook.reply["id"]
+    assert [call.method for call in hook.calls] == ["GET", "GET", "POST", "POST", "POST"]
+    assert len({call.body["idempotency_key"] for call in hook.calls[2:]}) == 1, "one run, however often it is asked for"
+    hook.answers = [503] * 3
+    with pytest.raises(WebhookError, match="answered 503 to GET"):
+        asyncio.run(send(prefect, body))
 
 
 def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Hook) -> None:
