@@ -208,7 +208,7 @@ def _crash_automation(name: str, after: str, expected: tuple[str, ...], seconds:
 def healthy(url: str) -> bool:
     """Whether a Prefect server answers."""
     try:
-        return httpx.get(f"{url}/health", timeout=2).json() is True
+        return httpx.get(f"{url}/health", timeout=10).json() is True  # nobody there is known at once
     except (httpx.HTTPError, ValueError):
         return False
 
