@@ -52,7 +52,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
     prefect: Prefect, deployment: dict[str, Any], tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
-    first = publishing.publish(write_bundle(tmp_path / "bundle"), models).name
+    first = publishing.publish(write_bundle(tmp_path / "bundle", name="looped"), models).name
     hook = f"prefect+{prefect.url}/deployments/name/recalibrate/live"
 
     with server(tmp_path, "--alarm-webhook", hook) as (client, _):
@@ -61,7 +61,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         traffic = Traffic(client)
 
         def report(version: str) -> dict[str, Any]:
-            found: dict[str, Any] = client.get(f"/calibration-report?model=tiny&version={version}").json()
+            found: dict[str, Any] = client.get(f"/calibration-report?model=looped&version={version}").json()
             return found
 
         def answering() -> str:
@@ -87,7 +87,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         # another test may have switched on the daily one of `live`
         assert re.search("^ok    schedules  runs are scheduled: (live, )?weekly$", text, re.MULTILINE), text
         assert not runs(), "a rehearsal recalibrates nothing"
-        publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "others")  # the same version elsewhere
+        publishing.publish(tmp_path / "bundle", tmp_path / "others")  # the same version elsewhere
         prefect.patch(f"deployments/{deployment['id']}", {"parameters": place | {"models": str(tmp_path / "others")}})
         status, text = doctor()
         assert status == 1 and "the flow that an alarm starts would fail: " in text, text
@@ -106,7 +106,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         assert answering() == first
 
         traffic.send(1000, DRIFTED)
-        judged = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "tiny"}})
+        judged = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "looped"}})
         prefect.completed(judged["id"])
         wait_for(lambda: answering() == candidate, 10, lambda: prefect.logs(judged["id"]))
 
@@ -117,6 +117,6 @@ def test_from_drift_to_a_calibrated_version_and_back(
         assert after["ece"] <= after["floor_p95"]
         assert after["alarm"]["state"] == "quiet"
 
-        run([sys.executable, "-m", "pipeline", "rollback", "tiny", "--models", str(models)], prefect.home)
+        run([sys.executable, "-m", "pipeline", "rollback", "looped", "--models", str(models)], prefect.home)
         wait_for(lambda: answering() == first, 10, lambda: str(client.get("/models").json()))
         assert len(runs()) == 1, "one alarm, one run"
