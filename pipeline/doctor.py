@@ -184,7 +184,7 @@ class _Prefect:
         import httpx
 
         for pause in (0.5, 1.0, 2.0, 4.0, 0.0):
-            answer = httpx.request("GET" if body is None else "POST", f"{self.url}/{path}", json=body, timeout=10)
+            answer = httpx.request("GET" if body is None else "POST", f"{self.url}/{path}", json=body, timeout=30)
             if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                 break
             time.sleep(pause)

@@ -70,7 +70,7 @@ class Prefect:
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""
         for pause in (0.5, 1, 2, 4, 0):
-            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=10)
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=60)
             if answer.status_code != 503:
                 break
             time.sleep(pause)
