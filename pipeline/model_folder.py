@@ -116,8 +116,8 @@ def standing(models: str | Path, name: str, version: str) -> str:
         if unnamed == name:
             return f"{this} answers now: calls with ?model={name}, and calls that name no model."
         return (
-            f"{this} answers now: calls with ?model={name}. Calls that name no model are answered by {unnamed or 'none'}; to"
-            f" change that: python -m pipeline default {name}{place}"
+            f"{this} answers now: calls with ?model={name}. Calls that name no model are answered by"
+            f" {unnamed or 'none'}; to change that: python -m pipeline default {name}{place}"
         )
     ask = f"It is asked with ?model={name}&version={version}."
     if role(models, name, SHADOW) == version:
