@@ -183,8 +183,11 @@ class _Prefect:
         """An answer in JSON; 503, which a server says whose database is busy for the moment, is asked again."""
         import httpx
 
+        from pipeline.flows.server import STILL_SECONDS
+
+        method = "GET" if body is None else "POST"
         for pause in (0.5, 1.0, 2.0, 4.0, 0.0):
-            answer = httpx.request("GET" if body is None else "POST", f"{self.url}/{path}", json=body, timeout=30)
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=STILL_SECONDS)
             if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                 break
             time.sleep(pause)

@@ -34,6 +34,8 @@ POOL = "gpu"
 URL = "http://127.0.0.1:4200/api"
 SILENCE_SECONDS = 90
 """Without a heartbeat for so long a run is taken for crashed: three missed (pyproject.toml sets their distance)."""
+STILL_SECONDS = 75.0
+"""A server over SQLite that was not started here may stand still for 60 s; see pipeline/flows/prefect_server.py."""
 PENDING_SECONDS = 300
 """A run that was handed to a worker and has not begun after so long is taken for crashed."""
 ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
@@ -56,8 +58,8 @@ def up(home: Path, url: str) -> None:
         print(f"server: answers already at {url}")
     else:
         address = urlsplit(url)
-        arguments = ["server", "start", "--host", str(address.hostname), "--port", str(address.port or 4200)]
-        _start(home, "server", arguments, url, lambda: healthy(url), seconds=120)
+        place = ["--host", str(address.hostname), "--port", str(address.port or 4200)]
+        _start(home, "server", ["pipeline.flows.prefect_server", *place], url, lambda: healthy(url), seconds=120)
     register(home, url)
     worker = _alive(state / "worker.json")
     if worker is not None and (changed := changed_variables(worker, os.environ)):
@@ -66,7 +68,8 @@ def up(home: Path, url: str) -> None:
     if worker is not None:
         print("worker: runs already")
     else:
-        _start(home, "worker", worker_arguments("local"), url, lambda: "local" in workers_online(url), seconds=60)
+        command = ["prefect", *worker_arguments("local")]
+        _start(home, "worker", command, url, lambda: "local" in workers_online(url), seconds=60)
     print(f"\nPrefect's page: {url.removesuffix('/api')}\nNext:  prefect deployment run train/digits --watch")
     if url != URL:
         print(f"after: export PREFECT_API_URL={url}")
@@ -208,7 +211,7 @@ def _crash_automation(name: str, after: str, expected: tuple[str, ...], seconds:
 def healthy(url: str) -> bool:
     """Whether a Prefect server answers."""
     try:
-        return httpx.get(f"{url}/health", timeout=10).json() is True  # nobody there is known at once
+        return httpx.get(f"{url}/health", timeout=STILL_SECONDS).json() is True  # nobody there is known at once
     except (httpx.HTTPError, ValueError):
         return False
 
@@ -220,15 +223,15 @@ def worker_arguments(name: str) -> list[str]:
 
 def workers_online(url: str) -> set[str]:
     """Names of the pool's workers that the server has heard of lately."""
-    answer = httpx.post(f"{url}/work_pools/{POOL}/workers/filter", json={}, timeout=5).json()
+    answer = httpx.post(f"{url}/work_pools/{POOL}/workers/filter", json={}, timeout=STILL_SECONDS).json()
     return {worker["name"] for worker in answer if worker["status"] == "ONLINE"}
 
 
-def _start(home: Path, name: str, arguments: list[str], url: str, ready: Any, seconds: float) -> None:
+def _start(home: Path, name: str, module: list[str], url: str, ready: Any, seconds: float) -> None:
     log = home / STATE / f"{name}.log"
     with log.open("wb") as output:
         process = psutil.Popen(
-            [sys.executable, "-m", "prefect", *arguments],
+            [sys.executable, "-m", *module],
             cwd=home,
             env=_environment(home, url),
             stdin=subprocess.DEVNULL,

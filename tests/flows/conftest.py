@@ -70,7 +70,7 @@ class Prefect:
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""
         for pause in (0.5, 1, 2, 4, 0):
-            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=60)
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=server.STILL_SECONDS)
             if answer.status_code != 503:
                 break
             time.sleep(pause)
@@ -155,12 +155,19 @@ class Prefect:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, story: Callable[[], str]) -> None:
-    """Until the condition holds; the story explains the failure."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
+    """Until the condition holds; the story explains the failure.
+
+    A look counts as a second at most: a server that answers late holds up what is waited for as well.
+    """
+    left, pause = seconds, 0.2
+    while True:
+        begin = time.monotonic()
+        if condition():
+            return
+        left -= min(time.monotonic() - begin, 1) + pause
+        if left < 0:
             pytest.fail(f"waited {seconds:g} s in vain\n{story()}")
-        time.sleep(0.2)
+        time.sleep(pause)
 
 
 def stop(worker: subprocess.Popen[bytes]) -> None:

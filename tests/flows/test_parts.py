@@ -15,7 +15,7 @@ import pytest
 
 from pipeline import config, publishing
 from pipeline.flows import artifacts, child, server, train
-from tests.conftest import environment
+from tests.conftest import environment, run
 from tests.service.hooks import Hook
 
 
@@ -125,3 +125,20 @@ def test_variables_that_a_worker_was_started_with(monkeypatch: pytest.MonkeyPatc
         now = {k: v for k, v in started.items() if k != "TRUEODDS_SERVICE"} | {"TRUEODDS_MODELS": "b"}
         assert server.changed_variables(process, now) == ["TRUEODDS_MODELS", "TRUEODDS_SERVICE"]
         process.kill()
+
+
+def test_cyclic_garbage_of_the_server_is_freed_outside_the_thread_of_its_event_loop() -> None:
+    script = """
+import threading, weakref
+from pipeline.flows.prefect_server import collect_in_thread
+class Cursor: pass
+freed, where = threading.Event(), []
+def note(): where.append(threading.current_thread().name); freed.set()
+collect_in_thread(0.01)
+one = Cursor(); one.error = one
+weakref.finalize(one, note)
+del one
+kept = [[] for _ in range(100_000)]  # the collector of CPython would run here, in this thread
+assert freed.wait(20) and where == ["garbage collection"], where
+"""
+    run([sys.executable, "-c", script], Path.cwd())
