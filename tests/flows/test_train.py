@@ -155,7 +155,7 @@ def test_registering_again_changes_nothing(prefect: Prefect) -> None:
 @pytest.mark.full
 def test_a_worker_that_was_started_with_other_variables_is_started_anew(prefect: Prefect) -> None:
     both = [prefect.submit(epochs=2000, seed=seed) for seed in (8, 9)]  # one for each worker
-    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), 60, lambda: "they do not run")
+    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), 120, lambda: "they do not run")
     models = str(prefect.home / "elsewhere")
     refused = prefect.command("pipeline.flows", "up", check=False, TRUEODDS_MODELS=models)
     assert refused.returncode == 1 and "another TRUEODDS_MODELS and is running a flow" in refused.stderr
