@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import numpy as np
 
 from pipeline import metrics
-from pipeline.metrics import CELLS, CalibrationSums, WeightedEce
+from pipeline.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce
 from pipeline.metrics.drift import LARGE, SIGNIFICANT
 from pipeline.texts import plural
 from service.records import LabelBlock, StoredSums, Version
@@ -14,6 +16,7 @@ from service.report.reading import labelled
 from service.report.recent import RECENT, chosen
 from service.report.remembering import remembered
 from service.report_schemas import (
+    Crowded,
     Drift,
     Finding,
     LabelFree,
@@ -21,11 +24,13 @@ from service.report_schemas import (
     Sensitivity,
     WeightedFigures,
 )
-from service.store.moves import HOUR_MS
+from service.store.moves import GRID, HOUR_MS
 
 RATIOS = (1.0, 2.0)
 FEWEST = 100
 """Labels below which fast and slow ones are not compared, and propensities are not weighed by."""
+UNLABELLED = 0.01
+"""Share of the answers without a label below which it is not asked what they could be."""
 
 
 def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, asked: Asked) -> Labelling:
@@ -35,7 +40,9 @@ def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, ask
     answers they stand for, so coverage and what compares with all answers is left out. 6 to 15 ms the first time,
     after that remembered by the content of the sums and labels.
     """
-    found = Labelling() if asked.last is not None else _against_all(sums, asked.bins, asked.level).model_copy()
+    found = Labelling()
+    if asked.last is None:
+        found = _against_all(sums, asked.bins, asked.level, bool(asked.group)).model_copy()
     if asked.last is None and not asked.group and version.reference and sums.answers:
         found.drift = _drift(sums, version.reference.rows, tuple(version.reference.counts), version.reference.mean)
     rows = _of_window(recent, version, asked) if recent is not None else None
@@ -47,7 +54,7 @@ def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, ask
 
 
 @remembered(128)
-def _against_all(sums: StoredSums, bins: int, level: float) -> Labelling:
+def _against_all(sums: StoredSums, bins: int, level: float, group: bool) -> Labelling:
     answers, told = sums.answers, sums.labelled.n
     if not answers:
         return Labelling()
@@ -63,20 +70,36 @@ def _against_all(sums: StoredSums, bins: int, level: float) -> Labelling:
             statistic=choice.chi_square,
             reading=f"{choice.reading.removesuffix('.')} (p = {choice.p_value:.2g}).",
         )
-        weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
-        found.weighted = [_figures("strata", weighed)]
-        for ratio in RATIOS:
-            if_so = metrics.sensitivity(sums.labelled, ratio=ratio, bins=bins)
-            found.sensitivity.append(
-                Sensitivity(
-                    ratio=ratio,
-                    ece=if_so.ece,
-                    accuracy=if_so.accuracy,
-                    signed_gap=if_so.signed_gap,
-                    reading=if_so.reading,
-                )
+        fullest = _fullest(sums, group)
+        if fullest.crowded:
+            found.crowded = Crowded(
+                share=fullest.share,
+                lower=fullest.lower,
+                upper=fullest.upper,
+                refused=fullest.refused,
+                warning=fullest.refused and choice.warning,
+                reading=fullest.reading,
             )
+        if not fullest.refused:
+            weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
+            found.weighted = [_figures("strata", weighed)]
+        if not fullest.refused and answers - told >= UNLABELLED * answers:
+            found.sensitivity = [_sensitivity(sums, ratio, bins) for ratio in RATIOS]
     return found
+
+
+def _fullest(sums: StoredSums, group: bool) -> FullestCell:
+    """Of a class or tag the answers are counted in fewer cells."""
+    found = metrics.fullest_cell(sums.labelled, sums.answers_C)
+    if not group:
+        return found
+    k = int(found.lower * CELLS + 0.5) // (CELLS // GRID)
+    return replace(found, lower=k / GRID, upper=(k + 1) / GRID)
+
+
+def _sensitivity(sums: StoredSums, ratio: float, bins: int) -> Sensitivity:
+    found = metrics.sensitivity(sums.labelled, sums.answers_C, ratio=ratio, bins=bins)
+    return Sensitivity(**asdict(found), reading=found.reading)
 
 
 def _coverage(told: int, answers: int) -> str:
