@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from pipeline import metrics
-from pipeline.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce
+from pipeline.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce, cell_of
 from pipeline.metrics.drift import LARGE, SIGNIFICANT
 from pipeline.texts import plural
 from service.records import LabelBlock, StoredSums, Version
@@ -48,7 +48,7 @@ def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, ask
     rows = _of_window(recent, version, asked) if recent is not None else None
     if rows is not None and sums.labelled.n:
         found.delay = _delay(rows)
-        weighted = _by_propensity(rows, asked.bins, asked.level)
+        weighted = _by_propensity(rows, asked.bins, asked.level, None if asked.last else _answers_of(rows, sums))
         found.weighted = [*found.weighted, *([weighted] if weighted else [])]
     return found
 
@@ -196,14 +196,22 @@ def _duration(ms: float) -> str:
     return f"{ms:.0f} ms"
 
 
+def _answers_of(rows: LabelBlock, sums: StoredSums) -> tuple[int, ...] | None:
+    """The answers per cell that the rows stand for: if they are all labels, each with a propensity."""
+    complete = np.array_equal(np.bincount(cell_of(rows.confidence_L), minlength=CELLS), sums.labelled.cells[0])
+    return tuple(sums.answers_C.tolist()) if complete and np.isfinite(rows.propensity_L).all() else None
+
+
 @remembered(128)
-def _by_propensity(rows: LabelBlock, bins: int, level: float) -> WeightedFigures | None:
+def _by_propensity(
+    rows: LabelBlock, bins: int, level: float, answers: tuple[int, ...] | None
+) -> WeightedFigures | None:
     """Sums hold no propensities, so this is of the labels that arrived last: 5,000, or as many as `last` asks for."""
     given_L = np.isfinite(rows.propensity_L)
     if np.count_nonzero(given_L) < FEWEST:
         return None
     parts = rows.confidence_L[given_L], rows.first_correct_L[given_L], rows.propensity_L[given_L]
-    found = metrics.inverse_probability_ece(*parts, bins=bins, level=level)
+    found = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
     of = f"From the {int(given_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
     return _figures("propensity", found, of)
 

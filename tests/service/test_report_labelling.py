@@ -83,6 +83,13 @@ def test_labels_chosen_by_confidence_are_weighted_back() -> None:
     (said,) = (caution for caution in found.cautions if "Weighted to stand for all answers" in caution)
     assert f"{about.weighted[1].ece_estimate:.3f}" in said  # by propensity, as that is known
     assert f"of the last {len(block):,} labels" in about.weighted[1].reading
+    # The rows are all labels, so they stand for the answers as counted; some of them stand for what is not known.
+    counted = metrics.inverse_probability_ece(
+        block.confidence_L, block.correct_L, block.propensity_L, sums.answers_C
+    ).interval
+    assert about.weighted[1].ece_estimate == counted.estimate
+    some = labelling(VERSION, sums, chosen(block, np.arange(len(block)) > 0), Asked()).weighted[1]
+    assert some.ece_estimate != counted.estimate
 
 
 def told_of(confidence: list[float], correct: list[int]) -> CalibrationSums:
