@@ -1,6 +1,6 @@
 """Labels that are few, chosen or late: coverage of `weighted_ece`, and how often the warnings come.
 
-    python -m benchmarks.labelling        # about MINUTES minutes on one core
+    python -m benchmarks.labelling        # about four minutes on one core
 
 Of 100,000 answers 5% are labelled. Shapes: A, B and C (benchmarks/interval_coverage.py), calibrated or at T = 1.25;
 and nets whose confidences pile up at 1, calibrated or at the temperatures that give an ECE of .057 and .078: W, with
@@ -212,19 +212,22 @@ def late(rows: Pool, truth: str, factor: float, runs: int, seed: int) -> Late:
 def markdown(found: dict[str, Any]) -> str:
     """The README's table: the worst of all shapes, calibrated or not."""
     lines = [
-        "| which answers get a label | unweighted covers | by counts | by known chances | warned | at 400 labels |",
-        "|---" * 6 + "|",
+        "| which answers get a label | unweighted covers | by counts | labels are worth | by known chances"
+        " | warned | of 400 labels |",
+        "|---" * 7 + "|",
     ]
     for labelling in dict.fromkeys(row["labelling"] for row in [*found["choice"], *found["few"]]):
         rows = [row for row in found["choice"] if row["labelling"] == labelling]
-        least = []
-        for key in ("covered_plain", "covered", "covered_known"):
+        cells = []
+        for key in ("covered_plain", "covered", "effective_share", "covered_known"):
             values = [row[key] for row in rows if row[key] is not None]
-            least.append(f"{min(values):.1%}" if values else "-")
+            cells.append(f"{min(values):.1%}" if values else "")
         for part in (rows, [row for row in found["few"] if row["labelling"] == labelling]):
             warned = [row["warned"] for row in part]
-            least.append(f"{min(warned):.1%} .. {max(warned):.1%}" if warned else "-")
-        lines.append(f"| {labelling} | {' | '.join(least)} |")
+            cells.append(f"{min(warned):.1%} .. {max(warned):.1%}" if warned else "")
+        lines.append(f"| {labelling} | {' | '.join(cells)} |")
+    refused = " and ".join(found["summary"]["refused"])
+    lines += ["", f"By counts {refused} is refused: one cell of confidence holds over half of its answers."]
     return "\n".join(lines)
 
 
@@ -271,7 +274,7 @@ def main() -> None:
             "lowest_coverage_by_chances_alone": lowest("covered_known_alone"),
             "refused": sorted({o.shape for o in choices if np.isnan(o.covered)}),
             "false_warnings_of_choice": max(of_random),
-            "missed_within_bins": 1 - min(o.warned for o in warned if o.labelling == WITHIN),
+            "least_warned_within_bins": min(o.warned for o in warned if o.labelling == WITHIN),
             "false_warnings_of_delay": max(o.warned for o in delays if o.factor == 1),
         },
         "choice": [{name: None if value != value else value for name, value in asdict(o).items()} for o in choices],
