@@ -22,8 +22,8 @@ from pipeline.metrics.sums import CalibrationSums
 
 TOO_CROWDED, CROWDED = 0.5, 0.2
 """Shares of the answers in one cell: above the first there is no weighing by counts, above the second it is said."""
-HEAVY = 0.05
-"""A label's share of all weight from which the reading tells, if it is also twice what equal weights would be."""
+HEAVY = 0.02
+"""A label's share of all weight that is much, if it is also twice what equal weights would be."""
 
 
 class CrowdedCellError(ValueError):
@@ -83,10 +83,15 @@ class WeightedEce:
         return self.accuracy - self.mean_confidence
 
     @property
+    def heavy(self) -> bool:
+        """Whether a single label has much of the weight, so that the next ones may change much."""
+        return self.heaviest >= max(HEAVY, 2 / self.effective_n)
+
+    @property
     def reading(self) -> str:
         """In plain words."""
         said = [f"These labels say as much as {self.effective_n:,.0f} chosen at random would."]
-        if self.heaviest >= max(HEAVY, 2 / self.effective_n):
+        if self.heavy:
             said.append(f"One of them alone has {self.heaviest:.0%} of the weight, so the next ones may change much.")
         if self.unlabelled >= 0.01:
             said.append(f"{self.unlabelled:.0%} of the answers have confidences of which no label is known.")
@@ -118,6 +123,12 @@ def weighted_ece(
     answers: weight N_k / (N n_k) each. No chance of being labelled need be known. The interval is that of
     `ece_interval` with these weights.
 
+    Measured (benchmarks/labelling.py; 5% of 100,000 answers labelled: in proportion to 1 - c, the upper half of the
+    confidences 40 times as rarely, or those above .999 10 times; shapes A, B, C, and W with 87% of its answers above
+    119/120): coverage .95 to 1.00, where the unweighted interval's falls to 0 (W, in proportion to 1 - c: true ECE
+    .057, unweighted .226, weighted .060). The price is the effective number of labels: in proportion to 1 - c .2% of
+    them for A, 3% for W, 58% for C.
+
     Raises:
         CrowdedCellError: more than half of the answers lie in one cell, and not all of those have labels.
         ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers, bins that
@@ -145,7 +156,12 @@ def inverse_probability_ece(
     Weight per label: 1 / probability, scaled to sum 1 (Hajek's estimator), or with `answers_C`, the number of all
     answers per cell, to N_k / N in each stratum. The probabilities may depend on anything that was known before the
     label was; an answer that could not be chosen (probability 0) is not spoken for, and without the counts hardly one
-    whose probability is so small that no answer like it was chosen.
+    whose probability is so small that none like it was chosen. Such answers may outweigh all others where one label
+    has 2% of the weight, and twice what equal weights would be: the lower limit is then 0.
+
+    Measured as for `weighted_ece`, and for V with 75% of its answers in one cell: coverage .95 to 1.00 with the counts,
+    and without. Labels in proportion to 1 - c leave half of V's answers chances below 1 in 50,000, and an interval .6
+    wide: choose with chances that are not that small.
 
     Raises:
         ValueError: shapes that disagree, no rows, probabilities outside (0, 1], counts as in `weighted_ece`, or rows
@@ -161,7 +177,8 @@ def inverse_probability_ece(
         raise ValueError(f"probability holds {bad}; allowed is (0, 1], the chance with which the row was chosen")
     rows, cell = np.stack([np.ones(len(confidence)), confidence, correct]), cell_of(confidence)
     if answers_C is None:
-        return _weighted(cell, 1 / probability, rows, bins, level)
+        found = _weighted(cell, 1 / probability, rows, bins, level)
+        return replace(found, interval=replace(found.interval, lower=0.0)) if found.heavy else found
     return _standing_for(answers_C, sums.cells[0], cell, 1 / probability, rows, bins, level)
 
 

@@ -135,6 +135,18 @@ def test_known_probabilities_and_strata_agree() -> None:
         assert one.effective_n == pytest.approx(other.effective_n)
 
 
+def test_answers_too_unlikely_to_be_chosen_may_outweigh_the_others() -> None:
+    """One of 100 labels with 10/109 of the weight: without counts the lower limit is 0, and the reading says so."""
+    rows = [0.9] * 50 + [0.95] * 50, [0] * 60 + [1] * 40
+    even, one = np.full(100, 0.1), np.where(np.arange(100) == 3, 0.01, 0.1)
+    assert inverse_probability_ece(*rows, even).interval.lower > 0.3
+    found = inverse_probability_ece(*rows, one)
+    assert (found.interval.lower, found.heavy) == (0, True)
+    assert found.heaviest == pytest.approx(10 / 109)
+    assert "One of them alone has 9% of the weight" in found.reading
+    assert inverse_probability_ece(*rows, one, counts([0.9] * 500 + [0.95] * 500)).interval.lower > 0.2
+
+
 def test_strata_without_labels_are_spoken_for_by_their_neighbours() -> None:
     sums = CalibrationSums.from_top([0.61, 0.91], [1, 0])
     answers = [0.61] * 2 + [0.65] + [0.85] + [0.91] * 4
@@ -169,7 +181,7 @@ def test_nets_whose_confidences_pile_up_at_one(labelling: str) -> None:
     for shape in ("W", "V"):
         rows, rng, runs = piled(shape, 50_000), np.random.default_rng(5), 20
         c, chance, keep = rows.confidence_M, rows.chances["ECE 0.057"], scaled(RULES[labelling](rows.confidence_M))
-        true, covered, known, plain = ece_of(rows, chance), 0, 0, 0
+        true, covered, known, alone, plain = ece_of(rows, chance), 0, 0, 0, 0
         for _ in range(runs):
             row = rng.integers(0, len(c), 50_000)
             chosen = row[rng.random(50_000) < keep[row]]
@@ -177,6 +189,8 @@ def test_nets_whose_confidences_pile_up_at_one(labelling: str) -> None:
             sums = CalibrationSums.from_top(c[chosen], right)
             found = inverse_probability_ece(c[chosen], right, keep[chosen], answers_C).interval
             known += found.lower <= true <= found.upper
+            found = inverse_probability_ece(c[chosen], right, keep[chosen]).interval
+            alone += found.lower <= true <= found.upper
             plain += ece_interval(sums).lower <= true
             if shape == "V":
                 with pytest.raises(CrowdedCellError, match=r"7[456]\.\d% of the answers"):
@@ -185,7 +199,7 @@ def test_nets_whose_confidences_pile_up_at_one(labelling: str) -> None:
                 found = weighted_ece(sums, answers_C).interval
                 covered += found.lower <= true <= found.upper
         assert plain == 0
-        assert known >= 17  # 93% are promised; fewer than 17 of 20 then have p = 1.5%
+        assert min(known, alone) >= 17  # 93% are promised; fewer than 17 of 20 then have p = 1.5%
         assert covered >= 17 or shape == "V"
 
 
