@@ -103,9 +103,9 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
     without replacement; where a stratum has fewer than 5 expected labels, or answers without, by 4,999 draws of n
     answers, so at least 1 / 5,000 (999 where these put it above .1). A warning at p < .01: 1% of the time by chance.
 
-    Measured (benchmarks/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn, and all where
-    in each of 15 bins the upper half gets a label a third as often as the lower half (shape V, with 75% of its answers
-    in one cell: 90%). A choice within a cell is not seen: `pipeline.metrics.fullest_cell` tells how many share one.
+    Measured (benchmarks/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn, and over 99%
+    where in each of 15 bins the upper half gets a label a third as often as the lower half (shape V, with 75% of its
+    answers in one cell: 90%). A choice within a cell is not seen: `pipeline.metrics.fullest_cell` tells how many share one.
 
     Raises:
         ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers.
