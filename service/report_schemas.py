@@ -104,7 +104,7 @@ class WeightedFigures(BaseModel):
     """Estimates for ALL answers, from the labelled ones weighted to look like them."""
 
     how: Literal["strata", "propensity"] = Field(
-        description="strata: by the number of all answers in 120 strata of confidence; propensity: as the caller gave"
+        description="strata: by the number of all answers in strata of confidence; propensity: as the caller gave"
     )
     ece: float
     ece_estimate: float
@@ -116,13 +116,27 @@ class WeightedFigures(BaseModel):
     reading: str
 
 
+class Crowded(BaseModel):
+    """Many of all answers share one cell of confidence, inside which a choice of labels cannot be seen."""
+
+    share: float = Field(description="of all answers")
+    lower: float = Field(description="confidences of the cell")
+    upper: float
+    refused: bool = Field(description="more than half: nothing is weighted by strata, and no sensitivity given")
+    warning: bool = Field(description="refused, and the labels are not a fair choice")
+    reading: str
+
+
 class Sensitivity(BaseModel):
-    """What would be true if a wrong answer were `ratio` times as likely to be labelled as a right one."""
+    """What would be true of all answers if a wrong one were `ratio` times as likely to be labelled as a right one."""
 
     ratio: float
     ece: float
     accuracy: float
     signed_gap: float
+    lowest_accuracy: float = Field(description="of all answers, if those without a label were all wrong")
+    highest_accuracy: float = Field(description="of all answers, if those without a label were all right")
+    impossible: float = Field(description="share of answers where too few lack labels: the nearest ratio is taken")
     reading: str
 
 
@@ -151,10 +165,13 @@ class Labelling(BaseModel):
 
     coverage: float | None = Field(None, description="labelled / answers")
     coverage_reading: str = ""
-    choice: Finding | None = Field(None, description="chi-square of labelled against all answers over the bins")
+    choice: Finding | None = Field(None, description="chi-square of labelled against all answers over strata")
+    crowded: Crowded | None = Field(None, description="more than a fifth of the answers in one cell of confidence")
     weighted: list[WeightedFigures] = Field(default_factory=list)
     delay: Finding | None = Field(None, description="labels that came fast against labels that came slowly; z")
-    sensitivity: list[Sensitivity] = Field(default_factory=list)
+    sensitivity: list[Sensitivity] = Field(
+        default_factory=list, description="empty where fewer than 1% of the answers have no label"
+    )
     label_free: LabelFree | None = None
     drift: Drift | None = None
 

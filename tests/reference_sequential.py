@@ -161,6 +161,56 @@ def weighted_terms(rows: Sequence[Row], weights: Sequence[float], bins: int) -> 
     return found
 
 
+def strata(answers: Sequence[float], labels: int) -> dict[int, int]:
+    """Stratum of each cell that holds answers (confidences): a share of them, or a cell that holds a share alone."""
+    counts: dict[int, int] = {}
+    for c in answers:
+        counts[cell(c)] = counts.get(cell(c), 0) + 1
+    total, many = len(answers), max(labels // 20, 15)
+    runs: list[list[int]] = [[]]
+    for k in sorted(counts):
+        if counts[k] * many >= total:
+            runs += [[k], []]
+        else:
+            runs[-1].append(k)
+    found: dict[int, int] = {}
+    for run in filter(None, runs):
+        mass, before, last, stratum = sum(counts[k] for k in run), 0, -1, max(found.values(), default=-1)
+        pieces = max(round(mass * many / total), 1)
+        for k in run:
+            piece = (2 * before + counts[k]) * pieces // (2 * mass)
+            stratum, last = (stratum + 1, piece) if piece != last else (stratum, last)
+            found[k], before = stratum, before + counts[k]
+    return found
+
+
+def spoken_for(answers: Sequence[float], labels: Sequence[float]) -> list[tuple[list[int], int]]:
+    """Per stratum with labels: which labels, and how many answers they stand for."""
+    stratum = strata(answers, len(labels))
+    inside = {k: [c for c in answers if stratum[cell(c)] == k] for k in set(stratum.values())}
+    middle = {k: sum(cell(c) for c in rows) / len(rows) for k, rows in inside.items()}
+    groups: dict[int, list[int]] = {}
+    for place, c in enumerate(labels):
+        groups.setdefault(stratum[cell(c)], []).append(place)
+    many = dict.fromkeys(groups, 0)
+    for k, rows in inside.items():
+        many[min(groups, key=lambda j: (abs(middle[j] - middle[k]), j))] += len(rows)
+    return [(places, many[k]) for k, places in groups.items()]
+
+
+def sensitivity(rows: Sequence[Row], answers: Sequence[float], ratio: float) -> list[float]:
+    """The weight of each label if wrong ones were `ratio` times as likely, as far as a stratum's answers allow."""
+    weights = [0.0] * len(rows)
+    for places, many in spoken_for(answers, [c for c, _ in rows]):
+        right, wrong = ([i for i in places if rows[i][1] == a] for a in (1, 0))
+        share = len(right) / (len(right) + len(wrong) / ratio)
+        share = min(max(share, len(right) / many), 1 - len(wrong) / many)
+        for some, part in ((right, share), (wrong, 1 - share)):
+            for i in some:
+                weights[i] = part * many / len(some) / len(answers)
+    return weights
+
+
 def chi_square_tail(labels: Sequence[int], answers: Sequence[int]) -> float:
     """P(chi-square >= the one observed) by enumerating every choice of labels among all answers."""
     n, total = sum(labels), sum(answers)

@@ -46,7 +46,14 @@ from pipeline.metrics.significance import CalibrationTest, calibration_test
 from pipeline.metrics.smooth import kde_ece, sece, smooth_ece
 from pipeline.metrics.summary import summary
 from pipeline.metrics.sums import COLUMNS, CalibrationSums
-from pipeline.metrics.weighted import WeightedEce, inverse_probability_ece, weighted_ece
+from pipeline.metrics.weighted import (
+    CrowdedCellError,
+    FullestCell,
+    WeightedEce,
+    fullest_cell,
+    inverse_probability_ece,
+    weighted_ece,
+)
 
 __all__ = [
     "CELLS",
@@ -57,9 +64,11 @@ __all__ = [
     "CalibrationTest",
     "ChoiceOfLabels",
     "ConfidenceDrift",
+    "CrowdedCellError",
     "EProcess",
     "EceInterval",
     "FractionAbove",
+    "FullestCell",
     "GapSequence",
     "KsTest",
     "LabelDelay",
@@ -87,6 +96,7 @@ __all__ = [
     "ece_per_class",
     "error",
     "fraction_above",
+    "fullest_cell",
     "gap_sequence",
     "inverse_probability_ece",
     "kde_ece",

@@ -26,7 +26,7 @@ _PLAIN = {
     "bins.accuracy": "the share of right answers among those of a bin's confidence; the limits are exact binomial ones",
     "labelling.weighted": "the same figures for ALL answers, if being labelled depends on nothing but what weighs them",
     "labelling.label_free": "the accuracy on all answers, if they are calibrated",
-    "labelling.sensitivity": "the figures if wrong answers had been labelled more often, by the ratio",
+    "labelling.sensitivity": "the figures for ALL answers if wrong ones were labelled more often, as far as possible",
 }
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import numpy as np
 
 from pipeline import metrics
-from pipeline.metrics import CELLS, CalibrationSums, WeightedEce
+from pipeline.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce, cell_of
 from pipeline.metrics.drift import LARGE, SIGNIFICANT
 from pipeline.texts import plural
 from service.records import LabelBlock, StoredSums, Version
@@ -14,6 +16,7 @@ from service.report.reading import labelled
 from service.report.recent import RECENT, chosen
 from service.report.remembering import remembered
 from service.report_schemas import (
+    Crowded,
     Drift,
     Finding,
     LabelFree,
@@ -21,11 +24,13 @@ from service.report_schemas import (
     Sensitivity,
     WeightedFigures,
 )
-from service.store.moves import HOUR_MS
+from service.store.moves import GRID, HOUR_MS
 
 RATIOS = (1.0, 2.0)
 FEWEST = 100
 """Labels below which fast and slow ones are not compared, and propensities are not weighed by."""
+UNLABELLED = 0.01
+"""Share of the answers without a label below which it is not asked what they could be."""
 
 
 def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, asked: Asked) -> Labelling:
@@ -35,19 +40,21 @@ def labelling(version: Version, sums: StoredSums, recent: LabelBlock | None, ask
     answers they stand for, so coverage and what compares with all answers is left out. 6 to 15 ms the first time,
     after that remembered by the content of the sums and labels.
     """
-    found = Labelling() if asked.last is not None else _against_all(sums, asked.bins, asked.level).model_copy()
+    found = Labelling()
+    if asked.last is None:
+        found = _against_all(sums, asked.bins, asked.level, bool(asked.group)).model_copy()
     if asked.last is None and not asked.group and version.reference and sums.answers:
         found.drift = _drift(sums, version.reference.rows, tuple(version.reference.counts), version.reference.mean)
     rows = _of_window(recent, version, asked) if recent is not None else None
     if rows is not None and sums.labelled.n:
         found.delay = _delay(rows)
-        weighted = _by_propensity(rows, asked.bins, asked.level)
+        weighted = _by_propensity(rows, asked.bins, asked.level, None if asked.last else _answers_of(rows, sums))
         found.weighted = [*found.weighted, *([weighted] if weighted else [])]
     return found
 
 
 @remembered(128)
-def _against_all(sums: StoredSums, bins: int, level: float) -> Labelling:
+def _against_all(sums: StoredSums, bins: int, level: float, group: bool) -> Labelling:
     answers, told = sums.answers, sums.labelled.n
     if not answers:
         return Labelling()
@@ -63,20 +70,36 @@ def _against_all(sums: StoredSums, bins: int, level: float) -> Labelling:
             statistic=choice.chi_square,
             reading=f"{choice.reading.removesuffix('.')} (p = {choice.p_value:.2g}).",
         )
-        weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
-        found.weighted = [_figures("strata", weighed)]
-        for ratio in RATIOS:
-            if_so = metrics.sensitivity(sums.labelled, ratio=ratio, bins=bins)
-            found.sensitivity.append(
-                Sensitivity(
-                    ratio=ratio,
-                    ece=if_so.ece,
-                    accuracy=if_so.accuracy,
-                    signed_gap=if_so.signed_gap,
-                    reading=if_so.reading,
-                )
+        fullest = _fullest(sums, group)
+        if fullest.crowded:
+            found.crowded = Crowded(
+                share=fullest.share,
+                lower=fullest.lower,
+                upper=fullest.upper,
+                refused=fullest.refused,
+                warning=fullest.refused and choice.warning,
+                reading=fullest.reading,
             )
+        if not fullest.refused:
+            weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
+            found.weighted = [_figures("strata", weighed)]
+        if not fullest.refused and answers - told >= UNLABELLED * answers:
+            found.sensitivity = [_sensitivity(sums, ratio, bins) for ratio in RATIOS]
     return found
+
+
+def _fullest(sums: StoredSums, group: bool) -> FullestCell:
+    """Of a class or tag the answers are counted in fewer cells."""
+    found = metrics.fullest_cell(sums.labelled, sums.answers_C)
+    if not group:
+        return found
+    k = int(found.lower * CELLS + 0.5) // (CELLS // GRID)
+    return replace(found, lower=k / GRID, upper=(k + 1) / GRID)
+
+
+def _sensitivity(sums: StoredSums, ratio: float, bins: int) -> Sensitivity:
+    found = metrics.sensitivity(sums.labelled, sums.answers_C, ratio=ratio, bins=bins)
+    return Sensitivity(**asdict(found), reading=found.reading)
 
 
 def _coverage(told: int, answers: int) -> str:
@@ -173,14 +196,22 @@ def _duration(ms: float) -> str:
     return f"{ms:.0f} ms"
 
 
+def _answers_of(rows: LabelBlock, sums: StoredSums) -> tuple[int, ...] | None:
+    """The answers per cell that the rows stand for: if they are all labels, each with a propensity."""
+    complete = np.array_equal(np.bincount(cell_of(rows.confidence_L), minlength=CELLS), sums.labelled.cells[0])
+    return tuple(sums.answers_C.tolist()) if complete and np.isfinite(rows.propensity_L).all() else None
+
+
 @remembered(128)
-def _by_propensity(rows: LabelBlock, bins: int, level: float) -> WeightedFigures | None:
+def _by_propensity(
+    rows: LabelBlock, bins: int, level: float, answers: tuple[int, ...] | None
+) -> WeightedFigures | None:
     """Sums hold no propensities, so this is of the labels that arrived last: 5,000, or as many as `last` asks for."""
     given_L = np.isfinite(rows.propensity_L)
     if np.count_nonzero(given_L) < FEWEST:
         return None
     parts = rows.confidence_L[given_L], rows.first_correct_L[given_L], rows.propensity_L[given_L]
-    found = metrics.inverse_probability_ece(*parts, bins=bins, level=level)
+    found = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
     of = f"From the {int(given_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
     return _figures("propensity", found, of)
 

@@ -84,12 +84,13 @@ def cautions(sums: StoredSums, labelling: Labelling, tables: dict[str, list[Slic
         )
     found.append("The interval is for one look at this many labels: watching it after every label will cry wolf.")
     if labelling.choice and labelling.choice.warning:
-        strata = [w for w in labelling.weighted if w.how == "strata"]
         instead = "".join(
             f" Weighted to stand for all answers, the calibration error is {w.ece_estimate:.3f}"
             f" ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
-            for w in strata
+            for w in labelling.weighted[-1:]  # by propensity, where that is known
         )
+        if labelling.crowded and labelling.crowded.refused and not instead:
+            instead = f" {labelling.crowded.reading}"
         found.append(f"{labelling.choice.reading}{instead}")
     if labelling.delay and labelling.delay.warning:
         found.append(labelling.delay.reading)
@@ -114,9 +115,10 @@ def _doubled(labelling: Labelling) -> str:
     doubled = next((s for s in labelling.sensitivity if s.ratio == 2), None)
     if doubled is None:
         return ""
+    bound = "as far as there are answers without labels, " if doubled.impossible >= 0.01 else ""
     return (
-        f" Were they labelled twice as often, the accuracy would be {percent(doubled.accuracy)} and the calibration"
-        f" error {doubled.ece:.3f}."
+        f" Were they labelled twice as often, {bound}the accuracy would be {percent(doubled.accuracy)} and the"
+        f" calibration error {doubled.ece:.3f}."
     )
 
 

@@ -409,7 +409,7 @@ def test_numbers_of_a_wrong_type_are_named(wrong: Any) -> None:
             lambda: weighted_ece(sums, np.ones(3000), level=wrong),
         ],
         "threshold": [lambda: fraction_above(*rows, threshold=wrong), lambda: classwise_ece(*rows, threshold=wrong)],
-        "ratio": [lambda: sensitivity(sums, ratio=wrong)],
+        "ratio": [lambda: sensitivity(sums, np.ones(3000), ratio=wrong)],
         "bandwidth": [lambda: sece(*rows, bandwidth=wrong)],
     }
     if wrong is not None:  # the rule of thumb

@@ -193,7 +193,16 @@ def labelling(warning: bool) -> Labelling:
         ],
         delay=Finding(warning=False, p_value=0.3, statistic=1.0, reading="Fast and slow labels agree."),
         sensitivity=[
-            Sensitivity(ratio=2, ece=0.02, accuracy=0.87, signed_gap=-0.02, reading="The ECE would be 0.020.")
+            Sensitivity(
+                ratio=2,
+                ece=0.02,
+                accuracy=0.87,
+                signed_gap=-0.02,
+                lowest_accuracy=0.07,
+                highest_accuracy=0.99,
+                impossible=0,
+                reading="The ECE would be 0.020.",
+            )
         ],
         label_free=LabelFree(accuracy=0.856, answers=33600, reading="If its confidences held, 85.6% would be right."),
         drift=Drift(

@@ -18,7 +18,7 @@ from service import page
 from service.page import query
 from service.page.query import CHOOSE
 from service.page.state import state_of
-from service.report_schemas import Report, Trend, Window
+from service.report_schemas import Crowded, Report, Trend, Window
 from tests.service import page_parts
 from tests.service.app_client import Client
 from tests.service.page_parts import NOW, right, sums
@@ -177,6 +177,9 @@ def test_the_table_holds_what_the_report_holds() -> None:
     warnings, rest = html.index("Labels are not spread"), html.index("What else was looked at (4)")
     assert warnings < rest < html.index("Fast and slow labels agree") < html.index("would be right.")
     assert "What was looked at, without a warning (6)" in render(altered(found, labelling=page_parts.labelling(False)))
+    one_cell = Crowded(share=0.75, lower=0.9997, upper=1, refused=True, warning=True, reading="75% share one cell.")
+    crowded = render(altered(found, labelling=page_parts.labelling(True).model_copy(update={"crowded": one_cell})))
+    assert crowded.index("75% share one cell.") < crowded.index("What else was looked at (4)")
     assert "on the test set 0.012" in html
     assert "on the test set 0.012" not in render(report(sums(2000, right), bins=30))
     assert page_parts.ESTIMANDS["accuracy"] in html.split('id="glossary"')[1]

@@ -62,7 +62,8 @@ def test_labels_chosen_at_random_raise_no_doubt() -> None:
     (strata,) = found.weighted
     assert strata.how == "strata" and strata.effective_n == pytest.approx(sums.labelled.n, rel=0.1)
     assert [s.ratio for s in found.sensitivity] == [1, 2]
-    assert found.sensitivity[0].ece == pytest.approx(metrics.ece(sums.labelled))
+    assert found.sensitivity[0].ece == pytest.approx(strata.ece)
+    assert found.crowded is None
     assert found.label_free and found.label_free.accuracy == pytest.approx(0.75, abs=0.01)
     assert found.delay is None and found.drift is None
 
@@ -80,8 +81,61 @@ def test_labels_chosen_by_confidence_are_weighted_back() -> None:
         assert weighted.accuracy == pytest.approx(0.65, abs=0.03)
         assert weighted.ece_lower <= 0.1 <= weighted.ece_upper
     (said,) = (caution for caution in found.cautions if "Weighted to stand for all answers" in caution)
-    assert f"{about.weighted[0].ece_estimate:.3f}" in said
+    assert f"{about.weighted[1].ece_estimate:.3f}" in said  # by propensity, as that is known
     assert f"of the last {len(block):,} labels" in about.weighted[1].reading
+    # The rows are all labels, so they stand for the answers as counted; some of them stand for what is not known.
+    counted = metrics.inverse_probability_ece(
+        block.confidence_L, block.correct_L, block.propensity_L, sums.answers_C
+    ).interval
+    assert about.weighted[1].ece_estimate == counted.estimate
+    some = labelling(VERSION, sums, chosen(block, np.arange(len(block)) > 0), Asked()).weighted[1]
+    assert some.ece_estimate != counted.estimate
+
+
+def told_of(confidence: list[float], correct: list[int]) -> CalibrationSums:
+    scores = np.full(len(confidence), 0.3)
+    return CalibrationSums.from_top(confidence, correct, nll_N=scores, brier_N=scores)
+
+
+def crowded(sure: int, labelled: int) -> StoredSums:
+    """1,000 answers, `sure` of them at .9999, the others at .6 and .7; 200 labels, of which `labelled` are of those."""
+    confidence = [0.9999] * labelled + [0.6] * (100 - labelled // 2) + [0.7] * (100 - labelled // 2)
+    told = told_of(confidence, [1] * 190 + [0] * 10)
+    others = 1000 - sure
+    all_of = [0.9999] * sure + [0.6] * (others // 2) + [0.7] * (others - others // 2)
+    answers_C = np.bincount(cell_of(all_of), minlength=CELLS)
+    return StoredSums(answers_C, told)
+
+
+def test_one_cell_with_most_of_the_answers() -> None:
+    """Nothing is weighted by counts, and the page and the cautions say why and what helps; below half it is a word."""
+    found = report(VERSION, crowded(501, 20)).labelling
+    assert found.crowded and (found.crowded.refused, found.crowded.warning) == (True, True)
+    assert (found.crowded.share, found.crowded.lower, found.crowded.upper) == (0.501, 2999 / 3000, 1)
+    assert (found.weighted, found.sensitivity) == ([], [])
+    cautions = report(VERSION, crowded(501, 20)).cautions
+    assert any("nothing can be weighted" in caution and "(its propensity)" in caution for caution in cautions)
+    fair = report(VERSION, crowded(501, 100)).labelling.crowded
+    assert fair and (fair.refused, fair.warning) == (True, False)
+    half = report(VERSION, crowded(499, 20)).labelling
+    assert half.crowded and not half.crowded.refused and "neither seen nor mended" in half.crowded.reading
+    assert len(half.weighted) == 1 and len(half.sensitivity) == 2
+    group = labelling(VERSION, crowded(499, 20), None, Asked(predicted_class="a")).crowded
+    assert group and (group.lower, group.upper) == (59 / 60, 1)  # of a class 60 cells are kept
+
+
+@pytest.mark.parametrize(("answers", "asked"), [(200, 0), (202, 0), (203, 2), (400, 2)])
+def test_what_the_unlabelled_could_be_is_asked_from_one_percent_on(answers: int, asked: int) -> None:
+    """And nothing is said that those without a label could not make true: 167 of 200 labels are right."""
+    told = told_of([0.8] * 100 + [0.9] * 100, [1] * 67 + [0] * 33 + [1] * 100)
+    answers_C = np.bincount(cell_of([0.8] * 100 + [0.9] * 100 + [0.85] * (answers - 200)), minlength=CELLS)
+    found = report(VERSION, StoredSums(answers_C, told))
+    assert len(found.labelling.sensitivity) == asked
+    said = [caution for caution in found.cautions if "labelled twice as often" in caution]
+    assert len(said) == (asked > 0)
+    for one in found.labelling.sensitivity:
+        assert 167 / answers <= one.lowest_accuracy <= one.accuracy <= one.highest_accuracy <= 1 - 33 / answers
+    assert all("as far as there are answers without labels" in caution for caution in said if answers == 203)
 
 
 def test_wrong_answers_that_are_told_sooner_are_noticed() -> None:
