@@ -47,6 +47,7 @@ from pipeline.metrics.smooth import kde_ece, sece, smooth_ece
 from pipeline.metrics.summary import summary
 from pipeline.metrics.sums import COLUMNS, CalibrationSums
 from pipeline.metrics.weighted import WeightedEce, inverse_probability_ece, weighted_ece
+from pipeline.metrics.weighted_evidence import WeightedEProcess
 
 __all__ = [
     "CELLS",
@@ -69,6 +70,7 @@ __all__ = [
     "Sensitivity",
     "ShiryaevRoberts",
     "SweepEce",
+    "WeightedEProcess",
     "WeightedEce",
     "accuracy",
     "adaptive_ece",
