@@ -55,10 +55,11 @@ def test_it_gains_nothing_while_the_ece_so_far_is_within_the_tolerance(data: st.
     for outcome in product((None, 0, 1), repeat=3):  # no label, wrong, right
         chance = 1.0
         for a, c, p, g, s in zip(outcome, confidence, propensity, gap, sign, strict=True):
-            right = c + s * g
-            chance *= 1 - p if a is None else p * (right if a else 1 - right)
+            rate = c + s * g
+            chance *= 1 - p if a is None else p * (rate if a else 1 - rate)
         told = [k for k in range(3) if outcome[k] is not None]
-        parts = ([confidence[k] for k in told], [outcome[k] for k in told], [propensity[k] for k in told])
+        right = [outcome[k] == 1 for k in told]
+        parts = ([confidence[k] for k in told], right, [propensity[k] for k in told])
         mean += chance * math.exp(WeightedEProcess.start(eps, floor).advance(*parts)[0].log_e)
     assert mean <= 1 + 1e-12
 
