@@ -22,6 +22,7 @@ from service.settings import Settings
 from tests.service.alarms import labels
 
 VERSION = Version("m", "v", ("a", "b"), Identity(), {})
+SETTINGS = Settings()
 STRONG = ("over_confident", "under_confident", "uneven", "was_off")
 
 
@@ -29,7 +30,7 @@ class Stream:
     """Labels that come in, and the report whenever somebody looks; every answer gets its label."""
 
     def __init__(self) -> None:
-        self.state, self.sums, self.count = AlarmState.start(Settings()), CalibrationSums.zero(), 0
+        self.state, self.sums, self.count = AlarmState.start(SETTINGS), CalibrationSums.zero(), 0
 
     def add(self, confidence_N: Any, correct_N: Any) -> None:
         self.state = self.state.take(labels(confidence_N, correct_N, self.count))
@@ -40,7 +41,7 @@ class Stream:
     def parts(self) -> tuple[StoredSums, Alarm, Advice]:
         stored = StoredSums(self.sums.cells[0].astype(np.int64), self.sums)
         advice = advice_of(self.state, model="m", version="v", address="http://127.0.0.1:8000")
-        return stored, alarm_of(self.state, Settings(), model="m", sums=stored), advice
+        return stored, alarm_of(self.state, SETTINGS, model="m", sums=stored), advice
 
     def look(self, **asked: Any) -> Report:
         stored, alarm, advice = self.parts()
@@ -71,20 +72,20 @@ def check_agreement(found: Report) -> None:
 
 
 def test_sound_versions_hardly_ever_get_a_strong_word() -> None:
-    """30 calibrated streams, looked at 30 times each: chance lets a fifth of them lean or more, and hardly any is
+    """24 calibrated streams, looked at 24 times each: chance lets a fifth of them lean or more, and hardly any is
     called off. A test of one look would call as many over-confident, and advise to recalibrate.
     """
     leaning = strong = 0
-    for seed in range(30):
+    for seed in range(24):
         rng, stream, seen = np.random.default_rng(seed), Stream(), set()
-        for _ in range(30):
+        for _ in range(24):
             confidence_N = rng.uniform(0.5, 1, 40)
             stream.add(confidence_N, rng.random(40) < confidence_N)
             seen.add(stream.verdict())
         check_agreement(stream.look())
         strong += bool(seen & set(STRONG))
         leaning += any(verdict.startswith("leans_") for verdict in seen)
-    assert leaning >= 6 and strong <= 1
+    assert leaning >= 5 and strong <= 1
 
 
 @pytest.mark.parametrize(
