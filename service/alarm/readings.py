@@ -42,8 +42,8 @@ def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: StoredS
     notice = DIFFERS if state.labels and differs(sums) else None
     parts = (
         _reading(state, nulls, shadow),
-        weighted.reading if weighted else None,
         notice,
+        weighted.reading if weighted else None,
         _told(state, settings),
         _settings(state, settings),
     )

@@ -22,7 +22,7 @@ class State:
 
 _LESS, _MORE = "it is right less often than it says", "it is right more often than it says"
 _BOTH = "it is too sure in some ranges and not sure enough in others"
-_LOOK = "In these labels {}; at one look, chance alone may show as much."
+_LOOK = "In these labels {}. One look does not settle it."
 _STATES: dict[Verdict, State] = {
     "no_answers": State("waiting", "Nothing asked yet", "There is nothing to judge until the model has been asked."),
     "no_labels": State("waiting", "No labels yet", "Only true labels can tell whether the model's percentages hold."),

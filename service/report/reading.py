@@ -24,7 +24,10 @@ LEANS: dict[Direction, Verdict] = {
     "under_confident": "leans_under_confident",
     "uneven": "leans_uneven",
 }
-_ONE_LOOK = "That is one look, at which chance alone may show as much; only the alarm's evidence settles it."
+_ONE_LOOK = (
+    "At 1 look in 20 chance alone passes that limit, and who looks often will meet one: only the alarm's evidence"
+    " settles it."
+)
 _MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
     " these labels as well ({level}).",

@@ -151,8 +151,9 @@ def test_one_clear_state_and_what_to_do(name: str, state: str, word: str, said: 
 
 
 def test_a_word_for_every_verdict_and_the_tolerance_of_the_alarm() -> None:
+    one = full(alarm=None)
     for verdict in get_args(Verdict):
-        found = state_of(altered(full(alarm=None), verdict=verdict, tolerance=0.05))
+        found = state_of(altered(one, verdict=verdict, tolerance=0.05))
         assert (found.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "was_off"))
         assert (found.name == "leans") == verdict.startswith("leans_")
         assert (found.name == "fine") == (verdict == "within_tolerance") == (found.word == "Within 0.05")
