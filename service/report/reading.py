@@ -28,6 +28,7 @@ _ONE_LOOK = (
     "At 1 look in 20 chance alone passes that limit, and who looks often will meet one: only the alarm's evidence"
     " settles it."
 )
+_ADVICE = "Scored one by one as they came, the labels say so."
 _MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
     " these labels as well ({level}).",
@@ -36,9 +37,9 @@ _MEANS: dict[str, str] = {
     "over_confident": "The model is over-confident: trust its percentages less than they say.",
     "under_confident": "The model is under-confident: it is right more often than it says.",
     "uneven": "The model is too sure in some ranges and not sure enough in others; the table shows where.",
-    "leans_over_confident": f"It leans to being over-confident. {_ONE_LOOK}",
-    "leans_under_confident": f"It leans to being under-confident. {_ONE_LOOK}",
-    "leans_uneven": f"It leans to being too sure in some ranges and not sure enough in others. {_ONE_LOOK}",
+    "leans_over_confident": "It leans to being over-confident.",
+    "leans_under_confident": "It leans to being under-confident.",
+    "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
 }
 
 
@@ -112,13 +113,12 @@ def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked,
     sign = {"over_confident": -1, "under_confident": 1}.get(direction, 0)  # the example must bear the verdict out
     fitting = [b for b in numbers["bins"] if b.gap is not None and b.gap * sign >= 0]
     where: Bin = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
-    chance = "this is more"
-    if numbers["ece"] <= numbers["floor_p95"]:
-        chance = "this is not more"
+    chance, reason = ("this is more", _ONE_LOOK) if numbers["ece"] > numbers["floor_p95"] else ("this is not", _ADVICE)
+    means = f"{_MEANS[verdict]} {reason}" if verdict in LEANS.values() else _MEANS[verdict]
     return (
         f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
         f" the time ({plural(where.count, 'answer')}). {ece} ({level}); chance alone would show up to {p95} at 19 looks"
-        f" in 20: {chance}. {_MEANS[verdict]}"
+        f" in 20: {chance}. {means}"
     )
 
 

@@ -136,3 +136,15 @@ def test_an_error_that_has_passed() -> None:
     check_agreement(found)
     assert found.verdict == "was_off" and (found.ece_upper or 1) <= 0.02
     assert "at some time there was an error" in found.headline and state_of(found).name == "alarm"
+
+
+def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:
+    """Though the ECE of a look is not above what chance shows: else the page would advise what it cannot tell."""
+    rng, stream = np.random.default_rng(4), Stream()
+    confidence_N = rng.uniform(0.5, 1, 400)
+    stream.add(confidence_N, rng.random(400) < confidence_N)
+    stored, alarm, advice = stream.parts()
+    assert report(VERSION, stored, alarm=alarm, advice=advice).verdict == "cannot_tell"
+    found = report(VERSION, stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
+    assert found.verdict.startswith("leans_")
+    assert "this is not." in found.headline and "Scored one by one as they came" in found.headline
