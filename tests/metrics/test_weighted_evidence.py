@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.weighted_evidence import RESULT
 from pipeline.metrics import EProcess, WeightedEProcess
 from tests.reference_sequential import weighted_e_values
 
@@ -85,6 +86,13 @@ def test_where_the_labelled_traffic_is_not_all_traffic(kind: str) -> None:
         plain += EProcess.start("ece").advance_each(confidence[:whole], correct[:whole])[0].alarmed()
         weighted += WeightedEProcess.start(floor=0.1).advance(confidence, correct, propensity)[0].alarmed()
     assert plain == 20 and weighted <= 1
+
+
+def test_what_was_measured() -> None:
+    """The README's sentence, by the committed result: 0 to 5% weighted where the plain test always alarms."""
+    found = json.loads(RESULT.read_text(encoding="utf-8"))["false_alarms"]
+    assert {row["stream"] for row in found} == {"corner", "phases", "phases, all labelled"} and len(found) == 9
+    assert all(row["streams"] >= 100 and row["plain"] == 1 and row["weighted"] <= 0.05 for row in found)
 
 
 def test_an_error_in_what_is_seldom_labelled_is_found() -> None:
