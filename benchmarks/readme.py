@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import (
     calibrators,
+    headline,
     interval_coverage,
     labelling,
     losses,
@@ -25,6 +26,7 @@ from benchmarks import (
     serving_report,
     significance,
     training,
+    weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
 from pipeline.listing import methods_table
@@ -41,6 +43,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "significance": significance.markdown,
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,
+    "headline": headline.markdown,
+    "weighted_evidence": weighted_evidence.markdown,
     "training": training.markdown,
     "serving": serving_report.markdown,
     "faults": faults_report.markdown,

@@ -7,10 +7,23 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-Verdict = Literal["no_answers", "no_labels", "cannot_tell", "over_confident", "under_confident", "uneven"]
+from service.alarm_schemas import Advice, Alarm
+
+Verdict = Literal[
+    "no_answers",
+    "no_labels",
+    "cannot_tell",
+    "within_tolerance",
+    "leans_over_confident",
+    "leans_under_confident",
+    "leans_uneven",
+    "over_confident",
+    "under_confident",
+    "uneven",
+    "was_off",
+]
 Binning = Literal["width", "mass"]
 Unit = Literal["hour", "day", "month"]
-Null = Literal["ece", "point"]
 
 
 class Bin(BaseModel):
@@ -38,7 +51,7 @@ class Ece(BaseModel):
     """The expected calibration error in one kind of bins."""
 
     ece: float = Field(description="plug-in: mean |accuracy - confidence| over bins")
-    estimate: float = Field(description="median-unbiased")
+    estimate: float = Field(description="the part that chance adds taken out; high where the error is in few bins")
     lower: float
     upper: float
     floor_mean: float = Field(description="mean ECE of a perfectly calibrated model on as many answers")
@@ -176,64 +189,6 @@ class Labelling(BaseModel):
     drift: Drift | None = None
 
 
-class EvidencePoint(BaseModel):
-    """The evidence after a number of labels, in the order of their arrival."""
-
-    labels: int
-    at: datetime = Field(description="arrival of the last of them")
-    log_e: float = Field(description="natural logarithm of the e-value")
-
-
-class Acknowledgement(BaseModel):
-    who: str
-    why: str
-    at: datetime
-
-
-class AlarmOf(BaseModel):
-    """The sequential test of one null hypothesis; it may be looked at after every label, for ever."""
-
-    null: Null
-    statement: str = Field(description="what has been refuted once it has fired, in plain words")
-    pages: bool = Field(description="whether it calls the webhook; otherwise a notice only")
-    tolerance: float
-    threshold: float = Field(description="it fires when the e-value reaches this")
-    state: Literal["quiet", "fired", "acknowledged"]
-    labels: int
-    log_e: float = Field(description="natural logarithm of the e-value now; may fall again")
-    p_value: float = Field(description="valid whenever one looks: 1 / the largest e-value so far")
-    fired_at: datetime | None = Field(None, description="arrival of the label that completed the evidence")
-    fired_after: int | None = Field(None, description="labels until then")
-    acknowledged: Acknowledgement | None = None
-    history: list[EvidencePoint] = Field(default_factory=list, description="thinned out to at most 200 points")
-
-
-class Alarm(BaseModel):
-    """Never reset by a restart; a new version starts anew."""
-
-    state: Literal["quiet", "notice", "fired", "acknowledged"] = Field(
-        description="fired: the null that pages is refuted; notice: only the other one is"
-    )
-    reading: str
-    nulls: list[AlarmOf] = Field(description="the one that pages first")
-
-
-class Advice(BaseModel):
-    """Whether recalibrating on the labels seen would help: each label scored by a fit to the labels before it."""
-
-    helps: Literal["yes", "no", "not_known"] = Field(
-        description="yes: e-value 20 or more; no: the recalibrated one did not score better; else not known yet"
-    )
-    labels: int
-    served_log_loss: float | None = Field(
-        None, description="nats per label, of whether the answer is right under its confidence"
-    )
-    recalibrated_log_loss: float | None = None
-    log_e: float = Field(0.0, description="evidence that the recalibrated confidences are better, in nats")
-    reading: str
-    command: str | None = None
-
-
 class KnownVersion(BaseModel):
     model: str
     version: str
@@ -246,7 +201,11 @@ class Report(BaseModel):
     model: str
     version: str
     window: Window = Window()
-    verdict: Verdict
+    verdict: Verdict = Field(
+        description="over_confident, under_confident, uneven, was_off: by the alarm's evidence, so however often one"
+        " looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look"
+    )
+    tolerance: float = Field(0.02, description="calibration error (ECE) that is put up with: the alarm's")
     reading: str = Field(description="what the numbers mean, in plain words")
     headline: str = Field(description="the reading's first part: what was found")
     cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
@@ -268,7 +227,10 @@ class Report(BaseModel):
     ece: float | None = Field(
         None, description="expected calibration error, plug-in: mean |accuracy - confidence| over bins"
     )
-    ece_estimate: float | None = Field(None, description="median-unbiased estimate of the ECE")
+    ece_estimate: float | None = Field(
+        None,
+        description="estimate of the ECE, the part that chance adds taken out; high where the error is in few bins",
+    )
     ece_lower: float | None = None
     ece_upper: float | None = None
     floor_mean: float | None = Field(None, description="mean ECE of a perfectly calibrated model on as many answers")

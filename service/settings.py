@@ -77,6 +77,12 @@ class Settings(BaseSettings):
     alarm_run_length: int | None = Field(
         None, ge=20, description="fire sooner, too, at the price of one false alarm in so many labels; left out: no"
     )
+    alarm_propensity_floor: float = Field(
+        0.05,
+        gt=0,
+        le=1,
+        description="smallest propensity that predictions come with; below, they are left out of the weighted evidence",
+    )
     alarm_webhook: str = Field(
         "", description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
     )

@@ -172,7 +172,8 @@ def _stored(store: Iterable[Stored]) -> list[Metric]:
 def _evidence(store: Iterable[Stored]) -> list[Metric]:
     alarm = GaugeMetricFamily(
         "trueodds_calibration_alarm",
-        "0: quiet, 1: notice, 2: fired (the ECE is above the tolerance), 3: acknowledged; NaN: evidence is damaged",
+        "0: quiet, 1: notice, 2: fired (the ECE of the labelled answers was above the tolerance at some time),"
+        " 3: acknowledged; NaN: evidence is damaged",
         labels=KEY,
     )
     log_e = GaugeMetricFamily(

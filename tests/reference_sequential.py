@@ -84,6 +84,19 @@ def shiryaev_roberts(blocks: Sequence[Sequence[Row]], null: str, eps: float) -> 
     return total
 
 
+def weighted_e_values(rows: Sequence[tuple[float, int, float]], eps: float, floor: float) -> list[float]:
+    """E after each label (confidence, right or wrong, propensity), for the ECE of all answers so far."""
+    wealth = {(pattern, share): 1.0 for pattern in range(4) for share in (0.98, 0.4, 0.15, 0.05)}
+    found = []
+    for c, a, p in rows:
+        for pattern, share in wealth:
+            sign = (1, -1, 1 if c <= 0.6 else -1, -1 if c <= 0.6 else 1)[pattern]
+            if p >= floor:
+                wealth[pattern, share] *= 1 + share / (1 + eps) * floor / p * (sign * (a - c) - eps)
+        found.append(sum(wealth.values()) / len(wealth))
+    return found
+
+
 STAKES = tuple(0.98 * x for x in (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5))
 
 

@@ -54,6 +54,7 @@ from pipeline.metrics.weighted import (
     inverse_probability_ece,
     weighted_ece,
 )
+from pipeline.metrics.weighted_evidence import WeightedEProcess
 
 __all__ = [
     "CELLS",
@@ -78,6 +79,7 @@ __all__ = [
     "Sensitivity",
     "ShiryaevRoberts",
     "SweepEce",
+    "WeightedEProcess",
     "WeightedEce",
     "accuracy",
     "adaptive_ece",

@@ -49,9 +49,12 @@ def bets(null: Null, tolerance: float) -> Bets:
     (1-q)/(1-p*) if wrong, p* = clip(q, r - eps - h/2, r + eps + h/2) being the tolerated truth nearest to q: at most
     1 on average for every truth within the tolerance of any confidence of the cell, and 1 for certain where q = p*.
 
-    ece: the population's ECE is at most eps. A sign pattern s(c) and a stake L pay 1 + L (s(c) (a - r) - eps - h/2),
-    since E[s(c) (a - c)] is at most the ECE (also the binned one where s turns at an edge of its bins). L is the same
-    for every c, or the inequality is lost.
+    ece: at EVERY label, given what came before, the ECE of the traffic that is being labelled is at most eps. A sign
+    pattern s(c) and a stake L pay 1 + L (s(c) (a - r) - eps - h/2), since E[s(c) (a - c)] is at most that ECE (also
+    the binned one where s turns at an edge of its bins). L is the same for every c, or the inequality is lost. This
+    is not about the ECE of all answers: that may be .0199 while one bad corner is labelled 9 times as often as the
+    rest, or while 9,000 good answers alternate with 1,000 bad ones, and the null is false in both. With known
+    propensities `pipeline.metrics.weighted_evidence` tests that ECE.
 
     Raises:
         ValueError: an unknown null, or a tolerance outside [0, .5).

@@ -83,9 +83,9 @@ def ece_interval(
     raw: u ~ S_b; kept: only bins with |S_b| > 2 sd_b (none: the most significant one); raised: |S_b| lifted to sd_b.
     Three directions, because the upward bias depends on whether few bins carry the error or all of them.
 
-    The estimate is median-unbiased if the true gaps are shaped like the observed ones. It is high where the error is
-    confined to few bins, or the bins are many: 2,000 rows of shape B with right answers at .97 c, in 100 bins, leave it
-    at or below the truth in 1% of samples instead of 50%.
+    The estimate is more often too high than too low where the error is confined to few bins (only the highest
+    confidences are over-confident, say), or the bins are many: 2,000 rows of shape B with right answers at .97 c, in
+    100 bins, leave it at or below the truth in 1% of samples instead of 50%.
 
     With fewer than 20 wrong (or fewer than 20 right) rows the interval also covers the exact binomial
     (Clopper-Pearson) limits of |accuracy - mean confidence|, the part of the ECE that all bins share: ten right answers

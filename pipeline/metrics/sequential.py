@@ -50,7 +50,8 @@ class _Bettor(ABC):
 
     @classmethod
     def start(cls, null: Null = "point", tolerance: float = 0.02) -> Self:
-        """Before any label. null: "point" (no confidence is off by more than `tolerance`) or "ece" (the ECE is not).
+        """Before any label. null: "point" (no confidence is ever off by more than `tolerance`) or "ece" (the ECE of the
+        traffic that is being labelled never is; see `pipeline.metrics.bets`).
 
         Raises:
             ValueError: an unknown null, or a tolerance outside [0, .5).

@@ -24,7 +24,7 @@ def comparison(
 ) -> None:
     """Left: a forest plot of the ECE. Right: ECE against average uncertainty. Written to `out`.svg.
 
-    Forest: the plug-in ECE (hollow), the estimate (full; median-unbiased where the gaps are shaped as observed) with
+    Forest: the plug-in ECE (hollow), the estimate (full; high where the error is in few bins) with
     its interval, and the range that chance alone reaches 19 times in 20 (grey); error and NLL in words, because a low
     ECE can be bought with either.
 

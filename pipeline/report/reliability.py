@@ -20,7 +20,7 @@ def reliability_diagram(before: Judged, after: Judged, settings: Evaluation, out
     """Before and after, the confidence histogram beneath; written to `out`.svg and `out`.png.
 
     Bars of bins with few rows are pale: the eye should weigh a bin as the ECE does. ECE, its estimate
-    (median-unbiased where the gaps are shaped as observed) with the interval, and the noise floor stand above each
+    (high where the error is in few bins) with the interval, and the noise floor stand above each
     panel, as fractions.
     """
     with drawn(out, title, (8.8, 6.0), png=True) as figure:

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from pipeline.texts import plural
-from service import report_schemas
+from service import alarm_schemas
 from service.alarm.state import NULLS, AlarmState, Evidence
-from service.records import SHADOW
-from service.report_schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null
+from service.alarm.traffic import differs
+from service.alarm_schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
+from service.records import SHADOW, StoredSums
 from service.webhooks import read_webhooks
 
 if TYPE_CHECKING:
@@ -24,14 +25,30 @@ SAID_NO = 500
 
 Standing = Literal["quiet", "notice", "fired", "acknowledged"]
 
+DIFFERS = (
+    "The answers that get labels are not as confident as all answers are: what is said here is about the labelled"
+    " traffic, not about all traffic."
+)
 
-def alarm_of(state: AlarmState, settings: Settings, *, model: str) -> Alarm:
-    """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice."""
+
+def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: StoredSums) -> Alarm:
+    """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice.
+
+    `sums`: of all answers of the version, to say whether those that get labels are like them.
+    """
     shadow = model.endswith(SHADOW)
     nulls = [_null(state, null, pages=null == "ece" and not shadow) for null in NULLS]
-    parts = _reading(state, nulls, shadow), _told(state, settings), _settings(state, settings)
+    weighted = _weighted(state)
+    notice = DIFFERS if state.labels and differs(sums) else None
+    parts = (
+        _reading(state, nulls, shadow),
+        notice,
+        weighted.reading if weighted else None,
+        _told(state, settings),
+        _settings(state, settings),
+    )
     reading = " ".join(filter(None, parts))
-    return Alarm(state=standing(state, model), reading=reading, nulls=nulls)
+    return Alarm(state=standing(state, model), reading=reading, nulls=nulls, weighted=weighted, notice=notice)
 
 
 def standing(state: AlarmState, model: str) -> Standing:
@@ -39,7 +56,7 @@ def standing(state: AlarmState, model: str) -> Standing:
     found = {null: _standing(state.nulls[null]) for null in NULLS}
     if found["ece"] != "quiet" and not model.endswith(SHADOW):
         return found["ece"]
-    if "fired" in found.values():
+    if "fired" in found.values() or (state.weighted and state.weighted.fired):
         return "notice"
     return "acknowledged" if "acknowledged" in found.values() else "quiet"
 
@@ -99,8 +116,41 @@ def _null(state: AlarmState, null: Null, *, pages: bool) -> AlarmOf:
         fired_at=_time(evidence.fired.at_ms) if evidence.fired else None,
         fired_after=evidence.fired.after if evidence.fired else None,
         acknowledged=acknowledged
-        and report_schemas.Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=_time(acknowledged.at_ms)),
+        and alarm_schemas.Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=_time(acknowledged.at_ms)),
         history=_history(state, evidence, log_e),
+    )
+
+
+def _weighted(state: AlarmState) -> WeightedEvidence | None:
+    if state.weighted is None:
+        return None
+    process, fired = state.weighted.process, state.weighted.fired
+    statement = (
+        f"The calibration error (ECE) of all answers so far, those of a propensity of {process.floor:g} or more, was"
+        f" above {process.tolerance:g} at some time."
+    )
+    left_out = ""
+    if process.left_out:
+        less = plural(process.left_out, "label is", "labels are")
+        left_out = f" {less} left out: their propensities are below {process.floor:g}, the --alarm-propensity-floor."
+    shown = f"Weighted by the propensities of {plural(process.labels, 'label')}:"
+    if fired:
+        said = f"{shown} {statement[0].lower()}{statement[1:]} This was shown after {plural(fired.after, 'label')}."
+    else:
+        said = f"{shown} it has not been shown that {statement[0].lower()}{statement[1:]}"
+    return WeightedEvidence(
+        statement=statement,
+        tolerance=process.tolerance,
+        floor=process.floor,
+        threshold=1 / state.alpha,
+        state="fired" if fired else "quiet",
+        labels=process.labels,
+        left_out=process.left_out,
+        log_e=process.log_e,
+        p_value=process.p_value,
+        fired_at=_time(fired.at_ms) if fired else None,
+        fired_after=fired.after if fired else None,
+        reading=said + left_out,
     )
 
 
@@ -118,8 +168,11 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
 
 def _statement(null: Null, tolerance: float) -> str:
     if null == "ece":
-        return f"The calibration error (ECE) of this version is above {tolerance:g}."
-    return f"In some range, this version is right more or less often than it says, by more than {tolerance:g}."
+        return f"The calibration error (ECE) of the answers that get labels was above {tolerance:g} at some time."
+    return (
+        f"In some range and at some time, this version was right more or less often than it says, by more than"
+        f" {tolerance:g}."
+    )
 
 
 def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
@@ -128,27 +181,33 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
         if not state.labels:
             return "No alarm: no labels have arrived yet."
         return (
-            f"No alarm after {plural(state.labels, 'label')}: no calibration error above {state.tolerance:g} has shown."
-            " That does not prove a smaller one, least of all while labels are few. You may look as often as you like:"
-            f" {_promise(state)}"
+            f"No alarm after {plural(state.labels, 'label')}: in the answers that get labels no calibration error above"
+            f" {state.tolerance:g} has shown. That does not prove a smaller one, least of all while labels are few. You"
+            f" may look as often as you like: {_promise(state)}"
         )
     found, what = (ece, "ALARM: ") if ece.state != "quiet" else (point, "Notice: ")
     parts = [("Notice: " if shadow else what) + found.statement[0].lower() + found.statement[1:]]
     evidence = state.nulls[found.null]
     if evidence.process.alarmed(state.alpha):
         rare = _one_in(1 / state.alpha)
-        parts.append(f"Were it not so, at most {rare} versions would ever show as much, however long one looks.")
+        within = "its ECE" if found is ece else "every range"
+        parts.append(
+            f"Had {within} been within that at every label, given what came before, at most {rare} versions would ever"
+            " show as much, however long one looks."
+        )
     else:
         parts.append(f"The quicker rule found it, which accepts one false alarm in {state.run_length:,} labels.")
     parts.append(f"It fired on {found.fired_at:%Y-%m-%d %H:%M} UTC, after {plural(found.fired_after or 0, 'label')}.")
     if known := found.acknowledged:
         parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why}")
     if found is point:
-        parts.append("The calibration error as a whole is not shown to be above that, so nobody is called.")
+        parts.append("The calibration error (ECE) is not shown to have been above that, so nobody is called.")
     elif shadow:
         parts.append("This version is a shadow and answers nobody, so nobody is called.")
     elif not known:
         parts.append("It stays until somebody acknowledges it.")
+    if found is ece:
+        parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
 
 
@@ -172,11 +231,13 @@ def _told(state: AlarmState, settings: Settings) -> str:
 
 def _settings(state: AlarmState, settings: Settings) -> str:
     """Says where this version keeps what it began with."""
-    now = settings.alarm_tolerance, settings.alarm_alpha, settings.alarm_run_length
-    pairs = zip(
-        ("tolerance", "alpha", "run length"), (state.tolerance, state.alpha, state.run_length), now, strict=True
-    )
-    changed = [(name, kept, new) for name, kept, new in pairs if kept != new]
+    settings_of = {
+        "tolerance": (state.tolerance, settings.alarm_tolerance),
+        "alpha": (state.alpha, settings.alarm_alpha),
+        "run length": (state.run_length, settings.alarm_run_length),
+        "propensity floor": (state.propensity_floor, settings.alarm_propensity_floor),
+    }
+    changed = [(name, kept, new) for name, (kept, new) in settings_of.items() if kept != new]
     if not changed:
         return ""
     kept = ", ".join(f"{name} {old if old is not None else 'none'}" for name, old, _ in changed)

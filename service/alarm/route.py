@@ -17,9 +17,9 @@ from service import bodies, keys, schemas, webhooks
 from service.alarm.readings import Standing, advice_of, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
+from service.alarm_schemas import Alarm, Null
 from service.errors import ServiceError, short
-from service.records import LabelBlock
-from service.report_schemas import Alarm, Null, Report
+from service.records import LabelBlock, StoredSums
 from service.store import StoreError
 
 if TYPE_CHECKING:
@@ -145,22 +145,20 @@ async def try_webhooks(request: Request) -> Response:
     return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
 
 
-async def add_to(report: Report, runtime: Runtime, base_url: str) -> None:
-    """Put the alarm and the advice into a report; where the evidence cannot be read, a caution."""
-    model, version, settings = report.model, report.version, runtime.settings
-    tree = await runtime.store.read_state(model, version, ALARM)
+async def parts_of(runtime: Runtime, model: str, version: str, sums: StoredSums, base_url: str) -> dict[str, Any]:
+    """A report's alarm and advice; where the evidence cannot be read, a caution. `sums`: of all answers so far."""
+    settings, tree = runtime.settings, await runtime.store.read_state(model, version, ALARM)
 
-    def fill() -> None:
+    def read() -> dict[str, Any]:
         state = AlarmState.read(tree, settings)
-        report.alarm = alarm_of(state, settings, model=model)
         address = settings.alarm_url or base_url.rstrip("/")
-        report.advice = advice_of(state, model=model, version=version, address=address)
+        advice = advice_of(state, model=model, version=version, address=address)
+        return {"alarm": alarm_of(state, settings, model=model, sums=sums), "advice": advice}
 
     try:
-        await asyncio.to_thread(fill)
+        return await asyncio.to_thread(read)
     except StoreError as error:
-        report.cautions.append(f"There is no word on the alarm: {error}.")
-        report.reading = f"{report.reading} {report.cautions[-1]}"
+        return {"notes": [f"There is no word on the alarm: {error}."]}
 
 
 async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:
@@ -187,7 +185,8 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknow
 
     await runtime.store.fold(model, version, ALARM, take)  # what has come meanwhile may fire
     tree = await runtime.store.fold(model, version, ALARM, step)
-    return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model)
+    sums = await runtime.store.read_sums(model, version)
+    return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model, sums=sums)
 
 
 def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from pipeline.metrics import EProcess, Prequential, ShiryaevRoberts
+from pipeline.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from pipeline.metrics.inputs import Array
 from pipeline.metrics.sequential import BLOCK
+from pipeline.metrics.weighted_evidence import FLOOR
+from service.alarm_schemas import Null
 from service.records import LabelBlock
-from service.report_schemas import Null
 from service.store import StoreError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ NULLS: tuple[Null, ...] = ("ece", "point")
 POINTS = 192
 """Of the history at most; the first, the alarm and the present come to them."""
 
-T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential)
+T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 
 
 def _read(form: type[T]) -> PlainValidator:
@@ -84,6 +85,28 @@ class Evidence(_Frozen):
     """After the blocks of the history, rounded: it is only drawn."""
 
 
+class WeightedTest(_Frozen):
+    """Against "the ECE of all answers so far is within the tolerance", by the labels that came with a propensity."""
+
+    process: Annotated[WeightedEProcess, _read(WeightedEProcess), _WRITE]
+    fired: Fired | None = None
+    """Labels until then are those betted on."""
+
+    def take(self, block: LabelBlock, alpha: float) -> Self:
+        """The evidence after the labels that came next; those without a propensity are left out."""
+        given_L = np.isfinite(block.propensity_L)
+        parts = block.confidence_L, block.first_correct_L, block.propensity_L
+        process, log_e_L = self.process.advance(*(part[given_L] for part in parts))
+        reached_L = log_e_L >= -math.log(alpha)
+        fired = self.fired
+        if fired is None and reached_L.any():
+            k = int(np.argmax(reached_L))
+            betted = int((block.propensity_L[given_L][: k + 1] >= process.floor).sum())
+            at_ms = int(block.arrived_ms_L[given_L][k])
+            fired = Fired(at_ms=at_ms, after=self.process.labels + betted, log_e=float(log_e_L[k]), by="e-process")
+        return self.model_copy(update={"process": process, "fired": fired})
+
+
 class AlarmState(_Frozen):
     """See the module. The settings it began with stay: to change a test after having seen its data voids it."""
 
@@ -91,6 +114,7 @@ class AlarmState(_Frozen):
     tolerance: float
     alpha: float
     run_length: int | None
+    propensity_floor: float = FLOOR
     labels: int = Field(0, ge=0)
     last_ms: int | None = None
     """Arrival of the last label."""
@@ -99,6 +123,8 @@ class AlarmState(_Frozen):
     history_blocks: tuple[int, ...] = ()
     history_ms: tuple[int, ...] = ()
     nulls: dict[Null, Evidence]
+    weighted: WeightedTest | None = None
+    """None before the first label that has a propensity."""
     prequential: Annotated[Prequential, _read(Prequential), _WRITE]
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
     """By a hash of the webhook's URL: a URL may hold a secret."""
@@ -123,6 +149,7 @@ class AlarmState(_Frozen):
             tolerance=tolerance,
             alpha=settings.alarm_alpha,
             run_length=run_length,
+            propensity_floor=settings.alarm_propensity_floor,
             nulls=nulls,
             prequential=Prequential.start(),
         )
@@ -155,6 +182,11 @@ class AlarmState(_Frozen):
             raise ValueError(f"there is evidence of {sorted(self.nulls)}; expected {sorted(NULLS)}")
         if not len(self.rest_confidence) == len(self.rest_correct) == self.labels % BLOCK:
             raise ValueError(f"{len(self.rest_confidence)} labels wait for their block; {self.labels} arrived")
+        if self.weighted and (self.weighted.process.tolerance, self.weighted.process.floor) != (
+            self.tolerance,
+            self.propensity_floor,
+        ):
+            raise ValueError("the weighted evidence is of another tolerance or floor")
         tests: list[EProcess | ShiryaevRoberts | Prequential] = [self.prequential]
         for null, evidence in self.nulls.items():
             if (evidence.process.null, evidence.process.tolerance) != (null, self.tolerance):
@@ -198,9 +230,16 @@ class AlarmState(_Frozen):
             "history_blocks": _chosen(blocks, kept),
             "history_ms": _chosen(at_ms, kept),
             "nulls": nulls,
+            "weighted": self._weighted(block),
             "prequential": self.prequential.advance_each(*taken),
         }
         return self.model_copy(update=after)
+
+    def _weighted(self, block: LabelBlock) -> WeightedTest | None:
+        if self.weighted is None and not np.isfinite(block.propensity_L).any():
+            return None
+        start = WeightedEProcess.start(self.tolerance, self.propensity_floor)
+        return (self.weighted or WeightedTest(process=start)).take(block, self.alpha)
 
     def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Fired | None:
         """The first of these blocks at which a threshold is reached, if any."""

@@ -180,8 +180,9 @@ class Watch:
 
     async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
-        alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0])
-        told, fired, sums = alarm.nulls[0], state.nulls["ece"].fired, await self._store.read_sums(*key)
+        sums = await self._store.read_sums(*key)
+        alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums)
+        told, fired = alarm.nulls[0], state.nulls["ece"].fired
         assert fired is not None and told.fired_at is not None
         numbers = {
             "fired_at": told.fired_at.isoformat(),

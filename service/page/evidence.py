@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
+from service.alarm_schemas import Alarm, AlarmOf, EvidencePoint
 from service.page.axis import LEFT, WIDTH, Scale, Tick, line, n, nice_top
 from service.page.words import chance, count
-from service.report_schemas import Alarm, AlarmOf, EvidencePoint
 
 TOP, HEIGHT = 26.0, 286.0
 HIGHEST = math.log(1e6)

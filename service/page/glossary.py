@@ -31,7 +31,8 @@ TERMS = (
     Term(
         "ece_estimate",
         "Best estimate",
-        "The ECE without the part that chance adds: it is as often too large as too small.",
+        "The ECE without the part that chance adds. Where the error lies in few ranges, it is more often too large than"
+        " too small.",
     ),
     Term("ece_lower", "Interval", "Where the true ECE lies, as often as the level says, if one looks once."),
     Term(
@@ -49,8 +50,9 @@ TERMS = (
     Term(
         "",
         "Evidence",
-        "An e-value. A model whose error is below the tolerance reaches 20 or more in at most 1 of 20 cases, however"
-        " often one looks: that is why the alarm may watch after every label.",
+        "An e-value. A model whose error, in the answers that get labels, is within the tolerance at every label"
+        " reaches 20 or more in at most 1 of 20 cases, however often one looks: that is why the alarm may watch after"
+        " every label. It speaks of all answers only where it is weighted by the propensities that came with them.",
     ),
     Term("coverage", "Coverage", "The share of answers whose true label is known by now."),
     Term("labelling.weighted", "Weighted", "Labelled answers counted so that together they look like all answers."),

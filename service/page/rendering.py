@@ -16,7 +16,7 @@ from service.page import query, words
 from service.page.evidence import evidence_diagram
 from service.page.glossary import glossary
 from service.page.reliability import reliability
-from service.page.state import state_of, tolerance_of
+from service.page.state import state_of
 from service.page.trend import trend_diagram
 from service.report_schemas import Report, Window
 
@@ -67,7 +67,6 @@ def render(report: Report, asked: Mapping[str, str] | None = None, *, now: datet
         .render(
             report=report,
             state=state_of(report),
-            tolerance=tolerance_of(report),
             chosen=query.chosen(report, now),
             now=now,
             asked=asked,

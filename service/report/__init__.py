@@ -6,14 +6,17 @@ trend), `reading` (plain words), `estimands`, and `route`, which reads the store
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from service.alarm_schemas import Advice, Alarm
 from service.records import StoredSums, Version
 from service.report.asked import Asked
 from service.report.estimands import estimands
 from service.report.labelling import labelling
 from service.report.numbers import numbers
-from service.report.reading import cautions, headline, verdict_of
+from service.report.reading import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
 from service.report_schemas import Labelling, Report
 
 __all__ = ["Asked", "numbers_of", "report"]
@@ -25,23 +28,35 @@ def numbers_of(sums: StoredSums, asked: Asked) -> dict[str, Any]:
 
 
 def report(
-    version: Version, sums: StoredSums, asked: Asked | None = None, *, about: Labelling | None = None, **parts: Any
+    version: Version,
+    sums: StoredSums,
+    asked: Asked | None = None,
+    *,
+    about: Labelling | None = None,
+    alarm: Alarm | None = None,
+    advice: Advice | None = None,
+    notes: Sequence[str] = (),
+    **parts: Any,
 ) -> Report:
     """Numbers and their reading; null where there are no labels.
 
-    `about`: what `labelling` gives; left out: without the labels that arrived last. `parts`: fields that the route has
-    filled (versions, classes, tags, trend, alarm, advice, known).
+    `about`: what `labelling` gives; left out: without the labels that arrived last. `alarm` and `advice`: of all labels
+    so far; without them nothing counts as shown. `notes`: more cautions. `parts`: fields that the route has filled
+    (versions, classes, tags, trend, known).
     """
     asked = asked or Asked()
     found, about = numbers_of(sums, asked), about or labelling(version, sums, None, asked)
-    verdict = verdict_of(sums, found)
-    first = headline(verdict, sums, found, asked)
-    second = cautions(sums, about, {"classes": parts.get("classes"), "tags": parts.get("tags")})
+    tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
+    within = is_within(sums, numbers_of(sums, replace(asked, level=CERTAIN)), about, tolerance)
+    verdict = verdict_of(sums, found, alarm if asked.everything else None, advice, within=within)
+    first = headline(verdict, sums, found, asked, tolerance)
+    second = [*cautions(sums, about, {"classes": parts.get("classes"), "tags": parts.get("tags")}), *notes]
     return Report(
         model=version.model,
         version=version.version,
         window=asked.window,
         verdict=verdict,
+        tolerance=tolerance,
         reading=" ".join([first, *second]),
         headline=first,
         cautions=second,
@@ -53,6 +68,8 @@ def report(
         offline=version.metrics,
         estimands=estimands(asked, sums),
         labelling=about,
+        alarm=alarm,
+        advice=advice,
         **found,
         **parts,
     )

@@ -12,7 +12,7 @@ _PLAIN = {
     "mean_confidence": "the mean probability that the model gives to its own answer",
     "signed_gap": "accuracy minus mean confidence",
     "ece": "the mean distance between confidence and accuracy over the bins as measured; chance makes it too large",
-    "ece_estimate": "the ECE of the population in the same bins, as likely too high as too low",
+    "ece_estimate": "the ECE of the population in the same bins; more often too high than too low where few bins err",
     "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels",
     "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels",
     "floor_mean": "the ECE that a perfectly calibrated model would show on average on as many answers",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pipeline.texts import plural
+from service.alarm_schemas import Advice, Alarm
 from service.records import StoredSums
 from service.report.asked import Asked, described
 from service.report.numbers import Numbers
@@ -10,25 +13,79 @@ from service.report_schemas import Bin, Labelling, Slice, Verdict
 
 MEASURED_FROM = 500
 """Labels from which the coverage of the ECE interval was measured."""
+TOLERANCE = 0.02
+"""A calibration error that is small enough, where no alarm names its own."""
+CERTAIN = 0.95
+"""Level of the interval whose upper end must be within the tolerance, whatever level is asked for."""
+
+Direction = Literal["over_confident", "under_confident", "uneven"]
+LEANS: dict[Direction, Verdict] = {
+    "over_confident": "leans_over_confident",
+    "under_confident": "leans_under_confident",
+    "uneven": "leans_uneven",
+}
+_ONE_LOOK = (
+    "At 1 look in 20 chance alone passes that limit, and who looks often will meet one: only the alarm's evidence"
+    " settles it."
+)
+_ADVICE = "Scored one by one as they came, the labels say so."
+_MEANS: dict[str, str] = {
+    "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
+    " these labels as well ({level}).",
+    "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}).",
+    "was_off": "but at some time there was an error: the alarm's evidence stays, whatever came after.",
+    "over_confident": "The model is over-confident: trust its percentages less than they say.",
+    "under_confident": "The model is under-confident: it is right more often than it says.",
+    "uneven": "The model is too sure in some ranges and not sure enough in others; the table shows where.",
+    "leans_over_confident": "It leans to being over-confident.",
+    "leans_under_confident": "It leans to being under-confident.",
+    "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
+}
 
 
-def verdict_of(sums: StoredSums, numbers: Numbers) -> Verdict:
-    """More than chance (the ECE is above its floor's 95th percentile), and in which direction; else it cannot be told.
+def is_within(sums: StoredSums, certain: Numbers, labelling: Labelling, tolerance: float) -> bool:
+    """Whether the ECE is at most `tolerance`: the upper end of its 95% interval is, at this one look.
 
-    uneven: less than half of the ECE is of one sign.
+    Where the labelled answers are not like all answers, the weighted figures must be within it, too. `certain`: the
+    numbers at the level CERTAIN.
+    """
+    if not sums.labelled.n:
+        return False
+    uppers = [certain["ece_upper"]]
+    if labelling.choice and labelling.choice.warning:
+        uppers += [figures.ece_upper for figures in labelling.weighted]
+    return bool(max(uppers) <= tolerance)
+
+
+def verdict_of(
+    sums: StoredSums, numbers: Numbers, alarm: Alarm | None, advice: Advice | None, *, within: bool
+) -> Verdict:
+    """How things stand. Whatever is said without "leans" against a version holds however often one looks.
+
+    That takes the alarm's evidence (`alarm`: None where the report is not about all labels so far); the direction is
+    that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a sound
+    version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance. uneven:
+    less than half of the ECE is of one sign. was_off: there is evidence, and the labels as they are now show no more
+    than chance.
     """
     if not sums.answers:
         return "no_answers"
     if not sums.labelled.n:
         return "no_labels"
-    if numbers["ece"] <= numbers["floor_p95"]:
-        return "cannot_tell"
+    more = numbers["ece"] > numbers["floor_p95"]
+    direction: Direction = "over_confident" if numbers["signed_gap"] < 0 else "under_confident"
     if abs(numbers["signed_gap"]) < numbers["ece"] / 2:
-        return "uneven"
-    return "over_confident" if numbers["signed_gap"] < 0 else "under_confident"
+        direction = "uneven"
+    if alarm is not None and alarm.state != "quiet":
+        return direction if more else "was_off"
+    if within:
+        return "within_tolerance"
+    if more or (advice is not None and advice.helps == "yes"):
+        return LEANS[direction]
+    return "cannot_tell"
 
 
-def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked) -> str:
+def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked, tolerance: float) -> str:
     """What a newcomer should know first."""
     if verdict == "no_answers" and not asked.everything:
         return f"There are no answers {described(asked)}: widen the window, or ask for another class or tag."
@@ -43,25 +100,25 @@ def headline(verdict: Verdict, sums: StoredSums, numbers: Numbers, asked: Asked)
     counts = f"{labelled(n, sums.answers)}."
     if asked.last is not None:
         counts = f"The {plural(n, 'label')} that arrived last."
-    if verdict == "cannot_tell":
-        return (
+    ece, p95 = f"Its calibration error (ECE) is {numbers['ece']:.3f}", f"{numbers['floor_p95']:.3f}"
+    level = f"{100 * asked.level:.6g}% interval {numbers['ece_lower']:.3f} to {numbers['ece_upper']:.3f}"
+    if verdict in ("cannot_tell", "was_off", "within_tolerance"):
+        chance = "no larger" if numbers["ece"] <= numbers["floor_p95"] else "larger"
+        said = (
             f"{counts} On them the model claims {percent(numbers['mean_confidence'])} on average and is right"
-            f" {percent(numbers['accuracy'])} of the time. Its calibration error, {numbers['ece']:.3f}, is no larger"
-            f" than chance alone would show (up to {numbers['floor_p95']:.3f}): there is no sign of miscalibration,"
-            f" or there are too few labels to tell: an error of up to {numbers['ece_upper']:.3f} would fit them as"
-            f" well ({100 * asked.level:.6g}% interval)."
+            f" {percent(numbers['accuracy'])} of the time. {ece}, {chance} than chance alone would show (up to {p95})"
         )
-    sign = {"over_confident": -1, "under_confident": 1}.get(verdict, 0)  # the example must bear the verdict out
+        return f"{said}; {_MEANS[verdict].format(tolerance=tolerance, upper=numbers['ece_upper'], level=level)}"
+    direction = verdict.removeprefix("leans_")
+    sign = {"over_confident": -1, "under_confident": 1}.get(direction, 0)  # the example must bear the verdict out
     fitting = [b for b in numbers["bins"] if b.gap is not None and b.gap * sign >= 0]
     where: Bin = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
-    advice = {
-        "over_confident": "The model is over-confident: trust its percentages less than they say, and recalibrate.",
-        "under_confident": "The model is under-confident: it is right more often than it says. Recalibrate.",
-    }.get(verdict, "It is too sure in some ranges and not sure enough in others; the table shows where. Recalibrate.")
+    chance, reason = ("this is more", _ONE_LOOK) if numbers["ece"] > numbers["floor_p95"] else ("this is not", _ADVICE)
+    means = f"{_MEANS[verdict]} {reason}" if verdict in LEANS.values() else _MEANS[verdict]
     return (
         f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
-        f" the time ({plural(where.count, 'answer')}). Its calibration error is {numbers['ece']:.3f}; chance alone"
-        f" would show up to {numbers['floor_p95']:.3f}, so this is more than chance explains. {advice}"
+        f" the time ({plural(where.count, 'answer')}). {ece} ({level}); chance alone would show up to {p95} at 19 looks"
+        f" in 20: {chance}. {means}"
     )
 
 

@@ -90,16 +90,17 @@ async def calibration_report(
     runtime = cast("Runtime", request.app.state.runtime)
     found = await runtime.version(model, version)
     check_class(asked, found)
-    built = await build(runtime, request.app.state.recent, found, asked)
-    await alarm.add_to(built, runtime, str(request.base_url))
+    built = await build(runtime, request.app.state.recent, found, asked, str(request.base_url))
     if html:
         text = await asyncio.to_thread(page.render, built, request.query_params)
         return Response(text, media_type="text/html", headers={"vary": "accept", **page.HEADERS})
     return Response(built.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 
-async def build(runtime: Runtime, recent: Recent, version: Version, asked: Asked) -> Report:
-    """All parts of a report but alarm and advice, which are of all labels since the version's start.
+async def build(
+    runtime: Runtime, recent: Recent, version: Version, asked: Asked, base_url: str | None = None
+) -> Report:
+    """All parts of a report; alarm and advice, of all labels since the version's start, only with a `base_url`.
 
     Raises:
         ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
@@ -118,6 +119,9 @@ async def build(runtime: Runtime, recent: Recent, version: Version, asked: Asked
         "versions": await slices.versions(store, known, asked, version, sums),
         "known": _known(known, runtime),
     }
+    if base_url is not None:
+        ever = sums if asked.everything else await store.read_sums(version.model, version.version)
+        parts |= await alarm.parts_of(runtime, version.model, version.version, ever, base_url)
     if asked.by:
         parts["classes" if asked.by == "class" else "tags"] = await slices.groups(store, version, asked)
     if asked.trend:

@@ -11,14 +11,10 @@ import numpy as np
 
 from pipeline import metrics
 from pipeline.metrics import CalibrationSums
+from service.alarm_schemas import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
 from service.report_schemas import (
-    Acknowledgement,
-    Advice,
-    Alarm,
-    AlarmOf,
     Bin,
     Drift,
-    EvidencePoint,
     Finding,
     LabelFree,
     Labelling,
@@ -112,7 +108,11 @@ def history(drift: float, blocks: int, seed: int, change: int = 90) -> list[Evid
 
 def null_of(null: str, points: list[EvidencePoint], threshold: float = 20) -> AlarmOf:
     first = next((p for p in points if p.log_e >= math.log(threshold)), None)
-    what = "The calibration error (ECE) of this version is" if null == "ece" else "Some confidence is off by"
+    what = (
+        "The calibration error (ECE) of the answers that get labels was"
+        if null == "ece"
+        else "Some confidence is off by"
+    )
     return AlarmOf.model_validate(
         {
             "null": null,

@@ -6,19 +6,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 from pipeline import metrics
 from pipeline.metrics import CalibrationSums
-from service.report_schemas import (
-    Alarm,
-    Ece,
-    EvidencePoint,
-    KnownVersion,
-    Report,
-    Trend,
-    TrendPoint,
-    Window,
-    WorstBin,
-)
+from service.alarm_schemas import Alarm, EvidencePoint
+from service.records import StoredSums
+from service.report.asked import Asked
+from service.report.reading import TOLERANCE, headline, verdict_of
+from service.report_schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from tests.service.page_parts import (
     ESTIMANDS,
     OFFLINE,
@@ -70,24 +66,21 @@ def report(found: CalibrationSums, *, answers: int | None = None, bins: int = 15
     named = metrics.summary(found, bins=bins)
     answers = found.n if answers is None else answers
     table = bins_of(found, bins)
-    off = named["ece"] > named["floor_p95"]
     worst = max((b for b in table if b.count), key=lambda b: abs(b.gap or 0))
-    where = max((b for b in table if b.count), key=lambda b: abs(b.gap or 0) * b.count)
     lower, upper = metrics.binomial_interval(found.cells[2].sum(), found.n, level=0.95)
-    counts = f"{found.n:,} of {answers:,} answers have labels."
-    headline = (
-        f"{counts} When it says {100 * (where.mean_confidence or 0):.0f}% it is right"
-        f" {100 * (where.accuracy or 0):.0f}% of the time ({where.count:,} answers). Its calibration error is"
-        f" {named['ece']:.3f}; chance alone would show up to {named['floor_p95']:.3f}"
-    )
+    answers_C = found.cells[0].astype(np.int64)
+    answers_C[0] += answers - found.n
+    stored, within = StoredSums(answers_C, found), bool(named["ece_upper"] <= TOLERANCE)
+    verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
+    first = headline(verdict, stored, {**named, "bins": table}, Asked(), TOLERANCE)
     cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
     given: dict[str, Any] = {
         **named,
         "model": "street",
         "version": "4f1c09aa",
-        "verdict": "over_confident" if off else "cannot_tell",
-        "headline": headline,
-        "reading": " ".join([headline, *cautions]),
+        "verdict": verdict,
+        "headline": first,
+        "reading": " ".join([first, *cautions]),
         "cautions": cautions,
         "answers": answers,
         "labelled": found.n,

@@ -13,7 +13,7 @@ from pipeline.metrics import EProcess
 from pipeline.metrics.sequential import BLOCK
 from service.alarm import AlarmState
 from service.alarm.state import NULLS
-from service.report_schemas import Null
+from service.alarm_schemas import Null
 from service.settings import Settings
 from tests.service.alarms import labels
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -18,7 +18,7 @@ from service import page
 from service.page import query
 from service.page.query import CHOOSE
 from service.page.state import state_of
-from service.report_schemas import Crowded, Report, Trend, Window
+from service.report_schemas import Crowded, Report, Trend, Verdict, Window
 from tests.service import page_parts
 from tests.service.app_client import Client
 from tests.service.page_parts import NOW, right, sums
@@ -133,8 +133,8 @@ def altered(found: Report, **changes: Any) -> Report:
         ("no answers", "waiting", "Nothing asked yet", "POST /predict"),
         ("no labels", "waiting", "No labels yet", "http://127.0.0.1:8000/feedback"),
         ("few labels", "waiting", "Cannot tell yet", "Keep sending true labels"),
-        ("calibrated", "fine", "Fine", "Recalibrating on the labels seen"),
-        ("bare", "off", "Over-confident", "recalibrate it on labels"),
+        ("calibrated", "fine", "Within 0.02", "Nothing has to be done"),
+        ("bare", "leans", "Leans over-confident", "see below where they are off"),
         ("over-confident", "alarm", "Alarm", 'action="/admin/alarm/acknowledge"'),
         ("acknowledged", "acknowledged", "Alarm, acknowledged", "Ada, 14 Mar 2026, 09:30 UTC"),
         ("notice", "off", "Over-confident", "Somewhere the confidence is off"),
@@ -150,18 +150,20 @@ def test_one_clear_state_and_what_to_do(name: str, state: str, word: str, said: 
     assert (state == "alarm") == ('name="why"' in html)
 
 
-def test_a_small_but_sure_error_is_no_reason_to_act() -> None:
-    found = altered(full(alarm=None), ece_upper=0.019)
-    assert state_of(found).name == "fine" and state_of(found).word == "Over-confident by very little"
-    assert state_of(altered(found, verdict="uneven", ece_upper=0.021)).name == "off"
-    assert state_of(altered(report(sums(300, right)), ece_upper=0.03)).name == "waiting"
+def test_a_word_for_every_verdict_and_the_tolerance_of_the_alarm() -> None:
+    one = full(alarm=None)
+    for verdict in get_args(Verdict):
+        found = state_of(altered(one, verdict=verdict, tolerance=0.05))
+        assert (found.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "was_off"))
+        assert (found.name == "leans") == verdict.startswith("leans_")
+        assert (found.name == "fine") == (verdict == "within_tolerance") == (found.word == "Within 0.05")
+        assert "recalibrat" not in found.text.lower()
 
 
 def test_the_command_is_there_only_if_it_may_help() -> None:
     assert 'id="command-recalibrate"' in render(full())
     assert 'id="command-recalibrate"' not in render(full(advice=page_parts.advice("no")))
-    assert 'id="command-recalibrate"' in render(full(advice=page_parts.advice("not_known")))
-    assert 'id="command-recalibrate"' not in render(altered(ALL["calibrated"](), advice=page_parts.advice("not_known")))
+    assert 'id="command-recalibrate"' not in render(full(advice=page_parts.advice("not_known")))
     shown = re.search(r'id="command-recalibrate"><code>(.*?)</code>', render(full()))
     assert shown and re.sub("<.*?>", "", shown[1]) == page_parts.advice().command
 

@@ -22,7 +22,7 @@ from pipeline.calibrators import Temperature
 from pipeline.metrics import CalibrationSums, ece
 from pipeline.metrics.inputs import Array
 from pipeline.pictures import Pixels
-from service import keys, report_schemas
+from service import alarm_schemas, keys
 from service.replay import ReplayError, runner
 from service.replay.caller import Caller
 from service.replay.drift import Schedule
@@ -218,14 +218,14 @@ def test_a_service_that_is_not_there(url: str, words: str) -> None:
 
 def test_the_alarm_in_words() -> None:
     at = datetime(2026, 1, 2, tzinfo=UTC)
-    one = report_schemas.AlarmOf(
+    one = alarm_schemas.AlarmOf(
         null="ece", statement="", pages=True, tolerance=0.02, threshold=20, state="fired", labels=500, log_e=3.0,
         p_value=0.05, fired_at=at, fired_after=480,
     )  # fmt: skip
 
     def words(**changes: object) -> str:
         nulls = [one.model_copy(update=changes)]
-        alarm = report_schemas.Alarm(state="fired", reading="", nulls=nulls)
+        alarm = alarm_schemas.Alarm(state="fired", reading="", nulls=nulls)
         state, text = alarm_text({"alarm": alarm.model_dump(mode="json")})
         assert state == "fired"
         return text

@@ -48,10 +48,10 @@ def stored(sums: CalibrationSums, answers: int | None = None) -> StoredSums:
 @pytest.mark.parametrize(
     ("truth", "verdict", "words"),
     [
-        (lambda c: c, "cannot_tell", "too few labels to tell"),
-        (lambda c: c - 0.2, "over_confident", "more than chance explains. The model is over-confident"),
-        (lambda c: c + 0.5 * (1 - c), "under_confident", "under-confident"),
-        (lambda c: np.where(c > 0.75, c - 0.15, c + 0.15), "uneven", "too sure in some ranges"),
+        (lambda c: c, "cannot_tell", "errors that cancel out within a bin do not show"),
+        (lambda c: c - 0.2, "leans_over_confident", "this is more. It leans to being over-confident"),
+        (lambda c: c + 0.5 * (1 - c), "leans_under_confident", "under-confident"),
+        (lambda c: np.where(c > 0.75, c - 0.15, c + 0.15), "leans_uneven", "too sure in some ranges"),
     ],
 )
 def test_verdicts(truth: Callable[[Any], Any], verdict: str, words: str) -> None:
@@ -238,7 +238,7 @@ def test_the_example_bears_the_verdict_out() -> None:
     sums = CalibrationSums.from_top(confidence, right, nll_N=np.ones(1900), brier_N=np.ones(1900))
     version = Version("m", "v", ("a", "b"), Identity(), {})
     found = report(version, stored(sums))
-    assert found.verdict == "over_confident"
+    assert found.verdict == "leans_over_confident"
     assert "When it says 30%" not in found.headline and "over-confident" in found.headline
 
 

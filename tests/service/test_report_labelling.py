@@ -200,7 +200,7 @@ def test_few_labels_do_not_break_a_number() -> None:
             found = report(VERSION, StoredSums(sums.cells[0].astype(int) * 2, sums), Asked(binning=binning))
             assert found.accuracy == 1 and found.verdict == "cannot_tell"
             assert (found.nll_upper is None) == (n == 1)
-            assert "would fit them as well" in found.headline
+            assert "would fit these labels as well" in found.headline
 
 
 def test_the_same_sums_are_computed_once() -> None:
