@@ -105,7 +105,7 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
 
     Measured (benchmarks/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn, and over 99%
     where in each of 15 bins the upper half gets a label a third as often as the lower half (shape V, with 75% of its
-    answers in one cell: 90%). A choice within a cell is not seen: `pipeline.metrics.fullest_cell` tells how many share one.
+    answers in one cell: 90%). A choice within a cell is not seen: `fullest_cell` tells how many share one.
 
     Raises:
         ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers.
