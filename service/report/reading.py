@@ -46,13 +46,15 @@ _MEANS: dict[str, str] = {
 def is_within(sums: StoredSums, certain: Numbers, labelling: Labelling, tolerance: float) -> bool:
     """Whether the ECE is at most `tolerance`: the upper end of its 95% interval is, at this one look.
 
-    Where the labelled answers are not like all answers, the weighted figures must be within it, too. `certain`: the
-    numbers at the level CERTAIN.
+    Where the labelled answers are not like all answers, the weighted figures must be within it, too, and there must be
+    some. `certain`: the numbers at the level CERTAIN.
     """
     if not sums.labelled.n:
         return False
     uppers = [certain["ece_upper"]]
     if labelling.choice and labelling.choice.warning:
+        if not labelling.weighted:
+            return False
         uppers += [figures.ece_upper for figures in labelling.weighted]
     return bool(max(uppers) <= tolerance)
 
