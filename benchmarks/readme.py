@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import (
     calibrators,
+    fetching,
     interval_coverage,
     labelling,
     losses,
@@ -42,6 +43,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,
     "training": training.markdown,
+    "fetching": fetching.markdown,
     "serving": serving_report.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,

@@ -38,7 +38,7 @@ class TrainingError(UserError, RuntimeError):
 class Trained:
     """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
 
-    settings["notes"]: what whoever uses the validation rows must know, such as that the net learned from them.
+    settings["notes"]: what whoever uses the rows must know, such as that the net learned from those of validation.
     looks: the arrays of the epochs that `training.curves` names (`pipeline.curves.gathered`).
     `checkpoint` is still there: remove it when the rest is safely written.
     """
@@ -150,7 +150,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             checkpoint.save(net, optimizer, method, selection, history, last=epoch + 1 == recipe.epochs)
     selection.take(net)
     settings["selection"] = {"rule": selection.rule, "epoch": selection.epoch}
-    settings["notes"] = [*method.notes(), *selection.notes(recipe.epochs)]
+    settings["notes"] = [*data.card["notes"], *method.notes(), *selection.notes(recipe.epochs)]
     outcome = {split: predict(net, b)[0].cpu().numpy() for split, b in (("val", val_batches), ("test", test_batches))}
     looks = curves.gathered(checkpoint.folder, training.curves)
     return Trained(net.eval().cpu(), outcome, history, looks, settings, checkpoint)
