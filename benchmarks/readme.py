@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import (
     calibrators,
+    checkpoints,
     fetching,
     interval_coverage,
     labelling,
@@ -44,6 +45,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "sequential": sequential.markdown,
     "training": training.markdown,
     "fetching": fetching.markdown,
+    "checkpoints": checkpoints.markdown,
     "serving": serving_report.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,
