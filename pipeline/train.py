@@ -136,7 +136,7 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
                 for term in method.due(epoch * steps + begun.steps, progress):
                     images, labels = next(held_out)
                     begun.held_out += 1
-                    descend(term.weight * term.penalty(net(images), labels), len(labels))
+                    descend(term.weight * term.value(net(images), labels), len(labels))
                 shown.update()
                 if checkpoint.due():
                     checkpoint.save(net, optimizer, method, selection, history, begun=begun)
@@ -162,6 +162,11 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             checkpoint.save(net, optimizer, method, selection, history, last=epoch + 1 == recipe.epochs)
     selection.take(net)
     settings["selection"] = {"rule": selection.rule, "epoch": selection.epoch}
+    settings["penalties"] = method.acted()
+    for line in settings["penalties"]:
+        log.info("penalty %(name)s: not 0 at %(acted)d of its %(steps)d steps, mean %(mean).4g x beta %(beta)g", line)
+    for note in method.notes():
+        log.warning(note)
     settings["notes"] = [*data.card["notes"], *method.notes(), *selection.notes(recipe.epochs)]
     outcome = {split: predict(net, b)[0].cpu().numpy() for split, b in (("val", val_batches), ("test", test_batches))}
     looks = curves.gathered(checkpoint.folder, training.curves)

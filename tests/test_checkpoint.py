@@ -53,7 +53,7 @@ def test_an_epoch_interrupted_in_its_middle_goes_on_there(
     resumed = train(rows, training, tmp_path / "c")
     assert "going on after epoch 2 of 3 and 1 steps of the next from" in caplog.text
     assert went == [11, 12, 13, 14]
-    assert equal(resumed, whole) and resumed.history == whole.history
+    assert equal(resumed, whole) and resumed.history == whole.history and resumed.settings == whole.settings
     assert resumed.looks.keys() == whole.looks.keys()
     assert all(np.array_equal(resumed.looks[name], whole.looks[name]) for name in whole.looks)
 

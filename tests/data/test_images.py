@@ -80,13 +80,11 @@ def test_the_generator_decides() -> None:
 
 
 def test_endless_batches_go_on_where_they_were() -> None:
-    split = ImageBatches.of(
-        (np.zeros((10, 4, 4, 1), np.uint8), np.arange(10)), {"mean": [0.5], "std": [0.3]}, torch.device("cpu")
-    )
+    split = batches(rows=10)
 
     def first(count: int, done: int = 0) -> list[list[int]]:
-        batches = split.endless(4, torch.Generator().manual_seed(3), done=done)
-        return [labels.tolist() for _, labels in itertools.islice(batches, count)]
+        endless = split.endless(4, torch.Generator().manual_seed(3), done=done)
+        return [labels.tolist() for _, labels in itertools.islice(endless, count)]
 
     whole = first(8)
     assert whole[:3] != whole[3:6], "each pass has an order of its own"
