@@ -15,6 +15,8 @@ from typing import Any
 
 from benchmarks import (
     calibrators,
+    checkpoints,
+    fetching,
     headline,
     interval_coverage,
     labelling,
@@ -46,6 +48,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "headline": headline.markdown,
     "weighted_evidence": weighted_evidence.markdown,
     "training": training.markdown,
+    "fetching": fetching.markdown,
+    "checkpoints": checkpoints.markdown,
     "serving": serving_report.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,

@@ -62,7 +62,7 @@ class Bench:
         loss = method.objective(logits, targets, self.labels, features, head=self.net.head, progress=0.5)
         self._descend(loss, method.apart(logits, self.labels, progress=0.5))
         for term in method.due(1, 0.5):
-            self._descend(term.weight * term.penalty(self.net(self.normalise(self.pixels)), self.labels))
+            self._descend(term.weight * term.value(self.net(self.normalise(self.pixels)), self.labels))
 
     def loss(self, method: methods.Method) -> Callable[[], None]:
         """The loss alone, from features that need a gradient: ready to be timed."""

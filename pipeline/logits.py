@@ -1,7 +1,7 @@
 """logits.npz: the waist between training (torch) and everything after it (numpy).
 
 Arrays val_logits, test_logits (float, N x C) and val_labels, test_labels (integer, N); and, where training used the
-validation rows for more than watching, val_notes (text): sentences that say so.
+validation rows for more than watching, or classes have none, val_notes (text): sentences that say so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) 
 
 
 def notes(path: Path) -> list[str]:
-    """What must be known of the validation rows; empty where they are clean.
+    """What must be known of the rows, those of validation above all; empty where there is nothing to say.
 
     Raises:
         LogitsError: no such file.

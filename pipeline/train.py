@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import curves, methods, nets
-from pipeline.checkpoint import Checkpoint, Selection
+from pipeline.checkpoint import Begun, Checkpoint, Selection
 from pipeline.config import ConfigError, Training
 from pipeline.data import HELD_OUT, DataSet
 from pipeline.data.images import Augmentation, ImageBatches
@@ -38,7 +38,7 @@ class TrainingError(UserError, RuntimeError):
 class Trained:
     """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
 
-    settings["notes"]: what whoever uses the validation rows must know, such as that the net learned from them.
+    settings["notes"]: what whoever uses the rows must know, such as that the net learned from those of validation.
     looks: the arrays of the epochs that `training.curves` names (`pipeline.curves.gathered`).
     `checkpoint` is still there: remove it when the rest is safely written.
     """
@@ -97,25 +97,34 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     logged = {"device": device.type, "curves": training.curves}  # in the name of the folder, not in the model's card
     checkpoint = Checkpoint(checkpoints / fingerprint({**settings, **logged})[:16])
     selection, history = Selection(recipe.selection), list[dict[str, Any]]()
+    middle: dict[str, Any] | None = None
     if saved := checkpoint.load(device):
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
         method.restore(saved["method"])
         selection.restore(saved["selection"])
         torch.set_rng_state(saved["rng"].cpu())
-        history = saved["history"]
-        log.info("going on after epoch %d of %d from %s", len(history), recipe.epochs, checkpoint.folder)
+        if saved["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(saved["cuda_rng"].cpu())
+        history, middle = saved["history"], saved["begun"]
+        more = f" and {middle['steps']:,} steps of the next" if middle else ""
+        log.info("going on after epoch %d of %d%s from %s", len(history), recipe.epochs, more, checkpoint.folder)
 
     steps = train_batches.steps(recipe.batch_size)
     total = steps * recipe.epochs
-    with _repeatable(device, recipe.threads), bar(total, "train", "step", done=steps * len(history)) as shown:
+    done = steps * len(history) + (middle["steps"] if middle else 0)
+    with _repeatable(device, recipe.threads), bar(total, "train", "step", done=done) as shown:
         for epoch in range(len(history), recipe.epochs):
-            generator = torch.Generator().manual_seed((training.seed << 20) + epoch)
-            held_out = _held_out(held_out_batches, recipe.batch_size, (training.seed << 20) + epoch)
+            begun = Begun((training.seed << 20) + epoch)
+            if middle:
+                begun.restore(middle)
+                middle = None
+            held_out = _held_out(held_out_batches, recipe.batch_size, (training.seed << 20) + epoch, begun.held_out)
             net.train()
-            seen: list[tuple[Tensor, Tensor, Tensor]] = []
-            for step, (images, labels) in enumerate(train_batches.shuffled(recipe.batch_size, generator)):
-                progress = (epoch * steps + step) / total
+            generator = begun.generator
+            to_come = train_batches.shuffled(recipe.batch_size, generator, done=begun.steps, state=begun.drawn)
+            for images, labels in to_come:
+                progress = (epoch * steps + begun.steps) / total
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(recipe, progress)
                 images, targets = method.batch(images, labels, classes, generator)
@@ -123,19 +132,22 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
                 logits = net.head(features)
                 loss = method.objective(logits, targets, labels, features, head=net.head, progress=progress)
                 descend(loss, len(labels), method.apart(logits, labels, progress=progress))
-                seen.append((loss.detach() * len(labels), logits[: len(labels)].detach(), labels))
-                for term in method.due(epoch * steps + step + 1, progress):
+                begun.add(loss.detach() * len(labels), logits[: len(labels)], labels)
+                for term in method.due(epoch * steps + begun.steps, progress):
                     images, labels = next(held_out)
-                    descend(term.weight * term.penalty(net(images), labels), len(labels))
+                    begun.held_out += 1
+                    descend(term.weight * term.value(net(images), labels), len(labels))
                 shown.update()
+                if checkpoint.due():
+                    checkpoint.save(net, optimizer, method, selection, history, begun=begun)
             val_logits, val_labels = predict(net, val_batches)
             method.after_validation(val_logits, val_labels)
             with torch.no_grad():
                 val_loss = method.loss(val_logits, val_labels, progress=(epoch + 1) / recipe.epochs)
             row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": optimizer.param_groups[0]["lr"]}
             row["weight_norm"] = curves.weight_norm(net.head)
-            train_loss = torch.stack([loss for loss, _, _ in seen]).sum() / len(train_batches)
-            row |= _scores("train", train_loss, *(torch.cat(parts) for parts in list(zip(*seen, strict=True))[1:]))
+            losses, logits, labels = begun.seen()
+            row |= _scores("train", losses.sum() / len(train_batches), logits, labels)
             row |= _scores("val", val_loss, val_logits, val_labels)
             row |= curves.look(
                 training.curves, epoch + 1, net, method, train_batches, test_batches, checkpoint.folder,
@@ -150,7 +162,12 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
             checkpoint.save(net, optimizer, method, selection, history, last=epoch + 1 == recipe.epochs)
     selection.take(net)
     settings["selection"] = {"rule": selection.rule, "epoch": selection.epoch}
-    settings["notes"] = [*method.notes(), *selection.notes(recipe.epochs)]
+    settings["penalties"] = method.acted()
+    for line in settings["penalties"]:
+        log.info("penalty %(name)s: not 0 at %(acted)d of its %(steps)d steps, mean %(mean).4g x beta %(beta)g", line)
+    for note in method.notes():
+        log.warning(note)
+    settings["notes"] = [*data.card["notes"], *method.notes(), *selection.notes(recipe.epochs)]
     outcome = {split: predict(net, b)[0].cpu().numpy() for split, b in (("val", val_batches), ("test", test_batches))}
     looks = curves.gathered(checkpoint.folder, training.curves)
     return Trained(net.eval().cpu(), outcome, history, looks, settings, checkpoint)
@@ -175,11 +192,11 @@ def check_held_out(method: methods.Method, rows: int | None) -> None:
         )
 
 
-def _held_out(batches: ImageBatches | None, batch_size: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _held_out(batches: ImageBatches | None, batch_size: int, seed: int, done: int) -> Iterator[tuple[Tensor, Tensor]]:
     """As they are, in an order of the epoch's own: what the training rows draw is the same with and without them."""
     if batches is None:
         return iter(())
-    return batches.endless(batch_size, torch.Generator().manual_seed(seed + (1 << 52)))
+    return batches.endless(batch_size, torch.Generator().manual_seed(seed + (1 << 52)), done=done)
 
 
 def _optimizer(net: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from pipeline import curves, data, methods, metrics, stages
@@ -209,6 +212,31 @@ def test_pictures_of_one_perfect_epoch(tmp_path: Path) -> None:
     found = pictures.draw(*written(tmp_path, *made_up(1, 1, wrong=False)), tmp_path / "out", "made up")
     assert [path.name for path in found] == ["training.png", "reliability.png", "gradients.png"]
     assert all(path.with_suffix(suffix).stat().st_size > 10_000 for path in found for suffix in (".png", ".svg"))
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 8, 60])
+def test_no_marker_is_cut(epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pixels: those of the first and last epoch, and of values at 0, are whole."""
+    history, looks = made_up(epochs, 1)
+    history[-1] |= {"test_error": 0.0, "train_ece": 0.0}
+    figures = []
+
+    @contextmanager
+    def kept(out: Path, title: str, size: tuple[float, float], *, png: bool = False) -> Iterator[Figure]:
+        figures.append(Figure(figsize=size, dpi=100))
+        yield figures[-1]
+
+    monkeypatch.setattr("pipeline.report.training.drawn", kept)
+    pictures.curves(pictures.read(written(tmp_path, history, looks)[0]), tmp_path / "training", "made up")
+    (figure,) = figures
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for line in (line for line in axes.lines if line.get_marker() not in ("None", "none", "", None)):
+            half = line.get_markersize() * 100 / 72 / 2
+            x = line.get_transform().transform(np.column_stack(line.get_data()))[:, 0]
+            x = x[np.isfinite(x)]
+            assert len(x) == 0 or (x.min() - half >= axes.bbox.x0 and x.max() + half <= axes.bbox.x1)
+            assert not line.get_clip_on()
 
 
 @pytest.mark.full

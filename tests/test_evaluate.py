@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from pipeline import calibrators, logits, metrics, report
@@ -16,7 +18,7 @@ from pipeline.config import ConfigError, Evaluation
 from pipeline.evaluate import Judged, Problem, check_compared, compared, judge, rows_of, table_of
 from pipeline.files import read_json, write_json, write_npz
 from pipeline.logits import Logits, LogitsError
-from pipeline.report.calibrators import _apart
+from pipeline.report.calibrators import _apart, _uncertainty
 from pipeline.report.classes import NAMED
 
 
@@ -166,8 +168,33 @@ def test_the_pictures_of_a_single_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("places", [[0.5] * 15, [0.0, 0.01, 0.99, 1.0], [0.2, 0.8], [0.4], []])
 def test_numbers_above_the_points_do_not_overlap(places: list[float]) -> None:
     moved = _apart(list(places))
-    assert all(b - a >= min(0.065, 1 / len(places)) - 1e-9 for a, b in pairwise(moved))
+    assert all(b - a >= min(0.058, 1 / len(places)) - 1e-9 for a, b in pairwise(moved))
     assert all(-1e-9 <= place <= 1 for place in moved)
+
+
+def test_numbers_above_the_points_stay_near_them() -> None:
+    assert _apart([0.2, 0.8]) == pytest.approx([0.2, 0.8])
+    assert _apart([0.1, 0.5, 0.5, 0.5, 0.9]) == pytest.approx([0.1, 0.442, 0.5, 0.558, 0.9])
+
+
+@pytest.mark.parametrize("factor", [1.0, 50.0])
+def test_lines_to_the_numbers_do_not_cross(factor: float) -> None:
+    """Each goes straight up from its point and bends above the picture only, to a place in the points' order."""
+    z, y = rows(300)
+    judged = [judge(c, z, y, Evaluation()) for c in (calibrators.Identity(), calibrators.fit("temperature", z, y))]
+    many = [
+        replace(judged[k % 2], values={**judged[k % 2].values, "mean_entropy": 0.01 * (1 + (factor - 1) * (k == 11))})
+        for k in range(12)
+    ]
+    axes = Figure(figsize=(4, 5)).subplots()
+    _uncertainty(axes, many)
+    assert axes.get_xscale() == ("log" if factor > 3 else "linear")
+    paths = [np.array(line.get_data()).T for line in axes.lines if line.get_transform() is axes.transAxes]
+    assert len(paths) == len(axes.texts) == 12
+    for (x, low), (bend, edge), (place, above) in paths:
+        assert x == bend and low <= edge == 1 < above and 0 <= place <= 1
+    for (_, (at, _), (to, _)), (_, (next_at, _), (next_to, _)) in pairwise(paths):
+        assert at <= next_at and to + 0.05 < next_to
 
 
 def test_logits_round_trip(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,11 @@ import torch
 
 from pipeline.config import Data, nearest
 from pipeline.data import cifar, digits, folder
+from pipeline.data.image_files import gather
 from pipeline.data.images import Augmentation, ImageBatches
-from pipeline.data.raw import DataError, Images, Labels, Raw, checked
+from pipeline.data.raw import DataError, Images, Labels, Raw, Rows, checked
 from pipeline.data.raw import read_npz as read_npz_set
-from pipeline.data.splits import balanced
+from pipeline.data.splits import Index, balanced, thin_classes
 from pipeline.files import read_json, read_npz, write_json, write_npz
 
 log = logging.getLogger("pipeline.data")
@@ -38,8 +39,13 @@ DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
 _VALIDATION_ROWS = {"digits": 300, "cifar10": 5000, "cifar100": 5000}
 SPLITS = ("train", "val", "test")
+BLOCK = 2**17  # pixels counted at a time
 HELD_OUT = "held_out"
 """A fourth split where `data.held_out_size` asks for one: rows to learn from, so that validation stays clean."""
+
+
+Part: TypeAlias = tuple[Rows, Labels, Index | None]
+"""Images, labels, and which of their rows make a split; None: all."""
 
 
 @dataclass(frozen=True)
@@ -76,33 +82,36 @@ def load(params: Data) -> DataSet:
         DataError: not found, damaged, or too small for the splits asked for.
     """
     raw = _find(params)
+    # Rows are drawn by their labels alone: of files no pixel is decoded before its place is known.
+    test: Part
     if raw.x_test is None or raw.y_test is None:
         rows = max(1, round(params.test_fraction * len(raw.y_train)))
         log.info("%s brings no test split: %d rows held out, class-balanced", params.dataset, rows)
-        test, train = _draw(raw.y_train, rows, params, "test_fraction")
-        x_test, y_test = raw.x_train[test], raw.y_train[test]
-        x_rest, y_rest = raw.x_train[train], raw.y_train[train]
+        drawn, train = _draw(raw, np.arange(len(raw.y_train)), rows, params, "test_fraction")
+        test = (raw.x_train, raw.y_train, drawn)
     else:
-        x_test, y_test, x_rest, y_rest = raw.x_test, raw.y_test, raw.x_train, raw.y_train
-    rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(y_rest) // 10))
-    val, train = _draw(y_rest, rows, params, "validation_size")
-    x_val, y_val, x_train, y_train = x_rest[val], y_rest[val], x_rest[train], y_rest[train]
-    held_out: dict[str, tuple[Images, Labels]] = {}
+        test, train = (raw.x_test, raw.y_test, None), np.arange(len(raw.y_train))
+    rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(train) // 10))
+    val, train = _draw(raw, train, rows, params, "validation_size")
+    held_out: dict[str, Part] = {}
     if params.held_out_size is not None:
-        rows_held_out, train = _draw(y_train, params.held_out_size, params, "held_out_size")
-        held_out = {HELD_OUT: (x_train[rows_held_out], y_train[rows_held_out])}
-        x_train, y_train = x_train[train], y_train[train]
-    if params.train_size is not None and params.train_size > len(y_train):
+        drawn, train = _draw(raw, train, params.held_out_size, params, "held_out_size")
+        held_out = {HELD_OUT: (raw.x_train, raw.y_train, drawn)}
+    if params.train_size is not None and params.train_size > len(train):
         raise DataError(
-            f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(y_train):,}, or null"
+            f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(train):,}, or null"
         )
-    if params.train_size is not None and params.train_size < len(y_train):
-        kept, _ = _draw(y_train, params.train_size, params, "train_size")
-        x_train, y_train = x_train[kept], y_train[kept]
-    if empty := [raw.classes[k] for k in range(len(raw.classes)) if not (y_train == k).any()]:
-        log.warning("%s: no training row is left of class %s", params.dataset, ", ".join(empty[:10]))
-    arrays = {"train": (x_train, y_train), "val": (x_val, y_val), "test": (x_test, y_test), **held_out}
-    return DataSet(arrays, _card(params.dataset, raw, arrays))
+    if params.train_size is not None and params.train_size < len(train):
+        train, _ = _draw(raw, train, params.train_size, params, "train_size")
+    learned: dict[str, Part] = {"train": (raw.x_train, raw.y_train, train), "val": (raw.x_train, raw.y_train, val)}
+    parts = {**learned, "test": test, **held_out}
+    labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
+    notes = thin_classes(raw.classes, labels)
+    for note in notes:
+        log.warning("%s: %s", params.dataset, note)
+    images = gather({split: (x, index) for split, (x, _, index) in parts.items()})
+    arrays = {split: (images[split], labels[split]) for split in parts}
+    return DataSet(arrays, _card(params.dataset, raw, arrays, notes))
 
 
 def save(data: DataSet, out: Path) -> None:
@@ -180,14 +189,16 @@ def _logged(params: Data, path: Path) -> Raw:
     return raw
 
 
-def _draw(labels: Labels, rows: int, params: Data, key: str) -> tuple[Any, Any]:
+def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str) -> tuple[Index, Index]:
+    """(drawn, rest) of the training rows `among`."""
     try:
-        return balanced(labels, rows, params.split_seed)
+        drawn, rest = balanced(raw.y_train[among], rows, params.split_seed)
     except ValueError as error:
         raise DataError(f"{params.dataset}: {error} (data.{key} in params.yaml)") from None
+    return among[drawn], among[rest]
 
 
-def _card(name: str, raw: Raw, arrays: dict[str, tuple[Images, Labels]]) -> dict[str, Any]:
+def _card(name: str, raw: Raw, arrays: dict[str, tuple[Images, Labels]], notes: list[str]) -> dict[str, Any]:
     height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
     moments = [_moments(arrays["train"][0][..., channel]) for channel in range(channels)]
     return {
@@ -196,13 +207,17 @@ def _card(name: str, raw: Raw, arrays: dict[str, tuple[Images, Labels]]) -> dict
         "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
         "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
         "splits": {split: len(labels) for split, (_, labels) in arrays.items()},
+        "notes": notes,
         "sha256": _sha256(arrays),
     }
 
 
 def _moments(pixels: Images) -> tuple[float, float]:
     """Mean and standard deviation in [0, 1], from exact counts of the 256 values: no float copy of the images."""
-    counts = np.bincount(pixels.reshape(-1), minlength=256)
+    # In blocks: bincount works on a copy of eight bytes a pixel.
+    rows = max(1, BLOCK // pixels[0].size)
+    blocks = (pixels[begin : begin + rows].reshape(-1) for begin in range(0, len(pixels), rows))
+    counts = sum((np.bincount(block, minlength=256) for block in blocks), np.zeros(256, dtype=np.int64))
     values = np.arange(256) / 255
     mean = float(counts @ values / counts.sum())
     std = float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum()))

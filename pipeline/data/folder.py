@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from pipeline.data.raw import DataError, Images, Labels, Raw, checked
+from pipeline.data.image_files import ImageFiles, unreadable_files
+from pipeline.data.raw import DataError, Labels, Raw, checked
 from pipeline.pictures import PictureError, upright_size
 from pipeline.pictures import read as read_picture
+from pipeline.progress import bar
 
 log = logging.getLogger("pipeline.data")
 
@@ -21,10 +23,10 @@ def read(folder: Path, image_size: int | None) -> Raw:
     """All PNG and JPEG files below each class folder, in sorted order; classes are the folder names, sorted.
 
     Grey only if every file is; else RGB. With `image_size` each image is scaled and cut to a centre square, else all
-    must have one size.
+    must have one size. Headers are read here, pixels when the rows of a split are gathered.
 
     Raises:
-        DataError: no train/ folder, an empty class, a file that is not an image, sizes that differ.
+        DataError: no train/ folder, an empty class, files that are no images (all of them), sizes that differ.
     """
     if not (folder / "train").is_dir():
         raise DataError(
@@ -34,11 +36,14 @@ def read(folder: Path, image_size: int | None) -> Raw:
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folder; expected {folder}/train/<class>/*.png")
     splits = {split: _files(folder / split, classes) for split in ("train", "test") if (folder / split).is_dir()}
-    channels, resized = _survey([path for files, _ in splits.values() for path in files], image_size)
-    side = image_size if resized else None
-    x_train, y_train = _read_split(*splits["train"], channels, side)
-    x_test, y_test = _read_split(*splits["test"], channels, side) if "test" in splits else (None, None)
-    return checked(Raw(x_train, y_train, x_test, y_test, classes, resized), str(folder))
+    if "test" in splits and not splits["test"][0]:
+        raise DataError("test/ holds no image; fill it, or remove it to have test rows held out from train/")
+    height, width, channels = _survey([path for files, _ in splits.values() for path in files], image_size)
+    rows = {split: ImageFiles(files, height, width, channels, image_size) for split, (files, _) in splits.items()}
+    y_test = splits["test"][1] if "test" in splits else None
+    resized = image_size is not None
+    raw = Raw(rows["train"], splits["train"][1], rows.get("test"), y_test, classes, resized)
+    return checked(raw, str(folder))
 
 
 def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
@@ -64,38 +69,42 @@ def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
     return files, np.asarray(labels, dtype=np.int64)
 
 
-def _survey(files: list[Path], image_size: int | None) -> tuple[int, bool]:
-    """(channels, whether images are brought to `image_size`), from the files' headers."""
+def _survey(files: list[Path], image_size: int | None) -> tuple[int, int, int]:
+    """(height, width, channels) of the rows to be, from the files' headers."""
     sizes: dict[tuple[int, int], Path] = {}
+    unreadable: dict[Path, str] = {}
     grey = True
-    for path in files:
-        try:
-            with Image.open(path, formats=["PNG", "JPEG"]) as image:
-                sizes.setdefault(upright_size(image), path)
-                grey &= image.mode in ("1", "L", "LA", "I", "I;16")
-        except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
-            raise DataError(f"{path} cannot be read as PNG or JPEG ({error}); mend or remove it") from None
+    with bar(len(files), "look at headers", "image") as shown:
+        for path in files:
+            try:
+                with Image.open(path, formats=["PNG", "JPEG"]) as image:
+                    sizes.setdefault(upright_size(image), path)
+                    grey &= image.mode in ("1", "L", "LA", "I", "I;16")
+            except UnidentifiedImageError:
+                unreadable[path] = "not a PNG or JPEG"
+            except (OSError, Image.DecompressionBombError) as error:
+                unreadable[path] = str(error)
+            shown.update()
     if image_size is None and len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]
         raise DataError(
             f"images have {len(sizes)} sizes ({first}: {a[0]} x {a[1]}, {second}: {b[0]} x {b[1]}, ...);"
             " set image_size in params.yaml to bring all to one square"
         )
-    return (1 if grey else 3), image_size is not None
+    if unreadable:
+        raise unreadable_files(unreadable | _damaged([path for path in files if path not in unreadable]), len(files))
+    width, height = (image_size, image_size) if image_size is not None else next(iter(sizes))
+    return height, width, 1 if grey else 3
 
 
-def _read_split(files: list[Path], labels: Labels, channels: int, side: int | None) -> tuple[Images, Labels]:
-    if not files:
-        raise DataError("test/ holds no image; fill it, or remove it to have test rows held out from train/")
-    first = _read(files[0], channels, side)
-    images = np.empty((len(files), *first.shape), dtype=np.uint8)
-    for row, path in enumerate(files):
-        images[row] = _read(path, channels, side)
-    return images, labels
-
-
-def _read(path: Path, channels: int, side: int | None) -> Images:
-    try:
-        return read_picture(path, channels, side=side)
-    except PictureError as error:
-        raise DataError(f"{path}: {error}") from None
+def _damaged(files: list[Path]) -> dict[Path, str]:
+    """Why a file whose header is sound cannot be read all the same: beside bad headers all are named at once."""
+    found = {}
+    with bar(len(files), "read images", "image") as shown:
+        for path in files:
+            try:
+                read_picture(path, 3)
+            except (PictureError, OSError) as error:
+                found[path] = str(error)
+            shown.update()
+    return found

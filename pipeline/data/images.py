@@ -85,19 +85,29 @@ class ImageBatches:
         """Batches in one shuffled epoch."""
         return -(-len(self) // batch_size)
 
-    def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    def shuffled(
+        self, batch_size: int, generator: torch.Generator, *, done: int = 0, state: Tensor | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Every row once, in the generator's order, augmented. Batches differ in size by at most one row.
 
         Equal sizes, because a last batch of one row would break batch normalisation and weigh that row 128 times.
+        To go on in the middle give the generator as it was at the beginning, `done`, the batches there have been, and
+        `state`, the generator's after them; without it they must have drawn nothing.
         """
         order = torch.randperm(len(self), generator=generator).to(self.labels_N.device)
-        for rows in order.tensor_split(self.steps(batch_size)):
+        if state is not None:
+            generator.set_state(state)
+        for rows in order.tensor_split(self.steps(batch_size))[done:]:
             yield self.normalise(self.augment(self.images_NHWC[rows], generator)), self.labels_N[rows]
 
-    def endless(self, batch_size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """`shuffled`, again and again."""
+    def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """`shuffled`, again and again; of rows that are not augmented, for then `done` batches need not be made."""
+        passes, done = divmod(done, self.steps(batch_size))
+        for _ in range(passes):
+            torch.randperm(len(self), generator=generator)
         while True:
-            yield from self.shuffled(batch_size, generator)
+            yield from self.shuffled(batch_size, generator, done=done)
+            done = 0
 
     def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every row once, in order, as it is."""

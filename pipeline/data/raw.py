@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,13 @@ import numpy.typing as npt
 from pipeline import files
 from pipeline.errors import UserError
 
+if TYPE_CHECKING:
+    from pipeline.data.image_files import ImageFiles
+
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
+Rows: TypeAlias = "Images | ImageFiles"
+"""Images as an array, or as files that are still to be decoded (`pipeline.data.image_files.gather`)."""
 KEYS = ("x_train", "y_train", "x_test", "y_test", "class_names")
 
 
@@ -24,9 +30,9 @@ class DataError(UserError, ValueError):
 class Raw:
     """Training and test rows. Images are uint8 N x H x W x C, labels int64 0..len(classes)-1."""
 
-    x_train: Images
+    x_train: Rows
     y_train: Labels
-    x_test: Images | None
+    x_test: Rows | None
     y_test: Labels | None
     classes: tuple[str, ...]
     resized: bool = False
@@ -88,15 +94,15 @@ def read_npz(path: Path) -> Raw:
     )
 
 
-def _check_split(source: str, split: str, x: Images, y: Labels, classes: tuple[str, ...]) -> None:
+def _check_split(source: str, split: str, x: Rows, y: Labels, classes: tuple[str, ...]) -> None:
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[3] not in (1, 3) or 0 in x.shape:
         raise DataError(
             f"{source}: x_{split} is {x.dtype} of shape {x.shape}; expected uint8 (rows, height, width, channels)"
             " with 1 or 3 channels"
         )
-    if y.shape != (len(x),):
+    if y.shape != x.shape[:1]:
         raise DataError(
-            f"{source}: y_{split} has shape {y.shape}; expected ({len(x)},), one label for each of x_{split}"
+            f"{source}: y_{split} has shape {y.shape}; expected ({x.shape[0]},), one label for each of x_{split}"
         )
     if y.min() < 0 or y.max() >= len(classes):
         bad = int(y[(y < 0) | (y >= len(classes))][0])
@@ -105,5 +111,5 @@ def _check_split(source: str, split: str, x: Images, y: Labels, classes: tuple[s
         )
 
 
-def _size(x: Images) -> str:
+def _size(x: Rows) -> str:
     return " x ".join(map(str, x.shape[1:]))

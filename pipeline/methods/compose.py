@@ -12,7 +12,7 @@ from pipeline.config import ConfigError, OptionValue, unknown
 from pipeline.methods.method import Method, PrimaryLoss, Weighted, When
 
 PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
-"""What every penalty has besides its own options; the fields of `Weighted`."""
+"""What every penalty has besides its own options; fields of `Weighted`."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
 PENALTY_CHOICES = {"when": get_args(When)}
 
@@ -92,7 +92,7 @@ def _weighted(spec: str, name: str, penalty: Callable[..., Any], given: Mapping[
             f"option every of method {spec!r} is for penalties with steps of their own, and {name} is {when};"
             " set when: interleaved, or leave every out"
         )
-    return Weighted(penalty, float(beta), float(start), when, int(every))  # type: ignore[arg-type]
+    return Weighted(penalty, float(beta), float(start), when, int(every), name)  # type: ignore[arg-type]
 
 
 def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:

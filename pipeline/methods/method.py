@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -71,6 +71,31 @@ class Learner(Protocol):
 When = Literal["joint", "separate", "interleaved"]
 
 
+class Tally:
+    """At how many of its steps a penalty was not 0, and its mean; summed on the device, which nothing waits for."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._sums: Tensor | None = None
+
+    def add(self, value: Tensor) -> None:
+        value = value.detach().double()
+        sums = torch.stack([(value != 0).double(), value])
+        self.steps += 1
+        self._sums = sums if self._sums is None else self._sums + sums
+
+    def read(self) -> tuple[int, float]:
+        """(steps where it was not 0, mean over all of them), read back from the device; without steps zeros."""
+        acted, total = (0.0, 0.0) if self._sums is None else self._sums.tolist()
+        return int(acted), total / max(self.steps, 1)
+
+    def state(self) -> tuple[int, Tensor | None]:
+        return self.steps, self._sums
+
+    def restore(self, state: tuple[int, Tensor | None]) -> None:
+        self.steps, self._sums = state
+
+
 @dataclass(frozen=True)
 class Weighted:
     """A penalty with its weight, in force from `start`, a fraction of the run, on (survey, Training strategies).
@@ -87,6 +112,15 @@ class Weighted:
     start: float = 0.0
     when: When = "joint"
     every: int = 1
+    name: str = ""
+    tally: Tally = field(default_factory=Tally, compare=False, repr=False)
+
+    def value(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
+        """The penalty, not weighted; where gradients are on it is a step of training, and counted."""
+        value = self.penalty(logits_NC, labels_N)
+        if torch.is_grad_enabled():
+            self.tally.add(value)
+        return value
 
 
 @dataclass(frozen=True)
@@ -150,13 +184,13 @@ class Method:
             logits_NC, features = logits_NC[:rows], None if features is None else features[:rows]
         total = self.per_sample(logits_NC, targets, features, head=head, progress=progress).mean()
         for term in self._in_force("joint", progress):
-            total = total + term.weight * term.penalty(logits_NC, labels_N)
+            total = total + term.weight * term.value(logits_NC, labels_N)
         return total if extra is None else total + extra
 
     def apart(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> list[tuple[float, Tensor]]:
         """(weight, penalty) of each separate penalty in force, for `pipeline.methods.gradients.backward`."""
         terms = self._in_force("separate", progress)
-        return [(term.weight, term.penalty(logits_NC[: len(labels_N)], labels_N)) for term in terms]
+        return [(term.weight, term.value(logits_NC[: len(labels_N)], labels_N)) for term in terms]
 
     def due(self, step: int, progress: float) -> list[Weighted]:
         """The interleaved penalties that take a step of their own after step number `step` of the run, from 1 on."""
@@ -191,13 +225,33 @@ class Method:
         return bool(self._learners())
 
     def notes(self) -> list[str]:
-        """What a reader of the model's card must know."""
-        if not self.learns_from_validation:
-            return []
-        return [
-            f"Training learned from the validation rows (method {self.name}), so the calibrator was fitted on rows that"
-            " are not clean; judge it on the test rows alone."
-        ]
+        """What a reader of the model's card must know; of a run that is over also of its penalties."""
+        notes = []
+        if self.learns_from_validation:
+            notes.append(
+                f"Training learned from the validation rows (method {self.name}), so the calibrator was fitted on rows"
+                " that are not clean; judge it on the test rows alone."
+            )
+        for term in self.penalties:
+            if not term.tally.steps:
+                notes.append(
+                    f"The penalty {term.name} never acted: no step of the run was its own (start {term.start:g})."
+                )
+            elif not term.weight or not term.tally.read()[0]:
+                what = (
+                    "its weight beta is 0" if not term.weight else f"it was 0 at each of its {term.tally.steps:,} steps"
+                )
+                notes.append(f"The penalty {term.name} never acted: {what}.")
+        return notes
+
+    def acted(self) -> list[dict[str, Any]]:
+        """Of each penalty name and weight, its steps so far, at how many it was not 0, and its mean, not weighted."""
+        found = []
+        for term in self.penalties:
+            acted, mean = term.tally.read()
+            line = {"name": term.name, "beta": term.weight, "steps": term.tally.steps, "acted": acted, "mean": mean}
+            found.append(line)
+        return found
 
     def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         """Called once an epoch with the validation logits; parts that adapt to them learn here."""
@@ -205,13 +259,16 @@ class Method:
             learner.after_validation(logits_NC, labels_N)
 
     def state(self) -> dict[str, Any]:
-        """What `after_validation` learned, for checkpoints."""
-        return {name: learner.state() for name, learner in self._learners().items()}
+        """What `after_validation` learned and what the penalties have done, for checkpoints."""
+        learned = {name: learner.state() for name, learner in self._learners().items()}
+        return {"learned": learned, "penalties": [term.tally.state() for term in self.penalties]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a `state` again."""
         for name, learner in self._learners().items():
-            learner.restore(state[name])
+            learner.restore(state["learned"][name])
+        for term, tally in zip(self.penalties, state["penalties"], strict=True):
+            term.tally.restore(tally)
 
     def _learners(self) -> dict[str, Learner]:
         return {type(part).__name__: part for part in (self.primary, *self.labels) if isinstance(part, Learner)}

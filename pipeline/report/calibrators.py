@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from scipy.optimize import isotonic_regression
+
 from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, Problem
 from pipeline.report.style import BAR, GAP, INK, LINE, PALE, bare, drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+WIDE = 3  # times the least entropy: beyond it the scale is logarithmic
+BAND = 0.07  # of the height of the right picture, above it: where lines lead to their numbers
 
 
 def comparison(
@@ -53,9 +59,9 @@ def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Evaluation) 
         axes.barh(row, values["floor_p95"], 0.62, color=PALE, edgecolor=LINE, linewidth=0.6,
                   label="where 95% of calibrated models lie" if labelled else None)  # fmt: skip
         axes.plot([values["ece_lower"], values["ece_upper"]], [row, row], color=_colour(row), linewidth=1.8)
-        axes.plot(values["ece_estimate"], row, "o", color=_colour(row), markersize=6.5,
+        axes.plot(values["ece_estimate"], row, "o", color=_colour(row), markersize=6.5, clip_on=False, zorder=3,
                   label=f"estimate with {settings.level:.0%} interval" if labelled else None)  # fmt: skip
-        axes.plot(values["ece"], row, "D", color=_colour(row), markerfacecolor="white", markersize=4.5,
+        axes.plot(values["ece"], row, "D", color=_colour(row), markerfacecolor="white", markersize=4.5, zorder=4,
                   label=f"ECE, {settings.bins} bins" if labelled else None)  # fmt: skip
         words = f"{values['error']:.4f}  {values['nll']:.4f}"
         axes.text(1.01, row, words, transform=axes.get_yaxis_transform(), va="center", fontsize=8, family="monospace")
@@ -68,37 +74,39 @@ def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Evaluation) 
 
 
 def _uncertainty(axes: Axes, rows: Sequence[Judged | Problem]) -> None:
+    from matplotlib.ticker import LogLocator
+
     shown = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Judged)]
     for values, row in shown:
         entropy = values["mean_entropy"]
         axes.plot([entropy, entropy], [values["ece_lower"], values["ece_upper"]], color=_colour(row), linewidth=1.4)
-        axes.plot(entropy, values["ece_estimate"], "o", color=_colour(row), markersize=6)
+        axes.plot(entropy, values["ece_estimate"], "o", color=_colour(row), markersize=6, clip_on=False, zorder=3)
     axes.set(xlabel="average uncertainty (mean entropy, nats)", ylabel="ECE (fraction), estimate and interval")
+    entropies = [values["mean_entropy"] for values, _ in shown]
+    if 0 < WIDE * min(entropies) < max(entropies):
+        axes.set(xscale="log", xlabel="average uncertainty\n(mean entropy, nats, log scale)")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
     axes.margins(x=0.08, y=0.12)
     axes.set_ylim(0, None)
-    # Numbers stand in a row above, apart from each other: many calibrators end up at nearly the same point.
+    # Numbers stand in a row above, apart from each other: many calibrators end up at nearly the same point. Lines go
+    # straight up and bend in the free band between, so that none crosses another or a point that is not its own.
     shown.sort(key=lambda one: one[0]["mean_entropy"])
-    (left, right), top = axes.get_xlim(), axes.get_ylim()[1]
-    places = _apart([(values["mean_entropy"] - left) / (right - left) for values, _ in shown])
-    for place, (values, row) in zip(places, shown, strict=True):
-        axes.annotate(
-            str(row + 1),
-            (values["mean_entropy"], values["ece_upper"]),
-            (left + place * (right - left), top),
-            ha="center",
-            va="bottom",
-            fontsize=8.5,
-            arrowprops={"arrowstyle": "-", "color": LINE, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 1},
-        )
+    top = axes.get_ylim()[1]
+    across = axes.transScale + axes.transLimits
+    at = [float(across.transform((values["mean_entropy"], top))[0]) for values, _ in shown]
+    for place, own, (values, row) in zip(_apart(at), at, shown, strict=True):
+        path = [own, own, place], [values["ece_upper"] / top, 1.0, 1 + BAND]
+        axes.plot(*path, color=LINE, linewidth=0.6, transform=axes.transAxes, clip_on=False, zorder=0.5)
+        axes.text(place, 1 + BAND, str(row + 1), transform=axes.transAxes, ha="center", va="bottom", fontsize=8)
     axes.grid(visible=True, linewidth=0.6)
     bare(axes)
 
 
-def _apart(places: list[float], least: float = 0.065) -> list[float]:
-    """Ascending places in [0, 1] moved to lie at least so far from each other, if there is room."""
+def _apart(places: list[float], least: float = 0.058) -> list[float]:
+    """Ascending places in [0, 1], moved as little as can be to lie at least so far apart, if there is room."""
     least = min(least, 1 / max(len(places), 1))
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + least)
-    for i in range(len(places) - 1, -1, -1):
-        places[i] = min(places[i], 1 - least * (len(places) - 1 - i))
-    return places
+    steps = least * np.arange(len(places))
+    moved = isotonic_regression(places - steps).x if places else steps
+    return list(np.clip(moved, 0, 1 - least * max(len(places) - 1, 0)) + steps)

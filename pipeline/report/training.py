@@ -31,6 +31,7 @@ OUTCOMES: dict[str, dict[str, Any]] = {
 }
 CLEAN: dict[str, Any] = {"color": INK, "marker": "x", "linestyle": "none", "markersize": 5, "markeredgewidth": 1.1}
 WIDE = 20  # times the lowest NLL: beyond it the scale is logarithmic
+EDGE = 0.03  # of the epochs, left free at both sides: markers of the first and the last epoch are whole
 DROP = 0.5  # a learning rate that falls by so much from one epoch to the next is marked
 
 
@@ -110,10 +111,11 @@ def curves(columns: Columns, out: Path, title: str) -> None:
 def _line(axes: Axes, columns: Columns, name: str, style: dict[str, Any]) -> None:
     epochs, values = columns["epoch"], columns[name]
     every = max(1, len(epochs) // 8)
-    axes.plot(epochs, values, markevery=(every // 2, every), markersize=4, **style)
+    whole: dict[str, Any] = {"markersize": 4, "clip_on": False, "in_layout": False}  # also where a value is 0
+    axes.plot(epochs, values, markevery=(every // 2, every), **whole, **style)
     known = np.pad(np.isfinite(values), 1)
     alone = known[1:-1] & ~known[:-2] & ~known[2:]  # no line leads there: an epoch with wrong rows between perfect ones
-    axes.plot(epochs[alone], values[alone], markersize=4, **{"marker": "o", **style, "linestyle": "none"})
+    axes.plot(epochs[alone], values[alone], **whole, **{"marker": "o", **style, "linestyle": "none"})
 
 
 def _frame(every: list[Axes], columns: Columns) -> None:
@@ -125,7 +127,8 @@ def _frame(every: list[Axes], columns: Columns) -> None:
         for drop in drops:
             axes.axvline(drop - 0.5, color=LINE, linewidth=0.8, linestyle=(0, (1, 2)))
         axes.grid(visible=True, axis="y", linewidth=0.6)
-        axes.set_xlim((epochs[0], epochs[-1]) if len(epochs) > 1 else (epochs[0] - 1, epochs[0] + 1))
+        aside = EDGE * (epochs[-1] - epochs[0]) or 1.0
+        axes.set_xlim(epochs[0] - aside, epochs[-1] + aside)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         bare(axes)
     for axes in every[-3:]:

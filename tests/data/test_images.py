@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -75,3 +77,15 @@ def test_the_generator_decides() -> None:
     split = batches(augment=Augmentation(2, True))
     one, same, other = (next(iter(split.shuffled(4, torch.Generator().manual_seed(s))))[0] for s in (5, 5, 6))
     assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+def test_endless_batches_go_on_where_they_were() -> None:
+    split = batches(rows=10)
+
+    def first(count: int, done: int = 0) -> list[list[int]]:
+        endless = split.endless(4, torch.Generator().manual_seed(3), done=done)
+        return [labels.tolist() for _, labels in itertools.islice(endless, count)]
+
+    whole = first(8)
+    assert whole[:3] != whole[3:6], "each pass has an order of its own"
+    assert all(first(8 - done, done) == whole[done:] for done in range(8))

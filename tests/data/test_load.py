@@ -200,7 +200,7 @@ def test_image_size_is_for_folders(workspace: Path) -> None:
 def test_a_class_without_training_rows_is_said(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     own(workspace / "datasets" / "pets.npz", class_names=np.array(["cat", "dog", "emu"]))
     data.load(Data(dataset="pets"))
-    assert "no training row is left of class emu" in caplog.text
+    assert "No training row is left of class emu" in caplog.text
 
 
 def test_data_that_dvc_does_not_watch_are_said(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from pipeline import data, methods, nets
 from pipeline.config import ConfigError, Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
+from pipeline.methods.method import Weighted
 from pipeline.recipes import learning_rate, resolve
 from pipeline.train import train
 from tests.methods.batches import batch
@@ -141,3 +143,49 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
 def test_what_does_not_fit_is_explained(spec: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         methods.build(spec, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("mbls", {}, [("margin", 12, 0)]),
+        ("mbls", {"margin": 0}, [("margin", 12, 12)]),
+        ("mmce_late", {}, [("mmce", 6, 6)]),
+        ("mmce_late+entropy", {"mmce.start": 1, "entropy.beta": 0}, [("mmce", 0, 0), ("entropy", 12, 12)]),
+        (
+            "mmce_interleaved+margin+ks",
+            {"mmce.every": 5, "margin.when": "separate"},
+            [("mmce", 2, 2), ("margin", 12, 0), ("ks", 12, 12)],
+        ),
+    ],
+)
+def test_a_penalty_that_never_acted_is_said(
+    name: str, options: dict[str, OptionValue], expected: list[tuple[str, int, int]], workspace: Path, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Counted over steps of training alone; a margin of 10 is never exceeded by the logits of so short a run."""
+    caplog.set_level("INFO")
+    rows = data.load(Data(train_size=200, held_out_size=100))
+    settings = train(rows, Training(epochs=3, width=4, method=name, method_options=options), tmp_path / "c").settings
+    found = [(line["name"], line["steps"], line["acted"]) for line in settings["penalties"]]
+    assert found == expected
+    assert [line["mean"] != 0 for line in settings["penalties"]] == [acted > 0 for _, _, acted in expected]
+    notes = {
+        ("margin", 12, 0): "The penalty margin never acted: it was 0 at each of its 12 steps.",
+        ("mmce", 0, 0): "The penalty mmce never acted: no step of the run was its own (start 1).",
+        ("entropy", 12, 12): "The penalty entropy never acted: its weight beta is 0.",
+    }
+    assert settings["notes"] == [notes[line] for line in expected if line in notes]
+    assert all(note in caplog.text for note in settings["notes"])
+    for part, steps, acted in expected:
+        assert f"penalty {part}: not 0 at {acted} of its {steps} steps, mean" in caplog.text
+
+
+def test_a_tally_counts_what_is_not_0_where_gradients_are_on() -> None:
+    values = iter([0.0, 0.5, 0.0, -2.0, 1.0])
+    term = Weighted(lambda logits, labels: torch.tensor(next(values)))
+    for _ in range(4):
+        term.value(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64))
+    with torch.no_grad():
+        assert term.value(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64)) == 1
+    assert (term.tally.steps, *term.tally.read()) == (4, 2, -0.375)
