@@ -91,6 +91,7 @@ def test_two_runs_side_by_side_then_one_that_skips(prefect: Prefect) -> None:
     standings = sorted(shown["bundle"].split("\n")[2] for shown in (shown_first, shown_second))
     assert [" answers now: calls with ?model=digits" in words for words in standings].count(True) == 1
     assert [" is the shadow of " in words for words in standings].count(True) == 1, "what answers goes on answering"
+    assert "file:" not in str(shown_first | shown_second), "a browser opens no link to a file"
     for bundle in bundles:
         assert Path(bundle).is_relative_to(home / "models") and (Path(bundle) / "model.onnx").is_file()
 
