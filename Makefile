@@ -31,19 +31,20 @@ $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -c docker/constraints.txt -e '.[dev]'; \
 	touch $@
 
+# These three build in .run/, of the code, parameters and data here, uncommitted changes too; `dvc repro` builds here.
 run: setup ## pipeline on the embedded data, then serve, predict, label and report; prints a summary
-	@echo "[1/2] pipeline: dvc repro (stages that are up to date are skipped)"
-	@dvc repro
+	@echo "[1/2] pipeline: dvc repro in .run/workspace (stages that are up to date are skipped)"
+	@python -m pipeline repro
 	@echo "[2/2] service: publish, serve, predict, label, report"
-	@python -m pipeline demo
+	@python -m pipeline demo --artifacts .run/artifacts --work .run/service
 
 demo: setup ## two minutes with the page open: a calibrated model meets worse images, and the alarm fires
-	@dvc repro
-	@python -m pipeline demo --live --work .demo
+	@python -m pipeline repro
+	@python -m pipeline demo --live --artifacts .run/artifacts --work .run/live
 
 serve: setup ## keep the service up on http://127.0.0.1:$(PORT), with models/ and store.sqlite
-	@dvc repro
-	@python -m pipeline publish --role default --unnamed --why "make serve"
+	@python -m pipeline repro
+	@python -m pipeline publish --bundle .run/artifacts/bundle --role default --unnamed --why "make serve"
 	@python -m service --port $(PORT)
 
 prefect: setup ## start a Prefect server and a worker here and register the deployments of prefect.yaml
@@ -68,5 +69,6 @@ constraints-diff: setup ## say which versions `make constraints` would change
 	@python docker/constraints.py --diff
 
 clean: ## remove what was built; the DVC cache, your models and stores stay
-	rm -rf artifacts .run .demo .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .run .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	git clean -qfdX artifacts 2>/dev/null || rm -rf artifacts # what git tracks there stays
 	git worktree prune

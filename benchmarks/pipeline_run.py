@@ -30,9 +30,10 @@ from typing import Any
 import httpx
 
 from benchmarks.interval_coverage import processor
-from pipeline.config import load, parse_overrides
+from pipeline.config import load
 from pipeline.flows import server, workspace
 from pipeline.flows.train import experiment_name
+from pipeline.parameters import parse_overrides
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -6,7 +6,8 @@ export --int8                                    artifacts/bundle_int8 from the 
 all          every stage in order, without DVC: on a machine that has only torch
 curves       draw artifacts/model: the epochs, and those that training.curves names, into artifacts/curves
 gamma-curve  draw g(p, gamma), what focal loss makes of the gradient, into artifacts/curves
-demo         what `make run` does after `dvc repro`: publish, serve, predict, label, report, summary
+repro        `dvc repro` of this checkout as it is, in .run/workspace, so that the checkout stays untouched
+demo         what `make run` does after `repro`: publish, serve, predict, label, report, summary
 demo --live  what `make demo` does: two minutes of traffic in which the model's calibration breaks, with the page open
 methods | recipes | calibrators | params         what can be written into params.yaml
 publish | recalibrate | judge | promote | shadow | rollback | default | versions | doctor
@@ -21,7 +22,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import config, lifeline
+from pipeline import config, lifeline, parameters
 from pipeline.errors import UserError
 
 LISTS = ("methods", "recipes", "calibrators")
@@ -40,20 +41,22 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=[*_stage_names(), "all", *PICTURES, "demo", *LISTS, "params", *SERVED])
-    parser.add_argument("parameters", nargs="*", metavar="name=value", help="leaves of params.yaml to replace")
+    names = [*_stage_names(), "all", *PICTURES, "repro", "demo", *LISTS, "params", *SERVED]
+    parser.add_argument("command", choices=names)
+    parser.add_argument("parameters", nargs="*", metavar="name=value", help="parameters that the stage reads")
     parser.add_argument("--params", default="params.yaml", help="the file to read (default: params.yaml)")
-    parser.add_argument("--work", default=".run", help="demo: its own directory, emptied at start (default: .run)")
+    parser.add_argument("--work", type=Path, help="demo: its own directory, emptied at start (default: in .run/)")
+    parser.add_argument("--artifacts", type=Path, help="demo: what the stages made (default: artifacts)")
     parser.add_argument(
         "--fold", action="store_true", help="export: calibrated probabilities in one ONNX graph instead"
     )
     parser.add_argument("--int8", action="store_true", help="export: the quantised twin of the bundle")
     parser.add_argument("--live", action="store_true", help="demo: the alarm on live traffic, in two minutes")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     lifeline.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("pipeline").setLevel(logging.INFO)
-    training = arguments.command in (*_stage_names(), "all")
+    training = arguments.command in (*_stage_names(), "all", "repro")
     return _obeyed(lambda: _run(arguments), "; the next run goes on from the last checkpoint" if training else "")
 
 
@@ -73,10 +76,12 @@ def _run(arguments: argparse.Namespace) -> None:
     from pipeline import stages
 
     command = arguments.command
-    if arguments.parameters and command in ("demo", *PICTURES, *LISTS):
+    if arguments.parameters and command in ("repro", "demo", *PICTURES, *LISTS):
         raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if arguments.fold and command != "export":
         raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
+    if (arguments.work or arguments.artifacts) and command != "demo":
+        raise config.ConfigError(f"--work and --artifacts belong to demo, not to {command}")
     if arguments.live and command != "demo":
         raise config.ConfigError(f"--live belongs to demo, not to {command}: python -m pipeline demo --live")
     if arguments.int8 and (command != "export" or arguments.fold):
@@ -89,17 +94,22 @@ def _run(arguments: argparse.Namespace) -> None:
     if command in PICTURES:
         print(*(stages.draw_curves() if command == "curves" else stages.draw_gamma_curve()), sep="\n")
         return
-    if command == "demo" and arguments.live:
-        from pipeline.live_demo import live_demo
+    if command == "repro":
+        from pipeline.isolated import repro
 
-        live_demo(Path(arguments.work))
+        repro(Path.cwd())
         return
     if command == "demo":
-        from pipeline.demo import demo
+        from pipeline import demo, live_demo
 
-        demo(Path(arguments.work))
+        run, work = (live_demo.live_demo, "live") if arguments.live else (demo.demo, "service")
+        run(arguments.work or Path(".run", work), arguments.artifacts or stages.ARTIFACTS)
         return
-    params = config.load(arguments.params, config.parse_overrides(arguments.parameters))
+    overrides = parameters.parse_overrides(arguments.parameters)
+    if command in stages.STAGES:
+        flag = " --int8" if arguments.int8 else " --fold" if arguments.fold else ""
+        parameters.check_stage(command + flag, overrides)
+    params = config.load(arguments.params, overrides)
     if command == "params":
         for name, value in params.leaves().items():
             print(f"{name} = {value!r}")

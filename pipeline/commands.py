@@ -59,7 +59,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _publishing(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--int8", action="store_true", help="the quantised twin: artifacts/bundle_int8")
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--int8", action="store_true", help="the quantised twin: artifacts/bundle_int8")
+    what.add_argument("--bundle", type=Path, metavar="FOLDER", help="another bundle than artifacts/bundle")
     command.add_argument(
         "--role",
         choices=(DEFAULT, SHADOW, NONE),
@@ -129,7 +131,7 @@ def _publish(given: argparse.Namespace) -> None:
     from pipeline import stages
 
     role: Any = None if given.role == NONE else given.role
-    bundle = stages.INT8 if given.int8 else stages.BUNDLE
+    bundle = given.bundle or (stages.INT8 if given.int8 else stages.BUNDLE)
     why = given.why or "published by hand"
     path = publishing.publish(bundle, given.models, role, unnamed=given.unnamed, why=why)
     print(path, model_folder.standing(given.models, path.parent.name, path.name), sep="\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.errors import UserError
 
@@ -34,6 +34,10 @@ def unknown(what: str, name: object, allowed: Iterable[str]) -> ConfigError:
     """The one wording for "there is no such thing": what was given, what is allowed, what is near."""
     names = list(allowed)
     return ConfigError(f"unknown {what} {name!r}; allowed: {', '.join(names) or 'none'}.{nearest(str(name), names)}")
+
+
+_NoneAsEmpty = BeforeValidator(lambda value: {} if value is None else value)
+"""DVC replaces a null by any mapping (`dvc exp run -S 'training.method_options={gamma: 2}'`), and no key of `{}`."""
 
 
 class _Section(BaseModel):
@@ -74,7 +78,7 @@ class Training(_Section):
     """Blocks per stage; null: as the net's name says."""
     method: str = "ce"
     """How to train for calibration: a name that `python -m pipeline methods` lists, or a short form."""
-    method_options: dict[str, OptionValue] = Field(default_factory=dict)
+    method_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)
     """Options of the method's parts, such as {gamma: 2}."""
     epochs: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Passes over the training rows."""
@@ -121,7 +125,7 @@ class Calibration(_Section):
 
     calibrator: str = "temperature"
     """A name that `python -m pipeline calibrators` lists, or select: the one of least cross-validated NLL."""
-    calibrator_options: dict[str, OptionValue | list[str]] = Field(default_factory=dict)
+    calibrator_options: Annotated[dict[str, OptionValue | list[str]], _NoneAsEmpty] = Field(default_factory=dict)
     """Options of its fit, such as {objective: brier}; of select: {candidates: [temperature, vector], folds: 5}."""
 
 
@@ -158,14 +162,14 @@ SECTION_OF = {
 
 
 def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None = None) -> Params:
-    """Read params.yaml; `overrides` maps leaf names to values that replace those in the file.
+    """Read params.yaml; `overrides` maps leaves, or names in them (`method_options.gamma`), to values.
 
     Raises:
         ConfigError: naming the file, the key, the value, what is allowed and the nearest valid key.
     """
     path = Path(path)
     try:
-        tree = _yaml(path.read_text(encoding="utf-8"))
+        tree = read_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist; run from the folder that holds params.yaml") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -175,14 +179,15 @@ def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None =
     tree = {} if tree is None else tree  # an empty file: all defaults
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold sections ({', '.join(Params.model_fields)}), not {type(tree).__name__}")
-    for leaf, value in (overrides or {}).items():
+    for name, value in (overrides or {}).items():
+        leaf, _, option = name.partition(".")
         if leaf not in SECTION_OF:
-            raise unknown("parameter", leaf, SECTION_OF)
+            raise unknown("parameter", name, SECTION_OF)
         section = tree.get(SECTION_OF[leaf])
         if section is None:
             section = tree[SECTION_OF[leaf]] = {}
         if isinstance(section, dict):
-            section[leaf] = value
+            section[leaf] = {**(section.get(leaf) or {}), option: value} if option else value
     return parse(tree, source=str(path))
 
 
@@ -202,22 +207,6 @@ def parse(tree: Mapping[str, Any], source: str = "params") -> Params:
     return params
 
 
-def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
-    """`["epochs=3", "method=focal"]` -> `{"epochs": 3, "method": "focal"}`; values are YAML."""
-    overrides = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise ConfigError(f"'{word}' is not of the form name=value, such as epochs=3")
-        if name not in SECTION_OF:
-            raise unknown("parameter", name, SECTION_OF)
-        try:
-            overrides[name] = _yaml(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"the value of '{word}' is not valid YAML: {' '.join(str(error).split())}") from None
-    return overrides
-
-
 class _Loader(yaml.SafeLoader):
     """PyYAML reads 1e-3 as text (YAML 1.1); here, as for DVC (YAML 1.2), it is a number."""
 
@@ -227,7 +216,8 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _yaml(text: str) -> Any:
+def read_yaml(text: str) -> Any:
+    """The value of YAML text, with numbers as DVC has them. Raises yaml.YAMLError."""
     return yaml.load(text, Loader=_Loader)  # a SafeLoader
 
 

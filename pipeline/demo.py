@@ -1,4 +1,4 @@
-"""What `make run` does after `dvc repro`: the trained model behind the real service, labels taken back, one summary.
+"""What `make run` does after the stages: the trained model behind the real service, labels taken back, one summary.
 
 The service is a process of its own, reached over HTTP only, with a model directory and a store of its own that are
 emptied at the start.
@@ -28,15 +28,19 @@ EXACT = 1e-9
 NEAR = 0.005
 
 
-def demo(work: Path) -> None:
+def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     """Publish, serve, predict the test images, send their labels, read the report, check it, print the summary.
+
+    `artifacts` is what the stages made; `work` is emptied, and holds the service's files.
 
     Raises:
         DemoError: with the service's own last words where there are any.
     """
     fresh(work)
-    dataset, table = data.read(stages.DATA), read_json(stages.EVALUATION / "metrics.json")
-    published = publish(stages.BUNDLE, work / "models", "default", unnamed=True)
+    dataset = data.read(artifacts / stages.DATA.name)
+    pictures = artifacts / stages.EVALUATION.name
+    table = read_json(pictures / "metrics.json")
+    published = publish(artifacts / stages.BUNDLE.name, work / "models", "default", unnamed=True)
     images, labels = dataset.arrays["test"]
     with serving(work) as url:
         ids, probabilities_NC = _predict(url, images)
@@ -46,7 +50,9 @@ def demo(work: Path) -> None:
     (work / "calibration-report.html").write_bytes(page)
     recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
     _check(report, recomputed, table, len(labels))
-    print(_summary(dataset.card["name"], table, report, recomputed, published, work))
+    print(_summary(dataset.card["name"], table, report, recomputed))
+    print(f"report    {work / 'calibration-report.html'}  (`make serve` keeps a live one up)")
+    print(f"pictures  {pictures}: reliability, bins, classes, calibrators (.svg)\nbundle    {published}")
 
 
 def _predict(url: str, images: Images) -> tuple[list[str], Array]:
@@ -81,9 +87,7 @@ def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], row
         raise DemoError(f"live ECE is {live:.4f}, metrics.json says {offline:.4f}: they differ by more than {NEAR}")
 
 
-def _summary(
-    name: str, table: dict[str, Any], report: dict[str, Any], recomputed: float, published: Path, work: Path
-) -> str:
+def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recomputed: float) -> str:
     both = (table["before"], table["after"])
     rows: list[tuple[str, ...]] = [("", "before", "after calibration")]
     names = {"error": "test error", "nll": "NLL (nats)", "brier": "Brier score", "ece": f"ECE, {table['bins']} bins"}
@@ -106,9 +110,6 @@ def _summary(
         f"{'  in metrics.json':<22}{table['after']['ece']:<22.4f}differs by {abs(live - table['after']['ece']):.0e}",
         rule,
         *(textwrap.fill(note, 78) for note in table["notes"]),
-        f"report    {work / 'calibration-report.html'}  (`make serve` keeps a live one up)",
-        f"pictures  {stages.EVALUATION}: reliability, bins, classes, calibrators (.svg)",
-        f"bundle    {published}",
     ]
     return "\n".join(lines)
 

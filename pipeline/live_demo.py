@@ -1,4 +1,4 @@
-"""What `make demo` does after `dvc repro`: two minutes in which a calibrated model stops being one, and the alarm.
+"""What `make demo` does after the stages: two minutes in which a calibrated model stops being one, and the alarm.
 
 The traffic is `python -m service replay`, a process of its own; the page is the service's.
 """
@@ -32,33 +32,49 @@ The page to watch: {url}/calibration-report
 {where}
 
 0:00  Digits as the model knows them, {rate} a second. Six in ten get their true label, some {delay} seconds later.
-      To see: the calibration error (ECE) stays below .02, about what chance alone would show; the alarm is quiet.
+      To see: the calibration error (ECE) shrinks with every label, as what chance alone would show does (the column
+      "by chance": 19 of 20 perfect models stay below it); the alarm is quiet.
 0:{start}  Noise on every image, as from a failing camera. The model is nearly as sure as before, and wrong more often.
-      To see: the error grows, and 15 to 35 seconds later the alarm fires: the evidence has reached 20. Of models
-      whose error stays below .02 at most one in 20 ever gets there, however long one watches.
+      To see: the error grows, and 15 to 35 seconds later the alarm fires: the evidence has reached {threshold:.0f}.
+      Of models whose error stays below {tolerance:g} at most one in {threshold:.0f} ever gets there, however long
+      one watches.
 """
 
 
-def live_demo(work: Path, *, speed: float = 1.0) -> None:
+def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 1.0) -> None:
     """Publish, serve, open the page, replay the test images with noise from DRIFT_AT on, and say what came of it.
 
     Raises:
         DemoError: the service or the replay failed; each has said why.
     """
     fresh(work)
-    publish(stages.BUNDLE, work / "models", "default", unnamed=True)
+    publish(artifacts / stages.BUNDLE.name, work / "models", "default", unnamed=True)
     with serving(work) as url:
-        where = "It opens in your browser." if _open(f"{url}/calibration-report") else "Open it in a browser."
-        print(INTRODUCTION.format(url=url, where=where, start=DRIFT_AT, rate=RATE, delay=DELAY), flush=True)
-        _replay(url, speed)
+        before = json.loads(call(f"{url}/calibration-report"))
+        print(introduction(url, before, opened=_open(f"{url}/calibration-report")), flush=True)
+        _replay(url, artifacts / stages.DATA.name / "arrays.npz", speed)
         report = json.loads(call(f"{url}/calibration-report"))
         page = call(f"{url}/calibration-report", accept="text/html")
     (work / "calibration-report.html").write_bytes(page)
     print(_closing(report, work))
 
 
-def _replay(url: str, speed: float) -> None:
-    command = [sys.executable, "-m", "service", "replay", "--url", url, "--data", str(stages.DATA / "arrays.npz")]
+def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
+    """What is to be seen; the alarm's tolerance and threshold are those of the service's report."""
+    alarm = report["alarm"]["nulls"][0]
+    return INTRODUCTION.format(
+        url=url,
+        where="It opens in your browser." if opened else "Open it in a browser.",
+        start=DRIFT_AT,
+        rate=RATE,
+        delay=DELAY,
+        tolerance=alarm["tolerance"],
+        threshold=alarm["threshold"],
+    )
+
+
+def _replay(url: str, arrays: Path, speed: float) -> None:
+    command = [sys.executable, "-m", "service", "replay", "--url", url, "--data", str(arrays)]
     command += ["--rate", str(RATE), "--labelled", str(LABELLED), "--delay", str(DELAY), "--speed", str(speed)]
     command += ["--drift", f"noise:{NOISE}@{DRIFT_AT}", "--seconds", str(SECONDS)]
     process = subprocess.Popen(lifeline.command(command))

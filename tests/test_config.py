@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dvc.exceptions import DvcException
+from dvc.utils.hydra import apply_overrides
 
-from pipeline import config
+from pipeline import config, parameters
 from pipeline.config import SECTION_OF, ConfigError, Params
+from tests.conftest import ROOT
 
 
 def message_of(tree: Mapping[str, Any]) -> str:
@@ -184,7 +188,7 @@ def test_override_of_a_broken_section(tmp_path: Path) -> None:
 
 def test_words_from_the_command_line() -> None:
     words = ["epochs=3", "learning_rate=1e-3", "method=focal+sb_ece", "net=", "method_options={gamma: 2}", "path=a=b"]
-    assert config.parse_overrides(words) == {
+    assert parameters.parse_overrides(words) == {
         "epochs": 3,
         "learning_rate": 0.001,
         "method": "focal+sb_ece",
@@ -192,7 +196,7 @@ def test_words_from_the_command_line() -> None:
         "method_options": {"gamma": 2},
         "path": "a=b",
     }
-    assert config.parse_overrides([]) == {}
+    assert parameters.parse_overrides([]) == {}
 
 
 @pytest.mark.parametrize(
@@ -200,13 +204,40 @@ def test_words_from_the_command_line() -> None:
     [
         ("epochs", "'epochs' is not of the form name=value, such as epochs=3"),
         ("epoch=3", "unknown parameter 'epoch'; .* Did you mean 'epochs'?"),
-        ("training.epochs=3", "unknown parameter 'training.epochs'"),
+        ("training.epoch=3", "unknown parameter 'training.epoch'; .* Did you mean 'training.epochs'?"),
+        ("data.epochs=3", "unknown parameter 'data.epochs'; its name is training.epochs, or epochs for short"),
+        ("training.epochs.gamma=3", "unknown parameter 'training.epochs.gamma'; epochs takes a value itself: epochs=V"),
+        ("training.method_options.=3", "unknown parameter 'training.method_options.'; method_options takes a value"),
+        ("training=3", "unknown parameter 'training'"),
         ("epochs=[1", r"the value of 'epochs=\[1' is not valid YAML"),
     ],
 )
 def test_words_that_are_refused(word: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        config.parse_overrides([word])
+        parameters.parse_overrides([word])
+
+
+def test_names_as_dvc_has_them(tmp_path: Path) -> None:
+    words = ["training.epochs=3", "training.method_options.gamma=2", "+training.method_options.mmce.beta=1e-2"]
+    overrides = parameters.parse_overrides(words)
+    assert overrides == {"epochs": 3, "method_options.gamma": 2, "method_options.mmce.beta": 0.01}
+    found = config.load(written(tmp_path, "training:\n  method_options: {gamma: 1, alpha: 3}\n"), overrides).training
+    assert found.epochs == 3 and found.method_options == {"gamma": 2, "alpha": 3, "mmce.beta": 0.01}
+    assert config.load(written(tmp_path, ""), {"method_options.gamma": 2}).training.method_options == {"gamma": 2}
+
+
+def test_options_are_set_as_dvc_users_do(tmp_path: Path) -> None:
+    """`dvc exp run -S`: DVC puts a mapping in the place of null, and says how a single new name is written."""
+    params = shutil.copy(ROOT / "params.yaml", tmp_path)
+    for leaf in ("training.method_options", "calibration.calibrator_options"):
+        apply_overrides(params, [f"{leaf}={{gamma: 2}}"])
+    found = config.load(params)
+    assert found.training.method_options == found.calibration.calibrator_options == {"gamma": 2}
+    apply_overrides(params, ["+training.method_options.alpha=3"])
+    assert config.load(params).training.method_options == {"gamma": 2, "alpha": 3}
+    with pytest.raises(DvcException) as caught:
+        apply_overrides(params, ["training.method_options.epsilon=3"])
+    assert "To append to your config use +training.method_options.epsilon=3" in str(caught.value.__cause__)
 
 
 def test_nearest() -> None:

@@ -22,6 +22,7 @@ FLOORS: dict[int, set[str]] = {
         "logits",
         "metrics",
         "model_folder",
+        "parameters",
         "pictures",
         "png",
         "privacy",
@@ -33,7 +34,7 @@ FLOORS: dict[int, set[str]] = {
     1: {"curves", "data", "methods", "nets", "progress", "recipes"},
     2: {"checkpoint", "evaluate", "export", "quantise", "recalibrate", "report", "train"},
     3: {"stages"},
-    4: {"__main__", "commands", "demo", "doctor", "flows", "listing", "live_demo", "serving"},
+    4: {"__main__", "commands", "demo", "doctor", "flows", "isolated", "listing", "live_demo", "serving"},
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}
 FLOOR_0_PACKAGES = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}

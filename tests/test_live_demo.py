@@ -1,8 +1,9 @@
-"""`make demo` without its `dvc repro`: the service, the replay and their end."""
+"""`make demo` after its stages: the service, the replay and their end."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,8 +16,6 @@ import pytest
 
 from pipeline import live_demo
 from tests.conftest import ROOT, environment
-
-pytestmark = pytest.mark.full
 
 
 @pytest.fixture
@@ -51,6 +50,14 @@ def left(folder: Path) -> list[psutil.Process]:
     return found
 
 
+def test_the_introduction_takes_its_numbers_from_the_service() -> None:
+    report = {"alarm": {"nulls": [{"tolerance": 0.05, "threshold": 40.0}, {"tolerance": 1.0, "threshold": 1.0}]}}
+    words = " ".join(live_demo.introduction("http://x", report, opened=True).split())
+    assert "the evidence has reached 40. Of models whose error stays below 0.05 at most one in 40" in words
+    assert not re.search(r"below 0?\.02|\{", words), "beside an ECE of .047, on few labels, that looked wrong"
+
+
+@pytest.mark.full
 def test_it_shows_what_it_says_it_will(folder: Path) -> None:
     code = "from pathlib import Path; from pipeline.live_demo import live_demo; live_demo(Path('.demo'), speed=20)"
     process = start(folder, "-c", code)
@@ -66,11 +73,15 @@ def test_it_shows_what_it_says_it_will(folder: Path) -> None:
     rows = [[line for line in part.splitlines() if "[" in line and line[4:5] == ":"] for part in (before, after)]
     if not rows[1][-1].endswith(" -"):  # the service keeps an alarm
         assert "THE ALARM HAS FIRED" in after and "The alarm fired after" in after
+    for line in rows[0]:  # what the introduction says of the two columns
+        ece, chance = (float(line.split()[at]) for at in (4, 7))
+        assert ece < 1.5 * chance, line
     assert accuracy(rows[0][-1]) > 0.95 > 0.92 > accuracy(rows[1][-1])
     assert (folder / ".demo" / "calibration-report.html").read_text(encoding="utf-8").startswith("<!")
     assert "The page as it was at the end: .demo/calibration-report.html" in out and not left(folder)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_when_it_is_stopped(folder: Path, number: signal.Signals) -> None:
     """Ctrl-C goes to all of a terminal's foreground; SIGKILL to the demo alone."""

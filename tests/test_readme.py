@@ -105,8 +105,15 @@ def test_make_lists_its_targets(terminal: Terminal) -> None:
 
 
 def test_make_run(terminal: Terminal) -> None:
-    """The first command of all: the real pipeline, the real service, and a summary as the README shows it."""
+    """The first command of all: the real pipeline, the real service, and a summary as the README shows it.
+
+    Of the checkout as it is, with an edit that nobody has committed; nothing else in it changes.
+    """
+    params = terminal.folder / "params.yaml"
+    params.write_text(params.read_text().replace("bins: 15", "bins: 20"))
+    status = terminal.run(["git", "status", "--porcelain"])
     printed = terminal.type("make run")
+    assert terminal.run(["git", "status", "--porcelain"]) == status and "ECE, 20 bins" in printed
     (shown,) = [text for kind, text in blocks() if kind == "text" and text.startswith("TrueOdds:")]
 
     def words(text: str) -> list[str]:
@@ -117,7 +124,7 @@ def test_make_run(terminal: Terminal) -> None:
     numberless = [re.sub(r"[\d.]+", "#", line) for line in words(shown)]
     found = [re.sub(r"[\d.]+", "#", line) for line in words(printed)]
     assert [line for line in numberless if line in found] == numberless
-    page = (terminal.folder / ".run" / "calibration-report.html").read_text(encoding="utf-8")
+    page = (terminal.folder / ".run" / "service" / "calibration-report.html").read_text(encoding="utf-8")
     assert "<svg" in page and "600" in page
 
 

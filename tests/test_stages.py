@@ -21,10 +21,14 @@ import yaml
 
 from pipeline import calibrators, provenance
 from pipeline.__main__ import main
+from pipeline.parameters import STAGE_PARAMETERS
 from pipeline.stages import STAGES
-from tests.conftest import ROOT, environment, run
+from tests.conftest import ROOT, copy_of_repository, environment, run
 
 GRAPH: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+
+
+BY_GIT = {"artifacts/evaluation/calibrators.csv", "artifacts/evaluation/metrics.json", "artifacts/model/epochs.csv"}
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -65,6 +69,35 @@ def test_the_code_hash_covers_what_the_train_stage_lists() -> None:
     assert set(provenance.TRAINING_CODE) == listed
 
 
+def test_a_command_takes_the_parameters_that_dvc_watches() -> None:
+    assert {name: list(STAGE_PARAMETERS[name]) for name in GRAPH} == {n: s.get("params", []) for n, s in GRAPH.items()}
+
+
+def test_git_tracks_the_small_tables_and_dvc_keeps_the_rest() -> None:
+    listed = [out for stage in GRAPH.values() for kind in ("outs", "metrics", "plots") for out in stage.get(kind, [])]
+    outs = {name: options for out in listed for name, options in (out if isinstance(out, dict) else {out: {}}).items()}
+    by_git = {name for name, options in outs.items() if options.get("cache", True) is False}
+    assert by_git == BY_GIT
+    ignored = run(
+        ["git", "check-ignore", "--no-index", *(f"{name}/" if "." not in name else name for name in outs)], ROOT
+    )
+    assert set(outs) - {line.rstrip("/") for line in ignored.stdout.splitlines()} == by_git
+    assert set(run(["git", "ls-files", *by_git], ROOT).stdout.splitlines()) == by_git
+
+
+def test_metrics_in_a_fresh_clone(tmp_path: Path) -> None:
+    """Without `dvc repro`, and without the cache that made them."""
+    clone = copy_of_repository(tmp_path / "clone")
+    shown = json.loads(run(["dvc", "metrics", "show", "--json"], clone).stdout)
+    table = clone / "artifacts/evaluation/metrics.json"
+    before = shown[""]["data"]["artifacts/evaluation/metrics.json"]["data"]["after"]["nll"]
+    assert before == json.loads(table.read_text())["after"]["nll"]
+    table.write_text(table.read_text().replace(str(before), "0.5"))
+    compared = run(["dvc", "metrics", "diff", "--json"], clone).stdout
+    (nll,) = json.loads(compared)["diff"].values() if "diff" in json.loads(compared) else json.loads(compared).values()
+    assert nll["after.nll"]["old"] == before and nll["after.nll"]["new"] == 0.5
+
+
 def test_a_second_repro_skips_everything(reproduced: Path) -> None:
     again = run(["dvc", "repro"], reproduced)
     assert skipped(again) == set(STAGES) and not ran(again)
@@ -90,7 +123,8 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert not list((reproduced / ".checkpoints").glob("*"))
     lines = (reproduced / "artifacts/model/epochs.csv").read_text().splitlines()
     assert len(lines) == 1 + 24 and lines[0].startswith("epoch,learning_rate,weight_norm,train_loss")
-    assert run(["git", "status", "--porcelain"], reproduced).stdout in ("", " M dvc.lock\n")  # the lock of another CPU
+    changed = run(["git", "status", "--porcelain"], reproduced).stdout.splitlines()
+    assert {line[3:] for line in changed} <= {"dvc.lock", *BY_GIT}  # where another CPU made those of the commit
     shown = run(["dvc", "metrics", "show", "--json"], reproduced).stdout
     assert '"nll"' in shown
 
@@ -139,17 +173,17 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fetch", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
-        (["fetch", "method=mmce_interleaved"], "learns from held-out rows, and data.held_out_size is null; set it"),
-        (["fetch", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 is for optimizer sgd, and optimizer is adam"),
-        (["fetch", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18."),
-        (["fetch", "calibrator=temperatur"], "Did you mean 'temperature'?"),
-        (["fetch", "calibrator=selct"], "Did you mean 'select'?"),
-        (["fetch", "calibrator_options={objectiv: brier}"], "unknown option of 'temperature' 'objectiv'; allowed:"),
-        (["fetch", "calibrator=select", "calibrator_options={candidates: [vectr]}"], "Did you mean 'vector'?"),
-        (["fetch", "calibrator=select", "calibrator_options={candidates: vector}"], "allowed is a list of calibrators"),
+        (["all", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
+        (["all", "method=mmce_interleaved"], "learns from held-out rows, and data.held_out_size is null; set it"),
+        (["all", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 is for optimizer sgd, and optimizer is adam"),
+        (["all", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18."),
+        (["all", "calibrator=temperatur"], "Did you mean 'temperature'?"),
+        (["all", "calibrator=selct"], "Did you mean 'select'?"),
+        (["all", "calibrator_options={objectiv: brier}"], "unknown option of 'temperature' 'objectiv'; allowed:"),
+        (["all", "calibrator=select", "calibrator_options={candidates: [vectr]}"], "Did you mean 'vector'?"),
+        (["all", "calibrator=select", "calibrator_options={candidates: vector}"], "allowed is a list of calibrators"),
         (["calibrate", "calibrator=select", "calibrator_options={fold: 3}"], "Did you mean 'folds'?"),
-        (["fetch", "compare=[vectr]"], "unknown calibrator in compare 'vectr'"),
+        (["all", "compare=[vectr]"], "unknown calibrator in compare 'vectr'"),
         (["fetch", "--fold"], "--fold belongs to export, not to fetch"),
         (["export", "--fold"], "is not a whole bundle"),
         (["train", "epoch=3"], "unknown parameter 'epoch'"),
@@ -161,7 +195,15 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["curves", "epochs=3"], "curves takes no parameters; given: epochs=3"),
         (["train", "curves=[0]"], "training.curves.0 = 0: allowed is a whole number from 1."),
         (["publish"], "is not a whole bundle"),
-        (["train", "calibrator=temprature"], "Did you mean 'temperature'?"),
+        (["publish", "--bundle", "nowhere"], "nowhere is not a whole bundle"),
+        (["fetch", "method=focal"], "fetch does not read method: train and evaluate do. fetch takes dataset, path,"),
+        (["train", "bins=30"], "train does not read bins: evaluate does. train takes recipe, net,"),
+        (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
+        (["evaluate", "epochs=3"], "evaluate takes dataset, method, bins, level, compare. For every stage: python -m"),
+        (["export", "bins=30"], "export takes no parameters"),
+        (["export", "--fold", "bins=30"], "export --fold does not read bins: evaluate does."),
+        (["demo", "--artifacts", "nowhere"], "card.json is missing"),
+        (["fetch", "--artifacts", "artifacts"], "--work and --artifacts belong to demo, not to fetch"),
     ],
 )
 def test_errors_are_one_message_and_a_status(arguments: list[str], message: str, workspace: Path) -> None:
@@ -287,8 +329,8 @@ def test_weights_of_other_data_are_not_exported(reproduced: Path, tmp_path: Path
 def test_the_demo_uses_the_bins_and_level_of_the_run(reproduced: Path, tmp_path: Path) -> None:
     shutil.copytree(reproduced / "artifacts", tmp_path / "artifacts")
     shutil.copy(reproduced / "params.yaml", tmp_path)
-    for stage in ("evaluate", "export"):
-        assert command([stage, "bins=25", "level=0.8"], tmp_path).returncode == 0
+    for words in (["evaluate", "bins=25", "level=0.8"], ["export"]):
+        assert command(words, tmp_path).returncode == 0
     done = command(["demo"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ECE, 25 bins" in done.stdout and "80% interval" in done.stdout

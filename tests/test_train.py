@@ -20,6 +20,8 @@ from pipeline import data
 from pipeline.config import ConfigError, Data, Training
 from pipeline.curves import COLUMNS
 from pipeline.data import DataSet
+from pipeline.flows.workspace import write_params
+from pipeline.parameters import parse_overrides
 from pipeline.recipes import RECIPES, Recipe, learning_rate, resolve
 from pipeline.train import Trained, TrainingError, train
 from tests.conftest import environment
@@ -117,12 +119,13 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace: Path) -> None:
     """SIGKILL, at a moment nobody chose, between the first checkpoint and the end: every step makes one."""
     env = {**environment(), "PYTHONPATH": str(Path(__file__).parent.parent)}
-    subprocess.run([sys.executable, "-m", "pipeline", "fetch", *words], env=env, capture_output=True, check=True)
-    command = [sys.executable, "-m", "pipeline", "train", "width=8", *words]
+    write_params(Path("params.yaml"), parse_overrides(words))
+    subprocess.run([sys.executable, "-m", "pipeline", "fetch"], env=env, capture_output=True, check=True)
+    command = [sys.executable, "-m", "pipeline", "train", "width=8"]
     often = (
         "import math, runpy, sys; from pipeline import checkpoint; checkpoint.EVERY, checkpoint.SHARE = 0, math.inf;"
+        " runpy.run_module('pipeline', run_name='__main__', alter_sys=True)"
     )
-    often += " runpy.run_module('pipeline', run_name='__main__', alter_sys=True)"
     process = subprocess.Popen([sys.executable, "-c", often, *command[3:]], env=env, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not list(Path(".checkpoints").glob("*/state.pt")) and time.monotonic() < deadline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import re
@@ -10,30 +9,25 @@ import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, get_args
 
 from prefect import Flow, State, get_run_logger, task
 from prefect.concurrency.sync import concurrency
+from prefect.exceptions import TerminationSignal
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.states import Completed
-from pydantic.fields import FieldInfo
 
 from pipeline import config, lifeline, stages
 from pipeline.errors import UserError
 from pipeline.flows import artifacts, child, graph, models_of, workspace
+from pipeline.flows.runs import was_cancelled
+from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.model_folder import standing
 from pipeline.publishing import publish
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.client import SERVICE
 
-Publish = Literal["shadow", "default", "never"]
-PUBLISH = "publish"
-_PUBLISH_WORDS = (
-    "shadow: the net is scored beside what answers for its model, until labels or somebody promote it, and answers at"
-    " once only where nothing answers for that model yet. default: it answers for its model at once. never: it is not"
-    " published. Another model's place is never taken."
-)
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""
 _ADVICE = "Use `dvc push`"
@@ -94,9 +88,14 @@ def _train(**leaves: Any) -> None:
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
         lifeline.die_with_parent(signal.SIGTERM, os.getppid())
-    workspace.prune(home, log.info)
+    workspace.prune(home, log.info, was_cancelled)
     with workspace.opened(home, run, given, log.info) as place:
-        _run_graph(place)
+        try:
+            _run_graph(place)
+        except TerminationSignal:
+            if was_cancelled(run):
+                place.remove()
+            raise
         title = flow_run.get_name() or "run"
         if place.commit is not None:
             name = experiment_name(title, run)
@@ -159,34 +158,12 @@ class TrainFlow(Flow[Any, Any]):
         Raises:
             ConfigError: naming it, what is allowed and the nearest.
         """
+        parameters = read_text(parameters)
         given = {name: value for name, value in parameters.items() if value is not None}
         if (role := given.pop(PUBLISH, "shadow")) not in get_args(Publish):
             raise config.ConfigError(f"publish is {role!r}; allowed are {', '.join(get_args(Publish))}")
         stages.check_names(config.load(Path.cwd() / "params.yaml", given))
         return parameters
-
-
-def _leaves() -> dict[str, FieldInfo]:
-    sections = [field.annotation for field in config.Params.model_fields.values()]
-    return {name: field for section in sections for name, field in section.model_fields.items()}  # type: ignore[union-attr]
-
-
-def signature() -> inspect.Signature:
-    """Every leaf of params.yaml as a keyword with its type and bounds, null: as params.yaml says; and `publish`."""
-    parameters = []
-    for name, field in _leaves().items():
-        kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None))
-    role = inspect.Parameter(PUBLISH, inspect.Parameter.KEYWORD_ONLY, default="shadow", annotation=Publish)
-    return inspect.Signature([*parameters, role])
-
-
-def _descriptions() -> str:
-    """The leaves' descriptions in the form that Prefect reads into the schema which its UI shows."""
-    described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
-    lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
-    lines.append(f"    {PUBLISH}: {_PUBLISH_WORDS}")
-    return "\n".join(["Fetch, train, calibrate, evaluate, export.", "", "Args:", *lines])
 
 
 def run_name() -> str:
@@ -211,7 +188,7 @@ def _slot(limit: str | None) -> AbstractContextManager[None]:
 
 def _flow() -> TrainFlow:
     _train.__signature__ = signature()  # type: ignore[attr-defined]
-    _train.__doc__ = _descriptions()
+    _train.__doc__ = descriptions()
     return TrainFlow(
         _train,
         name="train",

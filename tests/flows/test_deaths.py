@@ -102,6 +102,8 @@ def test_cancelled(prefect: Prefect) -> None:
     prefect.command("prefect", "flow-run", "cancel", run)
     assert prefect.ended(run)["state_type"] == "CANCELLED"
     gone(prefect, run)
+    left = [path.name for path in (prefect.home / ".runs").iterdir() if path.name.startswith(run)]
+    assert not left, "nobody goes on with a run that was cancelled"
     wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from prefect.utilities.schema_tools import validation
 
-from pipeline import config, publishing
-from pipeline.flows import artifacts, child, server, train
+from pipeline import config, methods, publishing
+from pipeline.flows import artifacts, child, schema, server, train
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
 
@@ -61,10 +62,45 @@ def test_stop_all_ends_what_another_thread_waits_for() -> None:
 
 
 def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
-    parameters = dict(train.signature().parameters)
+    parameters = dict(schema.signature().parameters)
     assert parameters.pop("publish").default == "shadow"
     assert set(parameters) == set(config.SECTION_OF)
     assert all(p.default is None for p in parameters.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"method": "focall"}, "'focall' does not match"),
+        ({"method": "fl3+mixup+nothing"}, "does not match"),
+        ({"net": "resnet9"}, "'resnet9' is not one of ['resnet8', 'resnet20', 'resnet18']"),
+        ({"recipe": "papers"}, "'papers' is not one of ['auto', "),
+        ({"calibrator": "temprature"}, "'temprature' is not one of ['identity', "),
+        ({"compare": ["vectr"]}, "'vectr' is not one of ['identity', "),
+        ({"method_options": "gamma"}, "'gamma' does not match"),
+        ({"method": "fl3+mixup", "recipe": "auto", "net": None, "calibrator": "select", "compare": ["all"]}, ""),
+        ({"method_options": "{gamma: 2}", "calibrator_options": {"folds": 3}, "curves": "[1, 2]"}, ""),
+    ],
+)
+def test_names_are_in_the_schema_that_the_server_holds_runs_to(given: dict[str, object], refused: str) -> None:
+    if not refused:
+        validation.validate(given, train.train.parameters.model_dump(), raise_on_error=True)
+        return
+    with pytest.raises(validation.ValidationError, match=re.escape(refused)):
+        validation.validate(given, train.train.parameters.model_dump(), raise_on_error=True)
+
+
+def test_every_name_is_in_the_schema() -> None:
+    """Of the tables that the code itself reads."""
+    for name in methods.names():
+        validation.validate({"method": name}, train.train.parameters.model_dump(), raise_on_error=True)
+
+
+def test_mappings_and_lists_are_read_from_text() -> None:
+    given = {"method_options": "{gamma: 2}", "curves": "[1, 2]", "milestones": [0.5], "method": "focal", "epochs": 3}
+    assert schema.read_text(given) == given | {"method_options": {"gamma": 2}, "curves": [1, 2]}
+    with pytest.raises(config.ConfigError, match="the value of 'curves=\\[1' is not valid YAML"):
+        schema.read_text({"curves": "[1"})
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline import config
+from pipeline import config, parameters
 from pipeline.flows import server, train
 from tests.conftest import ROOT, run
 from tests.flows.conftest import Prefect, wait_for
@@ -26,7 +27,7 @@ def unbroken_weights(target: Path, **leaves: object) -> bytes:
     shutil.copy(ROOT / "params.yaml", target)
     (target / "datasets").mkdir(exist_ok=True)
     for stage in ("fetch", "train"):
-        words = [f"{name}={value}" for name, value in leaves.items()]
+        words = [f"{name}={value}" for name, value in leaves.items() if name in parameters.leaves(stage)]
         subprocess.run(
             [sys.executable, "-m", "pipeline", stage, *words],
             cwd=target,
@@ -53,10 +54,11 @@ def test_two_runs_side_by_side_then_one_that_skips(prefect: Prefect) -> None:
     home = prefect.home
     before = {path: (home / path).read_bytes() for path in ("params.yaml", "dvc.lock", "dvc.yaml")}
     status, head = (run(["git", *words], home).stdout for words in (["status", "--porcelain"], ["rev-parse", "HEAD"]))
-    first, second = prefect.submit(epochs=2), prefect.submit(epochs=2, method="focal", seed=42)
+    as_typed: dict[str, Any] = {"method": "focal", "method_options": "{gamma: 2}", "seed": 42}
+    first, second = prefect.submit(epochs=2), prefect.submit(epochs=2, **as_typed)
     wait_for(lambda: len(list((home / ".runs").glob("*.json"))) == 2, 60, lambda: "not side by side")
     names = {prefect.completed(first)["name"], prefect.completed(second)["name"]}
-    assert names == {"digits epochs=2", "digits method=focal epochs=2 seed=42"}
+    assert names == {"digits epochs=2", "digits method=focal method_options={'gamma': 2} epochs=2 seed=42"}
     assert prefect.stages(first) == dict.fromkeys(STAGES, "Completed") | {"fetch": "Skipped"}  # as in dvc.lock
 
     assert {path: (home / path).read_bytes() for path in before} == before
@@ -70,7 +72,8 @@ def test_two_runs_side_by_side_then_one_that_skips(prefect: Prefect) -> None:
     experiments = {e["name"]: e["revs"][-1]["data"] for rev in tree for e in rev["experiments"] or []}
     assert set(experiments) == {train.experiment_name(prefect.run(r)["name"], r) for r in (first, second)}
     focal = experiments[train.experiment_name(prefect.run(second)["name"], second)]
-    assert focal["params"]["params.yaml"]["data"]["training"]["method"] == "focal"
+    training = focal["params"]["params.yaml"]["data"]["training"]
+    assert (training["method"], training["method_options"]) == ("focal", {"gamma": 2})
     assert "# digits, cifar10" in (home / "params.yaml").read_text()
 
     again = prefect.submit(epochs=2)
@@ -88,18 +91,31 @@ def test_two_runs_side_by_side_then_one_that_skips(prefect: Prefect) -> None:
     standings = sorted(shown["bundle"].split("\n")[2] for shown in (shown_first, shown_second))
     assert [" answers now: calls with ?model=digits" in words for words in standings].count(True) == 1
     assert [" is the shadow of " in words for words in standings].count(True) == 1, "what answers goes on answering"
+    assert "file:" not in str(shown_first | shown_second), "a browser opens no link to a file"
     for bundle in bundles:
         assert Path(bundle).is_relative_to(home / "models") and (Path(bundle) / "model.onnx").is_file()
 
 
 def test_a_bad_value_is_refused_before_anything_starts(prefect: Prefect) -> None:
-    refused = prefect.ended(prefect.submit(method="focl"))
-    assert refused["state_type"] == "FAILED" and "Did you mean 'focal'?" in refused["state"]["message"]
+    refused = prefect.ended(prefect.submit(optimizer="adam", momentum=0.5))
+    assert refused["state_type"] == "FAILED" and "momentum = 0.5 is for optimizer sgd" in refused["state"]["message"]
     assert not prefect.stages(refused["id"])
     assert not list((prefect.home / ".runs").glob("*.json"))
-    for given in ("epochs=0", "metod=focal"):
-        by_hand = prefect.command("prefect", "deployment", "run", "train/digits", "-p", given, check=False)
-        assert by_hand.returncode == 1 and given.split("=")[0] in by_hand.stdout + by_hand.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed"),
+    [
+        ("method=focall", "'focall' does not match '^(ce|mse|focal|"),
+        ("epochs=0", "0 is less than the minimum of 1"),
+        ("training.method_options.gamma=2", "available on the deployment: 'dataset'"),
+    ],
+)
+def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, given: str, allowed: str) -> None:
+    before = prefect.post("flow_runs/count", {})
+    typed = prefect.command("prefect", "deployment", "run", "train/digits", "-p", given, check=False, COLUMNS="1000")
+    assert typed.returncode == 1 and allowed in typed.stdout + typed.stderr
+    assert prefect.post("flow_runs/count", {}) == before
 
 
 def test_a_killed_training_is_retried_and_ends_with_the_same_weights(prefect: Prefect, tmp_path: Path) -> None:

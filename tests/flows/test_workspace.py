@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,8 @@ from dvc.repo import Repo
 from pipeline import config
 from pipeline.config import ConfigError
 from pipeline.flows import workspace
-from pipeline.flows.workspace import Workspace, WorkspaceError
+from pipeline.flows.checkout import WorkspaceError
+from pipeline.flows.workspace import Workspace
 from tests.conftest import ROOT, copy_of_repository, run
 
 said: list[str] = []
@@ -126,7 +128,7 @@ def test_without_git_a_copy_without_what_was_built(home: Path) -> None:
     (home / "datasets" / "own.npz").write_bytes(b"own")
     place = opened(home, seed=3)
     assert (place.folder / "datasets" / "own.npz").samefile(home / "datasets" / "own.npz")
-    assert place.commit is None and "recorded in its card and in Prefect only" in said[0]
+    assert place.commit is None and "no experiment is recorded in DVC" in said[0]
     there = {p.relative_to(place.folder).as_posix() for p in place.folder.rglob("*") if p.is_file()}
     assert {"dvc.yaml", "params.yaml", "pipeline/train.py", ".dvc/config", "datasets/README.md"} <= there
     assert not [p for p in there if p.split("/")[0] in {"artifacts", "models", ".venv", ".runs"} or "__pycache__" in p]
@@ -146,11 +148,11 @@ def test_git_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
 
 def test_what_failed_runs_left_is_cleared_away_when_old(home: Path) -> None:
     place = opened(home)
-    workspace.prune(home, said.append)
+    workspace.prune(home, said.append, lambda run: False)
     assert place.root.is_dir()
     old = time.time() - 15 * 86_400
     os.utime(home / ".runs" / "one.json", (old, old))
-    workspace.prune(home, said.append)
+    workspace.prune(home, said.append, lambda run: False)
     assert not place.root.exists() and "left by a run 15 days ago" in said[-1]
     assert not [p for p in (home / ".runs").iterdir() if p.name.startswith("one")]
 
@@ -164,3 +166,115 @@ def test_a_subfolder_of_a_repository(tmp_path: Path) -> None:
     place = opened(home)
     assert place.folder == home / ".runs" / "one" / "odds"
     assert (place.folder / "pipeline" / "new.py").is_file()
+
+
+def kept(home: Path) -> Workspace:
+    with workspace.kept(home, home / ".run" / "workspace", said.append) as place:
+        return place
+
+
+def test_the_kept_workspace_follows_the_checkout(home: Path) -> None:
+    own = home / "datasets" / "pets"
+    own.mkdir()
+    (own / "a.png").write_bytes(b"one")
+    before = snapshot(home)
+    place = kept(home)
+    assert place.folder == home / ".run" / "workspace" and snapshot(home) == before
+    (place.folder / "artifacts" / "logits.npz").write_bytes(b"built")
+    (place.folder / ".checkpoints").mkdir()
+    (place.folder / "dvc.lock").write_text("as another CPU made it")
+    (home / "params.yaml").write_text((home / "params.yaml").read_text().replace("method: ce ", "method: focal "))
+    (home / "pipeline" / "new.py").touch()
+    (own / "a.png").unlink()
+    (own / "b.png").write_bytes(b"two")
+    (own / "c.png").write_bytes(b"three")
+    before = snapshot(home)
+    place = kept(home)
+    assert config.load(place.folder / "params.yaml").training.method == "focal"
+    assert (place.folder / "dvc.lock").read_text() == (home / "dvc.lock").read_text()
+    assert (place.folder / "pipeline" / "new.py").exists() and "with uncommitted changes and 1 new files" in said[-1]
+    assert {file.name for file in (place.folder / "datasets" / "pets").iterdir()} == {"b.png", "c.png"}
+    assert (place.folder / "artifacts" / "logits.npz").exists() and (place.folder / ".checkpoints").is_dir()
+    assert snapshot(home) == before
+    (home / "pipeline" / "new.py").unlink()
+    run(["git", "checkout", "-q", "."], home)
+    place = kept(home)
+    assert not (place.folder / "pipeline" / "new.py").exists() and said[-1] == f"{said[0]}"
+    assert config.load(place.folder / "params.yaml").training.method == "ce"
+
+
+def test_a_kept_workspace_that_is_of_no_use_is_made_again(home: Path, tmp_path: Path) -> None:
+    """Of a checkout that was moved; git would refuse to work in it."""
+    kept(home)
+    moved = home.rename(tmp_path / "moved")
+    (moved / "pipeline" / "new.py").touch()
+    assert (kept(moved).folder / "pipeline" / "new.py").exists()
+    assert run(["git", "status", "--porcelain"], moved).stdout == "?? pipeline/new.py\n"
+
+
+def test_a_kept_copy_without_git_follows_too(home: Path) -> None:
+    shutil.rmtree(home / ".git")
+    place = kept(home)
+    (place.folder / ".checkpoints").mkdir()
+    (place.folder / "artifacts").mkdir(exist_ok=True)
+    (home / "pipeline" / "new.py").touch()
+    (home / "pipeline" / "listing.py").unlink()
+    place = kept(home)
+    assert (place.folder / "pipeline" / "new.py").exists() and not (place.folder / "pipeline" / "listing.py").exists()
+    assert (place.folder / ".checkpoints").is_dir() and "fetch" in run(["dvc", "stage", "list"], place.folder).stdout
+
+
+def test_folders_in_variables_are_the_callers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRUEODDS_DOWNLOADS", raising=False)
+    monkeypatch.setenv("TRUEODDS_DATA", "mine")
+    place = opened(home)
+    assert place.environment()["TRUEODDS_DATA"] == str(home / "mine")
+    assert place.environment()["TRUEODDS_DOWNLOADS"] == str(home / "downloads")
+
+
+def test_repro_runs_the_edited_checkout_and_leaves_it_alone(reproduced: Path, tmp_path: Path) -> None:
+    """`make run`, `make demo` and `make serve` build by this command."""
+    home = tmp_path / "home"
+    shutil.copytree(reproduced, home, symlinks=True)
+    (home / "params.yaml").write_text((home / "params.yaml").read_text().replace("bins: 15", "bins: 20"))
+    (home / "pipeline" / "new.py").touch()
+    before = snapshot(home)
+    first, second = (run([sys.executable, "-m", "pipeline", "repro"], home) for _ in range(2))
+    assert [line for line in first.stdout.splitlines() if "Running" in line] == [
+        "Running stage 'evaluate':",
+        "Running stage 'export':",
+    ]
+    assert "Running" not in second.stdout and second.stdout.count("skipping") == 5
+    assert json.loads((home / ".run/artifacts/evaluation/metrics.json").read_text())["bins"] == 20
+    assert (home / ".run/artifacts/bundle/model.onnx").is_file()
+    assert snapshot(home) == before and "pipeline/new.py" in before[0] and "dvc.lock" not in before[0]
+    assert json.loads((home / "artifacts/evaluation/metrics.json").read_text())["bins"] == 15
+
+
+def test_workspaces_of_cancelled_runs_are_cleared_away(home: Path) -> None:
+    for name in ("one", "two"):
+        opened(home, name)
+    workspace.prune(home, said.append, lambda run: run == "two")
+    assert {path.name for path in (home / ".runs").iterdir() if path.is_dir()} == {"one"}
+    assert said[-1] == f"removed {home / '.runs' / 'two'}: its run was cancelled"
+
+
+def test_from_a_hook_of_gits_nothing_of_the_callers_is_reset(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(home)
+    (home / "pipeline" / "errors.py").write_text("EDITED = 1\n")
+    run(["git", "add", "pipeline/errors.py"], home)
+    before = snapshot(home)
+    monkeypatch.setenv("GIT_DIR", str(home / ".git"))  # as git sets it for its hooks
+    monkeypatch.setenv("GIT_INDEX_FILE", str(home / ".git" / "index"))
+    assert (kept(home).folder / "pipeline" / "errors.py").read_text() == "EDITED = 1\n"
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.delenv("GIT_INDEX_FILE")
+    assert snapshot(home) == before and before[0].startswith("M  pipeline/errors.py")
+
+
+def test_a_stage_that_fails_is_said(home: Path) -> None:
+    (home / "params.yaml").write_text((home / "params.yaml").read_text().replace("dataset: digits", "dataset: nothing"))
+    failed = run([sys.executable, "-m", "pipeline", "repro"], home, check=False)
+    assert failed.returncode == 1 and "Traceback" not in failed.stderr
+    assert "dvc repro in " in failed.stderr and "its last lines say why" in failed.stderr
+    assert not (home / ".run" / "artifacts").exists()

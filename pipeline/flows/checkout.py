@@ -1,0 +1,182 @@
+"""What a workspace takes from the caller's checkout: code with its uncommitted changes, data, DVC's cache.
+
+Nothing in the checkout is written. A workspace that is there already is brought up to the checkout in place: what was
+built in it, and a checkpoint, stay.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import ConfigError
+from pipeline.errors import UserError
+
+RUNS = ".runs"
+_NOT_COPIED = (".git", RUNS, ".prefect", "models", "downloads")
+_KEPT = ("artifacts", ".checkpoints", ".dvc")
+"""What a copy that is brought up to date keeps; a worktree keeps all that git ignores."""
+_IDENTITY = ("-c", "user.name=TrueOdds", "-c", "user.email=runs@trueodds.invalid")
+_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+"""Variables by which git, called from a hook of its own, would work in another place than it is told to."""
+
+
+class WorkspaceError(UserError, RuntimeError):
+    """The workspace cannot be made or used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code in a workspace. `commit` is what it stands on, None without git; `words` say so to people."""
+
+    folder: Path
+    commit: str | None
+    untracked: tuple[str, ...]
+    words: str
+
+
+def take_code(home: Path, root: Path, data: str) -> Code:
+    """The code of `home`, new files too, as a `git worktree` at `root`; without git as a copy. `data` is left out.
+
+    Raises:
+        WorkspaceError: git refuses.
+    """
+    return _worktree(home, root) if is_git(home) else _copy(home, root, data)
+
+
+def _worktree(home: Path, root: Path) -> Code:
+    try:
+        commit = git(home, "rev-parse", "HEAD")
+    except WorkspaceError:
+        raise WorkspaceError(f"{home} has no commit yet; make one: git add -A && git commit -m start") from None
+    # Asked first: of files that were only touched, `stash create` makes nothing and fails without a word.
+    changed = git(home, "status", "--porcelain", "--untracked-files=no")
+    changes = git(home, *_IDENTITY, "stash", "create") if changed else ""
+    listed = git(home, "ls-files", "-z", "-o", "--exclude-standard").split("\0")
+    untracked = tuple(name for name in listed if name and not name.endswith("/"))  # with a slash: another repository
+    if not (root / ".git").is_file():
+        git(home, "worktree", "add", "--quiet", "--detach", str(root), changes or commit)
+    elif Path(git(root, "rev-parse", "--show-toplevel")) == root.resolve():
+        git(root, "reset", "--quiet", "--hard", changes or commit)
+        git(root, "clean", "--quiet", "-ffd")
+    else:
+        raise WorkspaceError(f"{root} is no worktree of {home}")
+    if changes:
+        git(root, "reset", "--quiet", commit)
+    folder = root / git(home, "rev-parse", "--show-prefix")
+    for name in untracked:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(home / name, folder / name, follow_symlinks=False)
+    taken = [*(["uncommitted changes"] if changes else []), *([f"{len(untracked)} new files"] if untracked else [])]
+    words = f"worktree of {commit[:10]}{' with ' + ' and '.join(taken) if taken else ''}: {root}"
+    return Code(folder, commit, untracked, words)
+
+
+def _copy(home: Path, root: Path, data: str) -> Code:
+    for old in [path for path in root.iterdir() if path.name not in _KEPT] if root.is_dir() else []:
+        if old.is_dir() and not old.is_symlink():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+    with _repository(home) as repo:
+        outs = {Path(out.fs_path) for out in repo.index.outs}
+        ignored = repo.dvcignore
+
+        def left_out(path: Path) -> bool:
+            if path.is_relative_to(home / ".dvc"):  # which DVC's own ignore rules always hold
+                return path.parent == home / ".dvc" and path.name in ("cache", "tmp", "config.local")
+            ignores = ignored.is_ignored_dir if path.is_dir() else ignored.is_ignored_file
+            if path == home / data or (path.parent == home and path.name in _NOT_COPIED):  # data are linked, later
+                return True
+            return path in outs or ignores(str(path))
+
+        def skipped(folder: str, names: list[str]) -> set[str]:
+            return {name for name in names if left_out(Path(folder, name))}
+
+        shutil.copytree(home, root, ignore=skipped, symlinks=True, dirs_exist_ok=True)
+    return Code(root, None, (), f"no git here: a copy of the code in {root}; no experiment is recorded in DVC")
+
+
+def take_data(home: Path, folder: Path, path: str) -> dict[str, str]:
+    """Hard-link (or symlink) the caller's own data, which git does not carry; DVC does not look through linked folders.
+
+    Returns the parameter to replace: a path out of the checkout is made absolute.
+    """
+    source = (home / path).resolve()
+    if source == home.resolve() or source in home.resolve().parents:
+        raise ConfigError(
+            f"path = {path!r} is the checkout itself or holds it; put your data into a folder of their own"
+        )
+    if Path(path).is_absolute() or not source.is_relative_to(home.resolve()):
+        return {"path": str(source)} if source.exists() and not Path(path).is_absolute() else {}
+    wanted = {folder / path / file.relative_to(source): file for file in _files(source)}
+    for target in _files(folder / path):
+        if target not in wanted or not target.exists() or not target.samefile(wanted[target]):
+            target.unlink()  # of an earlier time
+    for target, file in wanted.items():
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                target.hardlink_to(file)
+            except OSError:  # another file system
+                target.symlink_to(file)
+    return {}
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_symlink() or file.is_file())
+    return [path] if path.is_file() else []
+
+
+def take_settings(home: Path, folder: Path, *, git: bool) -> None:
+    """DVC's settings that git does not carry, and the caller's cache."""
+    local = folder / ".dvc" / "config.local"
+    local.unlink(missing_ok=True)
+    if (home / ".dvc" / "config.local").is_file():
+        shutil.copy(home / ".dvc" / "config.local", local)
+    with _repository(home) as repo:
+        cache = Path(repo.cache.local.path).parent.parent  # what DVC names is <cache>/files/md5
+    # autostage: DVC stages its lock file in the worktree's own index instead of advising to, five lines a stage.
+    _set_local(folder, {"cache": {"dir": str(cache)}, "core": {"autostage": True} if git else {"no_scm": True}})
+
+
+def _repository(home: Path) -> Any:
+    """`home` for DVC, which has to be told where there is no git."""
+    from dvc.repo import Repo
+
+    return Repo(str(home), config=None if is_git(home) else {"core": {"no_scm": True}})
+
+
+def _set_local(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
+    from dvc.config import Config
+
+    with Config(dvc_dir=str(folder / ".dvc")).edit("local") as local:
+        for section, values in settings.items():
+            local.setdefault(section, {}).update(values)
+
+
+def is_git(home: Path) -> bool:
+    """Whether git is installed and `home` lies in a repository."""
+    return (
+        shutil.which("git") is not None
+        and subprocess.run(["git", "rev-parse", "--git-dir"], cwd=home, capture_output=True).returncode == 0
+    )
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints in a folder. Raises WorkspaceError with what it said."""
+    return call(["git", *arguments], folder, {k: v for k, v in os.environ.items() if k not in _ELSEWHERE})
+
+
+def call(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """What a command prints. Raises WorkspaceError with what it said."""
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise WorkspaceError(f"{' '.join(command)} failed in {folder}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout.strip("\n")

@@ -1,0 +1,96 @@
+"""The parameters of the flow `train`: every leaf of params.yaml, with a schema by which the server refuses mistakes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_origin
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+from pipeline import config
+from pipeline.parameters import parse_value
+
+Publish = Literal["shadow", "default", "never"]
+PUBLISH = "publish"
+_PUBLISH_WORDS = (
+    "shadow: the net is scored beside what answers for its model, until labels or somebody promote it, and answers at"
+    " once only where nothing answers for that model yet. default: it answers for its model at once. never: it is not"
+    " published. Another model's place is never taken."
+)
+_AS_TEXT = {dict: r"^\s*\{", list: r"^\s*\["}
+"""`prefect deployment run -p` reads JSON, and takes what is none for text: YAML such as {gamma: 2} is read here."""
+
+
+def signature() -> inspect.Signature:
+    """Every leaf of params.yaml as a keyword with its type, bounds and names, null: as params.yaml says; and `publish`.
+
+    The names are those of the code as it is when the deployment is registered.
+    """
+    parameters, names = [], _names()
+    for name, field in _leaves().items():
+        kind: Any = names.get(name) or _kind(field)
+        if pattern := _AS_TEXT.get(_container(field)):
+            kind = kind | Annotated[str, Field(pattern=pattern)]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None))
+    role = inspect.Parameter(PUBLISH, inspect.Parameter.KEYWORD_ONLY, default="shadow", annotation=Publish)
+    return inspect.Signature([*parameters, role])
+
+
+def descriptions() -> str:
+    """The leaves' descriptions in the form that Prefect reads into the schema which its UI shows."""
+    described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
+    lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
+    lines.append(f"    {PUBLISH}: {_PUBLISH_WORDS}")
+    return "\n".join(["Fetch, train, calibrate, evaluate, export.", "", "Args:", *lines])
+
+
+def read_text(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with mappings and lists that were given as YAML text read.
+
+    Raises:
+        ConfigError: text that is no YAML.
+    """
+    fields = _leaves()
+    return {
+        name: parse_value(value, f"{name}={value}")
+        if isinstance(value, str) and name in fields and _container(fields[name]) in _AS_TEXT
+        else value
+        for name, value in parameters.items()
+    }
+
+
+def _leaves() -> dict[str, FieldInfo]:
+    sections = [field.annotation for field in config.Params.model_fields.values()]
+    return {name: field for section in sections for name, field in section.model_fields.items()}  # type: ignore[union-attr]
+
+
+def _kind(field: FieldInfo) -> Any:
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def _container(field: FieldInfo) -> Any:
+    """dict or list where the leaf is one, or null."""
+    kinds = [get_origin(kind) for kind in (field.annotation, *getattr(field.annotation, "__args__", ()))]
+    return next((kind for kind in kinds if kind in _AS_TEXT), None)
+
+
+def _names() -> dict[str, Any]:
+    """Leaves that hold names which the code knows, not params.yaml's types."""
+    from pipeline import calibrators, methods, nets
+    from pipeline.recipes import RECIPES
+    from pipeline.stages import SELECT
+
+    def one_of(names: list[Any]) -> Any:
+        return Annotated[str, Field(json_schema_extra={"enum": names})]
+
+    added = [name for name, part in methods.PARTS.items() if part.role != "primary"]
+    method = f"^({'|'.join(methods.names())})(\\+({'|'.join(added)}))*$"
+    return {
+        "recipe": one_of(["auto", *RECIPES]),
+        "net": one_of(nets.names()),
+        "method": Annotated[str, Field(pattern=method)],
+        "calibrator": one_of([*calibrators.names(), SELECT]),
+        "compare": list[one_of([*calibrators.names(), "all"])],  # type: ignore[misc]
+    }
