@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -76,6 +77,15 @@ def ece(confidence: Sequence[float], correct: Sequence[int], bins: int, norm: st
     if norm == "l2":
         return math.sqrt(sum(Fraction(count, n) * (gap / count) ** 2 for count, gap in gaps))
     return float(max(abs(gap / count) for count, gap in gaps))
+
+
+def ece_distribution(confidence: Sequence[float], bins: int) -> list[tuple[float, float]]:
+    """(ECE, probability) of every way in which rows that are right as often as they say can turn out; 2^n of them."""
+    found = []
+    for correct in itertools.product((0, 1), repeat=len(confidence)):
+        chance = math.prod(c if a else 1 - c for c, a in zip(confidence, correct, strict=True))
+        found.append((ece(confidence, correct, bins), chance))
+    return found
 
 
 def ece_limits(

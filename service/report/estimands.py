@@ -16,7 +16,7 @@ _PLAIN = {
     "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels",
     "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels",
     "floor_mean": "the ECE that a perfectly calibrated model would show on average on as many answers",
-    "floor_p95": "the ECE that a perfectly calibrated model would exceed in 5% of such samples",
+    "floor_p95": "the ECE that a perfectly calibrated model exceeds in 5% of such samples, with few errors in fewer",
     "smooth_ece": "the distance from calibration without bins, at the one resolution where noise and detail balance",
     "mce": "the largest gap of a bin as measured; with few answers in that bin it is mostly chance",
     "ks": "the largest accumulated gap over all answers up to some confidence, as a share of all answers",
