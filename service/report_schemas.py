@@ -235,6 +235,11 @@ class Report(BaseModel):
     cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
     answers: int
     labelled: int
+    corrected: int = Field(
+        0,
+        description="labels that another class has replaced since they first came: all numbers but the alarm's"
+        " evidence are of labels as they are now. Labels removed by retention are not counted",
+    )
     coverage: float | None = Field(description="labelled / answers")
     error: float | None = Field(None, description="1 - accuracy")
     accuracy: float | None = None

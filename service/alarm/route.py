@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pipeline.texts import line_problem, plural
 from service import bodies, keys, schemas, webhooks
-from service.alarm.readings import Standing, advice_of, alarm_of, standing
+from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError, short
@@ -145,8 +145,12 @@ async def try_webhooks(request: Request) -> Response:
     return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
 
 
-async def add_to(report: Report, runtime: Runtime, base_url: str) -> None:
-    """Put the alarm and the advice into a report; where the evidence cannot be read, a caution."""
+async def add_to(report: Report, runtime: Runtime, base_url: str, corrected: LabelBlock | None = None) -> None:
+    """Put the alarm and the advice into a report; where the evidence cannot be read, a caution.
+
+    `corrected`: the last labels as they are now, where some of the version's were corrected: the advice is then of
+    those, and the alarm says that its evidence is of labels as they first came.
+    """
     model, version, settings = report.model, report.version, runtime.settings
     tree = await runtime.store.read_state(model, version, ALARM)
 
@@ -154,7 +158,9 @@ async def add_to(report: Report, runtime: Runtime, base_url: str) -> None:
         state = AlarmState.read(tree, settings)
         report.alarm = alarm_of(state, settings, model=model)
         address = settings.alarm_url or base_url.rstrip("/")
-        report.advice = advice_of(state, model=model, version=version, address=address)
+        report.advice = advice_of(state, corrected, model=model, version=version, address=address)
+        if corrected is not None:
+            report.alarm.reading = f"{report.alarm.reading} {AS_FIRST}"
 
     try:
         await asyncio.to_thread(fill)

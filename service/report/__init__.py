@@ -30,7 +30,7 @@ def report(
     """Numbers and their reading; null where there are no labels.
 
     `about`: what `labelling` gives; left out: without the labels that arrived last. `parts`: fields that the route has
-    filled (versions, classes, tags, trend, alarm, advice, known).
+    filled (corrected, versions, classes, tags, trend, alarm, advice, known).
     """
     asked = asked or Asked()
     found, about = numbers_of(sums, asked), about or labelling(version, sums, None, asked)

@@ -144,8 +144,8 @@ def _of_window(recent: LabelBlock, version: Version, asked: Asked) -> LabelBlock
 
 @remembered(128)
 def _delay(rows: LabelBlock) -> Finding | None:
-    """Of the newest 5,000: half of them came within the median delay."""
-    confidence_L, correct_L = rows.confidence_L[-RECENT:], rows.first_correct_L[-RECENT:]
+    """Of the newest 5,000 as they are now: half of them first came within the median delay."""
+    confidence_L, correct_L = rows.confidence_L[-RECENT:], rows.correct_L[-RECENT:]
     delay_L = (rows.arrived_ms_L - rows.created_ms_L)[-RECENT:]
     if len(delay_L) < FEWEST:
         return None
@@ -179,7 +179,7 @@ def _by_propensity(rows: LabelBlock, bins: int, level: float) -> WeightedFigures
     given_L = np.isfinite(rows.propensity_L)
     if np.count_nonzero(given_L) < FEWEST:
         return None
-    parts = rows.confidence_L[given_L], rows.first_correct_L[given_L], rows.propensity_L[given_L]
+    parts = rows.confidence_L[given_L], rows.correct_L[given_L], rows.propensity_L[given_L]
     found = metrics.inverse_probability_ece(*parts, bins=bins, level=level)
     of = f"From the {int(given_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
     return _figures("propensity", found, of)

@@ -90,8 +90,11 @@ async def calibration_report(
     runtime = cast("Runtime", request.app.state.runtime)
     found = await runtime.version(model, version)
     check_class(asked, found)
-    built = await build(runtime, request.app.state.recent, found, asked)
-    await alarm.add_to(built, runtime, str(request.base_url))
+    recent = cast("Recent", request.app.state.recent)
+    built = await build(runtime, recent, found, asked)
+    corrected = bool(await runtime.store.count_corrected(found.model, found.version))
+    rows = await recent.labels(runtime.store, found) if corrected else None
+    await alarm.add_to(built, runtime, str(request.base_url), rows)
     if html:
         text = await asyncio.to_thread(page.render, built, request.query_params)
         return Response(text, media_type="text/html", headers={"vary": "accept", **page.HEADERS})
@@ -115,6 +118,7 @@ async def build(runtime: Runtime, recent: Recent, version: Version, asked: Asked
     about = await asyncio.to_thread(computed)
     parts: dict[str, Any] = {
         "about": about,
+        "corrected": await _corrected(store, version, asked, labels),
         "versions": await slices.versions(store, known, asked, version, sums),
         "known": _known(known, runtime),
     }
@@ -144,6 +148,15 @@ async def _read(store: Store, recent: Recent, version: Version, asked: Asked) ->
     if by == "tag" and name not in (ever := await store.read_sums_by(by, *key)):
         raise unknown_tag(asked, version, list(ever))
     return StoredSums.zero(), labels
+
+
+async def _corrected(store: Store, version: Version, asked: Asked, rows: LabelBlock) -> int:
+    """How many labels that the report is about were corrected."""
+    key = version.model, version.version
+    if asked.last is not None:
+        return await store.count_corrected(*key, after=int(rows.sequence_L[0]) - 1) if len(rows) else 0
+    by, group = asked.group or (None, "")
+    return await store.count_corrected(*key, asked.since_ms, asked.until_ms, by=by, group=group)
 
 
 def _known(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:

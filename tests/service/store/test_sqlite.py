@@ -193,7 +193,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     asyncio.run(close_at_once(path))
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
-    with pytest.raises(StoreError, match=r"schema version 4; this release knows versions up to 3"):
+    with pytest.raises(StoreError, match=r"schema version 5; this release knows versions up to 4"):
         asyncio.run(close_at_once(path))
 
 
