@@ -11,6 +11,8 @@ Verdict = Literal["no_answers", "no_labels", "cannot_tell", "over_confident", "u
 Binning = Literal["width", "mass"]
 Unit = Literal["hour", "day", "month"]
 Null = Literal["ece", "point"]
+_LOWER = "with the upper limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
+_UPPER = "with the lower limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
 
 
 class Bin(BaseModel):
@@ -39,8 +41,8 @@ class Ece(BaseModel):
 
     ece: float = Field(description="plug-in: mean |accuracy - confidence| over bins")
     estimate: float = Field(description="median-unbiased")
-    lower: float
-    upper: float
+    lower: float = Field(description=_LOWER)
+    upper: float = Field(description=_UPPER)
     floor_mean: float = Field(description="mean ECE of a perfectly calibrated model on as many answers")
     floor_p95: float = Field(description="its 95th percentile")
 
@@ -81,8 +83,8 @@ class TrendPoint(BaseModel):
     mean_confidence: float | None = Field(None, description="of the labelled answers")
     ece: float | None = None
     ece_estimate: float | None = None
-    ece_lower: float | None = None
-    ece_upper: float | None = None
+    ece_lower: float | None = Field(None, description=_LOWER)
+    ece_upper: float | None = Field(None, description=_UPPER)
     floor_p95: float | None = None
 
 
@@ -108,8 +110,8 @@ class WeightedFigures(BaseModel):
     )
     ece: float
     ece_estimate: float
-    ece_lower: float
-    ece_upper: float
+    ece_lower: float = Field(description=_LOWER)
+    ece_upper: float = Field(description=_UPPER)
     accuracy: float
     signed_gap: float
     effective_n: float = Field(description="as many labels chosen at random would say as much")
@@ -257,8 +259,8 @@ class Report(BaseModel):
         None, description="expected calibration error, plug-in: mean |accuracy - confidence| over bins"
     )
     ece_estimate: float | None = Field(None, description="median-unbiased estimate of the ECE")
-    ece_lower: float | None = None
-    ece_upper: float | None = None
+    ece_lower: float | None = Field(None, description=_LOWER)
+    ece_upper: float | None = Field(None, description=_UPPER)
     floor_mean: float | None = Field(None, description="mean ECE of a perfectly calibrated model on as many answers")
     floor_p95: float | None = Field(None, description="its 95th percentile")
     ece_by_binning: dict[Binning, Ece] = Field(default_factory=dict)

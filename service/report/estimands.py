@@ -13,8 +13,10 @@ _PLAIN = {
     "signed_gap": "accuracy minus mean confidence",
     "ece": "the mean distance between confidence and accuracy over the bins as measured; chance makes it too large",
     "ece_estimate": "the ECE of the population in the same bins, as likely too high as too low",
-    "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels",
-    "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels",
+    "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels;"
+    " the level is that of both together, not of one alone",
+    "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels;"
+    " the level is that of both together, not of one alone",
     "floor_mean": "the ECE that a perfectly calibrated model would show on average on as many answers",
     "floor_p95": "the ECE that a perfectly calibrated model exceeds in 5% of such samples, with few errors in fewer",
     "smooth_ece": "the distance from calibration without bins, at the one resolution where noise and detail balance",
