@@ -18,6 +18,7 @@ from pipeline.metrics.sums import COLUMNS, SMALLEST_PROBABILITY, CalibrationSums
 Score = Literal["nll", "brier"]
 MOST: dict[Score, float] = {"nll": float("inf"), "brier": 2.0}
 RARE = 20  # as in `pipeline.metrics.honesty`
+MOST_CLASSES = 1e6  # no more than that can be told from a difference of sums
 
 
 @dataclass(frozen=True)
@@ -147,4 +148,4 @@ def _other_classes(sums: CalibrationSums) -> float:
     share: Array = confidence[told] / count[told]
     rest = float((nll_squared[told] * ((1 - share) / np.log(share)) ** 2).sum())
     squares = float(brier[told].sum()) - rest
-    return max(rest / squares, 1.0) if squares > 0 and np.isfinite(rest) else 1.0
+    return min(max(rest / squares, 1.0), MOST_CLASSES) if squares > 0 and np.isfinite(rest) else 1.0

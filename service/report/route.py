@@ -92,7 +92,7 @@ async def calibration_report(
     check_class(asked, found)
     recent = cast("Recent", request.app.state.recent)
     built = await build(runtime, recent, found, asked)
-    corrected = bool(await runtime.store.count_corrected(found.model, found.version))
+    corrected = built.corrected or await runtime.store.count_corrected(found.model, found.version)
     rows = await recent.labels(runtime.store, found) if corrected else None
     await alarm.add_to(built, runtime, str(request.base_url), rows)
     if html:

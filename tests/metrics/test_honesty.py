@@ -142,6 +142,19 @@ def test_floor_of_rare_errors_is_exceeded_in_one_of_twenty(confidence: float, ex
     assert floor.mean == pytest.approx(sum(p * away for p, away in zip(chance_K, away_K, strict=True)), rel=1e-9)
 
 
+@pytest.mark.parametrize("expected", [20.5, 25, 40, 100])
+@pytest.mark.parametrize("confidence", [0.999, 0.9])
+def test_floor_of_more_errors_is_exceeded_about_as_often(confidence: float, expected: float) -> None:
+    """By the gamma distribution; the docstring says 6.5% at most."""
+    n = round(expected / (1 - confidence))
+    floor, rare = noise_floor(CalibrationSums.from_top(np.full(n, confidence), np.ones(n))), 1 - confidence
+    beyond = 0.0
+    for k in range(min(n, 300) + 1):
+        if abs(k - n * rare) / n > floor.p95:
+            beyond += math.exp(math.log(math.comb(n, k)) + k * math.log(rare) + (n - k) * math.log1p(-rare))
+    assert 0.035 <= beyond <= 0.065
+
+
 @pytest.mark.parametrize("binning", ["width", "mass"])
 @pytest.mark.parametrize("bins", [15, 300])
 def test_floor_of_rare_errors_in_many_bins(bins: int, binning: Binning) -> None:
