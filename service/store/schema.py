@@ -70,8 +70,10 @@ _POSTGRES = {
 }
 
 _REFERENCE = "ALTER TABLE versions ADD COLUMN reference TEXT"
+# SQLite takes an index before the table itself only if all columns of the query are in it.
 _CORRECTED = (
-    "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag) WHERE corrected_ms IS NOT NULL"
+    "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"
+    " WHERE corrected_ms IS NOT NULL"
 )
 
 SQLITE_2 = tuple(statement.format(**_SQLITE) for statement in _TABLES)
