@@ -35,6 +35,7 @@ Array = npt.NDArray[np.float64]
 BINS, LEVEL, POOL = 15, 0.95, 400_000
 SIZES = {"A": (500, 5_000, 50_000), "B": (500, 5_000, 50_000), "C": (500, 5_000, 50_000), "D": (10, 50, 500)}
 PROMISE = 0.93
+GROUPS = {"common errors (A, B, C)": "ABC", "rare errors (D)": "D"}
 RESULT = Path(__file__).parent / "results" / "interval_coverage.json"
 SHAPES: dict[str, tuple[int, float, float]] = {
     "A": (100, 9.9, 5.6),
@@ -209,11 +210,15 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 def markdown(found: dict[str, Any]) -> str:
     """The README's table."""
-    lines = ["| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width |", "|---" * 5 + "|"]
+    alone = "the lower limit alone is too high, the upper too low, in up to"
+    lines = [f"| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width | {alone} |"]
+    lines.append("|---" * 6 + "|")
     for name, group in found["summary"].items():
+        settings = [o for o in found["settings"] if o["shape"] in GROUPS[name]]
+        high, low = (max(o[side] for o in settings) for side in ("too_high", "too_low"))
         lowest = f"{group['lowest_coverage']:.1%} +- {group['lowest_standard_error']:.1%} ({group['lowest_setting']})"
         mean = f"{group['mean_coverage']:.1%} | {group['mean_width']:.4f}"
-        lines.append(f"| {name} | {group['settings']} | {lowest} | {mean} |")
+        lines.append(f"| {name} | {group['settings']} | {lowest} | {mean} | {high:.1%}, {low:.1%} |")
     return "\n".join(lines)
 
 
@@ -247,10 +252,9 @@ def main() -> None:
                 o, elapsed = outcomes[-1], time.perf_counter() - started
                 done = f"{len(outcomes)}/{18 * len(options.shapes)}, {elapsed:.0f} s"
                 print(f"{done:>12}: {shape} {o.truth}, n = {n}: covered {o.covered:.3f}", file=sys.stderr, flush=True)
-    groups = {"common errors (A, B, C)": "ABC", "rare errors (D)": "D"}
     summaries = {
         name: summary(members)
-        for name, letters in groups.items()
+        for name, letters in GROUPS.items()
         if (members := [o for o in outcomes if o.shape in letters])
     }
     found = {

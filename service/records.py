@@ -149,7 +149,7 @@ class StoredSums:
 class LabelBlock:
     """L labels of one model version in the order in which they arrived.
 
-    Values are those of the label as it now is, save `first_correct_L`: a sequential test may use only that one, for
+    Values are those of the label as it now is, save `first_correct_L`: only a sequential test uses that one, for
     evidence once shown cannot be taken back.
     """
 

@@ -24,6 +24,8 @@ Verdict = Literal[
 ]
 Binning = Literal["width", "mass"]
 Unit = Literal["hour", "day", "month"]
+_LOWER = "with the upper limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
+_UPPER = "with the lower limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
 
 
 class Bin(BaseModel):
@@ -52,8 +54,8 @@ class Ece(BaseModel):
 
     ece: float = Field(description="plug-in: mean |accuracy - confidence| over bins")
     estimate: float = Field(description="the part that chance adds taken out; high where the error is in few bins")
-    lower: float
-    upper: float
+    lower: float = Field(description=_LOWER)
+    upper: float = Field(description=_UPPER)
     floor_mean: float = Field(description="mean ECE of a perfectly calibrated model on as many answers")
     floor_p95: float = Field(description="its 95th percentile")
 
@@ -94,8 +96,8 @@ class TrendPoint(BaseModel):
     mean_confidence: float | None = Field(None, description="of the labelled answers")
     ece: float | None = None
     ece_estimate: float | None = None
-    ece_lower: float | None = None
-    ece_upper: float | None = None
+    ece_lower: float | None = Field(None, description=_LOWER)
+    ece_upper: float | None = Field(None, description=_UPPER)
     floor_p95: float | None = None
 
 
@@ -121,8 +123,8 @@ class WeightedFigures(BaseModel):
     )
     ece: float
     ece_estimate: float
-    ece_lower: float
-    ece_upper: float
+    ece_lower: float = Field(description=_LOWER)
+    ece_upper: float = Field(description=_UPPER)
     accuracy: float
     signed_gap: float
     effective_n: float = Field(description="as many labels chosen at random would say as much")
@@ -211,6 +213,11 @@ class Report(BaseModel):
     cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
     answers: int
     labelled: int
+    corrected: int = Field(
+        0,
+        description="labels that another class has replaced since they first came: all numbers but the alarm's"
+        " evidence are of labels as they are now. Labels removed by retention are not counted",
+    )
     coverage: float | None = Field(description="labelled / answers")
     error: float | None = Field(None, description="1 - accuracy")
     accuracy: float | None = None
@@ -231,8 +238,8 @@ class Report(BaseModel):
         None,
         description="estimate of the ECE, the part that chance adds taken out; high where the error is in few bins",
     )
-    ece_lower: float | None = None
-    ece_upper: float | None = None
+    ece_lower: float | None = Field(None, description=_LOWER)
+    ece_upper: float | None = Field(None, description=_UPPER)
     floor_mean: float | None = Field(None, description="mean ECE of a perfectly calibrated model on as many answers")
     floor_p95: float | None = Field(None, description="its 95th percentile")
     ece_by_binning: dict[Binning, Ece] = Field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -78,6 +79,15 @@ def ece(confidence: Sequence[float], correct: Sequence[int], bins: int, norm: st
     return float(max(abs(gap / count) for count, gap in gaps))
 
 
+def ece_distribution(confidence: Sequence[float], bins: int) -> list[tuple[float, float]]:
+    """(ECE, probability) of every way in which rows that are right as often as they say can turn out; 2^n of them."""
+    found = []
+    for correct in itertools.product((0, 1), repeat=len(confidence)):
+        chance = math.prod(c if a else 1 - c for c, a in zip(confidence, correct, strict=True))
+        found.append((ece(confidence, correct, bins), chance))
+    return found
+
+
 def ece_limits(
     confidence: Sequence[float], correct: Sequence[int], bins: int, q: float, normals: Sequence[Sequence[float]]
 ) -> tuple[float, float, float]:
@@ -118,6 +128,33 @@ def ece_limits(
     kept = {b: gap[b] if b in significant else 0.0 for b in occupied}
     raised = {b: math.copysign(max(abs(gap[b]), sd[b]), gap[b]) for b in occupied}
     return min(theta(gap, 1 - q), theta(kept, 1 - q)), theta(gap, 0.5), theta(raised, q)
+
+
+def rare_error_limits(
+    losses: Sequence[float], correct: Sequence[int], if_wrong: Sequence[float], q: float, t: float
+) -> tuple[float, float]:
+    """Limits of a mean score by Fay and Feuer's for the wrong rows and Student's (quantile t) for the right ones."""
+    n = len(losses)
+    of_right = [loss * a for loss, a in zip(losses, correct, strict=True)]
+    of_wrong = [loss * (1 - a) for loss, a in zip(losses, correct, strict=True)]
+    mean = math.fsum(of_right) / n
+    half = t * math.sqrt(n * math.fsum((x - mean) ** 2 for x in of_right) / (n - 1))
+    y, v = math.fsum(of_wrong), math.fsum(x**2 for x in of_wrong) - math.fsum(of_wrong) ** 2 / n
+    w = max([math.fsum(if_wrong) / n, *of_wrong])
+    least = v / y * gamma_quantile(y**2 / v, q) if y else 0.0
+    most = (v + w**2) / (y + w) * gamma_quantile((y + w) ** 2 / (v + w**2), 1 - q)
+    total = math.fsum(losses)
+    return max(total - math.hypot(half, y - least), 0.0) / n, (total + math.hypot(half, most - y)) / n
+
+
+def gamma_quantile(shape: float, p: float) -> float:
+    """Of the gamma distribution of scale 1, by its series and bisection."""
+
+    def share(x: float) -> float:
+        terms = (math.exp((shape + k) * math.log(x) - x - math.lgamma(shape + k + 1)) for k in range(400))
+        return math.fsum(terms)
+
+    return bisect(lambda x: share(x) - p, 1e-12, shape + 20 * math.sqrt(shape) + 20)
 
 
 def softmax(row: Sequence[float], temperature: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -33,6 +34,16 @@ def mass_bins(rows: Rows, bins: int) -> list[list[Member]]:
 
 def binned(rows: Rows, bins: int, binning: str) -> list[list[Member]]:
     return [b for b in (mass_bins if binning == "mass" else width_bins)(rows, bins) if b]
+
+
+def samplewise_noise(p: Sequence[float], votes: int, norm: str) -> float:
+    """E ||V / votes - p|| over every way in which that many people can vote, each by p."""
+    total = 0.0
+    for outcome in itertools.product(range(len(p)), repeat=votes):
+        off = [abs(outcome.count(k) / votes - p_k) for k, p_k in enumerate(p)]
+        distance = {"l1": math.fsum(off), "l2": math.sqrt(math.fsum(x * x for x in off)), "max": max(off)}[norm]
+        total += math.prod(p[k] for k in outcome) * distance
+    return total
 
 
 def mean(values: Sequence[Fraction]) -> Fraction:

@@ -12,7 +12,13 @@ from pipeline.metrics.binned import (
 )
 from pipeline.metrics.binomial import binomial_interval
 from pipeline.metrics.bins import CELLS, Bins, cell_of
-from pipeline.metrics.classwise import classwise_ece, ece_per_class, noise_floor_per_class, samplewise_error
+from pipeline.metrics.classwise import (
+    classwise_ece,
+    ece_per_class,
+    noise_floor_per_class,
+    samplewise_error,
+    samplewise_noise_floor,
+)
 from pipeline.metrics.confidence_sequence import GapSequence, gap_sequence
 from pipeline.metrics.cumulative import KsTest, ks_test
 from pipeline.metrics.decomposition import BrierDecomposition, brier_decomposition
@@ -113,6 +119,7 @@ __all__ = [
     "noise_floor",
     "noise_floor_per_class",
     "samplewise_error",
+    "samplewise_noise_floor",
     "score_interval",
     "sece",
     "sensitivity",

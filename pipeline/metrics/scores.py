@@ -5,15 +5,19 @@ Every function takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; bo
 
 from __future__ import annotations
 
+import math
+import warnings
 from dataclasses import dataclass
 
+import numpy as np
 import numpy.typing as npt
 
 from pipeline.metrics.bins import CELLS, EDGES
-from pipeline.metrics.inputs import is_number
+from pipeline.metrics.inputs import Array, is_number
 from pipeline.metrics.rows import top_labels
-from pipeline.metrics.sums import CalibrationSums
+from pipeline.metrics.sums import SMALLEST_PROBABILITY, CalibrationSums
 
+WORST_NLL = -math.log(SMALLEST_PROBABILITY)
 Given = npt.ArrayLike | CalibrationSums
 
 
@@ -69,9 +73,30 @@ def signed_gap(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
 
 
 def nll(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
-    """Negative log-likelihood -mean log p_y, in nats. p_y = 0 counts as 2.2e-308."""
+    """Negative log-likelihood -mean log p_y, in nats.
+
+    p_y = 0, and whatever lies below 2.2e-308, counts as that: such a row is clipped to 708.4 nats, so the mean says
+    little more than how many of them there are. A UserWarning says their number; of sums, which do not keep it, the
+    most that they allow (a cell with m of them has a sum of squares of at least 708.4^2 m).
+    """
     sums = as_sums(given, labels_N, scores=True)
-    return sums.total("nll") / sums.n
+    value, most = sums.total("nll") / sums.n, int(_clipped(sums).sum())
+    if most:
+        count, about = most, "up to "
+        if labels_N is not None:
+            true_N = np.take_along_axis(np.asarray(given), np.asarray(labels_N)[:, None], axis=1)
+            count, about = int(np.count_nonzero(true_N <= SMALLEST_PROBABILITY)), ""
+        if count:
+            words = f"{about}{count:,} of {sums.n:,} rows gave the true class a probability of 0 and were clipped"
+            warnings.warn(f"nll: {words}: each counts as {WORST_NLL:.1f} nats", UserWarning, stacklevel=2)
+    return value
+
+
+def _clipped(sums: CalibrationSums) -> Array:
+    """Per cell the most rows whose NLL can be the largest there is, by the sums of NLL and of its squares."""
+    total_C, squares_C, wrong_C = sums.cells[3], sums.cells[4], sums.cells[0] - sums.cells[2]
+    most_C: Array = np.floor(np.minimum(np.minimum(total_C / WORST_NLL, squares_C / WORST_NLL**2) + 1e-6, wrong_C))
+    return most_C
 
 
 def brier(given: Given, labels_N: npt.ArrayLike | None = None) -> float:

@@ -7,12 +7,14 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from pipeline.metrics import Prequential
+from pipeline.metrics.sequential import BLOCK
 from pipeline.texts import plural
 from service import alarm_schemas
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.alarm.traffic import differs
 from service.alarm_schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
-from service.records import SHADOW, StoredSums
+from service.records import SHADOW, LabelBlock, StoredSums
 from service.webhooks import read_webhooks
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ HELPS = math.log(20)
 """Nats from which recalibrating is said to help."""
 SAID_NO = 500
 """Labels before which it is not said that recalibrating does not help."""
+
+AS_FIRST = (
+    "Some labels were corrected later: the other numbers are of labels as they are now, this evidence is of labels as"
+    " they first came, for what was once shown cannot be taken back."
+)
 
 Standing = Literal["quiet", "notice", "fired", "acknowledged"]
 
@@ -67,9 +74,18 @@ def _standing(evidence: Evidence) -> Literal["quiet", "fired", "acknowledged"]:
     return "acknowledged" if evidence.acknowledged else "fired"
 
 
-def advice_of(state: AlarmState, *, model: str, version: str, address: str) -> Advice:
-    """The report's part about recalibrating; `address` is that of the service, for the command."""
-    seen, n = state.prequential, state.prequential.labels
+def advice_of(
+    state: AlarmState, corrected: LabelBlock | None = None, /, *, model: str, version: str, address: str
+) -> Advice:
+    """The report's part about recalibrating; `address` is that of the service, for the command.
+
+    `corrected`: the last labels as they are now, where some were corrected: it is then of those.
+    """
+    seen = state.prequential
+    if corrected is not None:
+        first = len(corrected) % BLOCK
+        seen = Prequential.start().advance_each(corrected.confidence_L[first:], corrected.correct_L[first:])
+    n = seen.labels
     numbers = {
         "labels": n,
         "served_log_loss": seen.served_log_loss,
@@ -84,6 +100,8 @@ def advice_of(state: AlarmState, *, model: str, version: str, address: str) -> A
         f" {seen.recalibrated_log_loss:.3f} nats on average, the served confidences were by"
         f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen.log_e)}"
     )
+    if corrected is not None:
+        how = f"{how} Some labels were corrected; these are the last {n:,}, as they are now."
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
         command = None if model.endswith(SHADOW) else f"python -m pipeline recalibrate {where}"

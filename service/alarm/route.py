@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from pipeline.texts import line_problem, plural
 from service import bodies, keys, schemas, webhooks
-from service.alarm.readings import Standing, advice_of, alarm_of, standing
+from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
 from service.alarm_schemas import Alarm, Null
@@ -145,15 +145,24 @@ async def try_webhooks(request: Request) -> Response:
     return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
 
 
-async def parts_of(runtime: Runtime, model: str, version: str, sums: StoredSums, base_url: str) -> dict[str, Any]:
-    """A report's alarm and advice; where the evidence cannot be read, a caution. `sums`: of all answers so far."""
+async def parts_of(
+    runtime: Runtime, model: str, version: str, sums: StoredSums, base_url: str, corrected: LabelBlock | None = None
+) -> dict[str, Any]:
+    """A report's alarm and advice; where the evidence cannot be read, a caution. `sums`: of all answers so far.
+
+    `corrected`: the last labels as they are now, where some of the version's were corrected: the advice is then of
+    those, and the alarm says that its evidence is of labels as they first came.
+    """
     settings, tree = runtime.settings, await runtime.store.read_state(model, version, ALARM)
 
     def read() -> dict[str, Any]:
         state = AlarmState.read(tree, settings)
         address = settings.alarm_url or base_url.rstrip("/")
-        advice = advice_of(state, model=model, version=version, address=address)
-        return {"alarm": alarm_of(state, settings, model=model, sums=sums), "advice": advice}
+        advice = advice_of(state, corrected, model=model, version=version, address=address)
+        alarm = alarm_of(state, settings, model=model, sums=sums)
+        if corrected is not None:
+            alarm.reading = f"{alarm.reading} {AS_FIRST}"
+        return {"alarm": alarm, "advice": advice}
 
     try:
         return await asyncio.to_thread(read)

@@ -42,7 +42,7 @@ def report(
 
     `about`: what `labelling` gives; left out: without the labels that arrived last. `alarm` and `advice`: of all labels
     so far; without them nothing counts as shown. `notes`: more cautions. `parts`: fields that the route has filled
-    (versions, classes, tags, trend, known).
+    (corrected, versions, classes, tags, trend, known).
     """
     asked = asked or Asked()
     found, about = numbers_of(sums, asked), about or labelling(version, sums, None, asked)

@@ -167,8 +167,8 @@ def _of_window(recent: LabelBlock, version: Version, asked: Asked) -> LabelBlock
 
 @remembered(128)
 def _delay(rows: LabelBlock) -> Finding | None:
-    """Of the newest 5,000: half of them came within the median delay."""
-    confidence_L, correct_L = rows.confidence_L[-RECENT:], rows.first_correct_L[-RECENT:]
+    """Of the newest 5,000 as they are now: half of them first came within the median delay."""
+    confidence_L, correct_L = rows.confidence_L[-RECENT:], rows.correct_L[-RECENT:]
     delay_L = (rows.arrived_ms_L - rows.created_ms_L)[-RECENT:]
     if len(delay_L) < FEWEST:
         return None
@@ -210,7 +210,7 @@ def _by_propensity(
     given_L = np.isfinite(rows.propensity_L)
     if np.count_nonzero(given_L) < FEWEST:
         return None
-    parts = rows.confidence_L[given_L], rows.first_correct_L[given_L], rows.propensity_L[given_L]
+    parts = rows.confidence_L[given_L], rows.correct_L[given_L], rows.propensity_L[given_L]
     found = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
     of = f"From the {int(given_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
     return _figures("propensity", found, of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,7 @@ VERSIONS = 16
 
 
 class Recent:
-    """The last 5,000 labels of the versions asked for last, 1 MB each.
-
-    A later correction does not reach what is kept: use `first_correct_L`.
-    """
+    """The last 5,000 labels of the versions asked for last as they are now, 1 MB each."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], LabelBlock] = OrderedDict()
@@ -34,8 +31,11 @@ class Recent:
             found = await store.read_labels(*key, last=RECENT)
         else:
             new = await store.read_labels(*key, after=int(known.sequence_L[-1]), limit=RECENT)
-            # a full block may not be the end of the log
-            found = await store.read_labels(*key, last=RECENT) if len(new) == RECENT else _joined(known, new)
+            if len(new) == RECENT:  # it may not be the end of the log
+                found = await store.read_labels(*key, last=RECENT)
+            else:
+                found = _joined(known, new)
+                found = _corrected(found, await store.read_corrected(*key, after=int(found.sequence_L[0]) - 1))
         self._known[key] = found
         self._known.move_to_end(key)
         while len(self._known) > VERSIONS:
@@ -51,6 +51,17 @@ def chosen(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
         return [part[k] for k in place] if isinstance(part, list) else part[place]
 
     return LabelBlock(**{field.name: some(getattr(block, field.name)) for field in fields(LabelBlock)})
+
+
+def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
+    """The labels with those values that some of them have now; of others that have come meanwhile, none."""
+    known_L = np.isin(now.sequence_L, block.sequence_L)
+    place = np.searchsorted(block.sequence_L, now.sequence_L[known_L])
+    changed = {}
+    for name in ("label_L", "correct_L", "nll_L", "brier_L"):
+        changed[name] = getattr(block, name).copy()
+        changed[name][place] = getattr(now, name)[known_L]
+    return replace(block, **changed) if len(place) else block
 
 
 def _joined(block: LabelBlock, new: LabelBlock) -> LabelBlock:

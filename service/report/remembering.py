@@ -49,10 +49,10 @@ def remembered(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 
 def digest(data: Data) -> bytes:
-    """A name for what the data hold; of a block of labels, what the first labels said, and when."""
+    """A name for what the data hold; of a block of labels, what they say, and when they came."""
     found, sums = blake2b(digest_size=16), data
     if isinstance(sums, LabelBlock):
-        parts = (sums.created_ms_L, sums.arrived_ms_L, sums.confidence_L, sums.propensity_L, sums.first_correct_L)
+        parts = (sums.created_ms_L, sums.arrived_ms_L, sums.confidence_L, sums.propensity_L, sums.correct_L)
         found.update(b"".join(part.tobytes() for part in parts))
         return found.digest()
     if isinstance(sums, StoredSums):

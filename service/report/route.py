@@ -116,12 +116,15 @@ async def build(
     about = await asyncio.to_thread(computed)
     parts: dict[str, Any] = {
         "about": about,
+        "corrected": await _corrected(store, version, asked, labels),
         "versions": await slices.versions(store, known, asked, version, sums),
         "known": _known(known, runtime),
     }
     if base_url is not None:
         ever = sums if asked.everything else await store.read_sums(version.model, version.version)
-        parts |= await alarm.parts_of(runtime, version.model, version.version, ever, base_url)
+        corrected = parts["corrected"] or await store.count_corrected(version.model, version.version)
+        rows = await recent.labels(store, version) if corrected else None
+        parts |= await alarm.parts_of(runtime, version.model, version.version, ever, base_url, rows)
     if asked.by:
         parts["classes" if asked.by == "class" else "tags"] = await slices.groups(store, version, asked)
     if asked.trend:
@@ -148,6 +151,15 @@ async def _read(store: Store, recent: Recent, version: Version, asked: Asked) ->
     if by == "tag" and name not in (ever := await store.read_sums_by(by, *key)):
         raise unknown_tag(asked, version, list(ever))
     return StoredSums.zero(), labels
+
+
+async def _corrected(store: Store, version: Version, asked: Asked, rows: LabelBlock) -> int:
+    """How many labels that the report is about were corrected."""
+    key = version.model, version.version
+    if asked.last is not None:
+        return await store.count_corrected(*key, after=int(rows.sequence_L[0]) - 1) if len(rows) else 0
+    by, group = asked.group or (None, "")
+    return await store.count_corrected(*key, asked.since_ms, asked.until_ms, by=by, group=group)
 
 
 def _known(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:

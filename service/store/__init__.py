@@ -116,6 +116,25 @@ class Store(Protocol):
     ) -> LabelBlock:
         """The label log: up to `limit` entries after a sequence number, or the `last` ones; at most 100,000."""
 
+    async def read_corrected(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
+        """Those labels of the log above a sequence number that were corrected, as they are now; at most 100,000."""
+
+    async def count_corrected(
+        self,
+        model: str,
+        version: str,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        by: By | None = None,
+        group: str = "",
+        after: int = 0,
+    ) -> int:
+        """Labels that were replaced by another class since they first came, of one group if `by` is given.
+
+        `after`: only those above a sequence number. Labels that retention has removed are not counted.
+        """
+
     def labelled(
         self, model: str, version: str, since: int | None = None, last: int | None = None, shadow: str | None = None
     ) -> AsyncIterator[LabelledLogits]:

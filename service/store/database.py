@@ -194,6 +194,29 @@ class DatabaseStore(ABC):
             return await self._read(partial(reading.last_labels, key, min(last, MAX_LAST)))
         return await self._read(partial(reading.labels, key, after, min(limit, MAX_LAST)))
 
+    async def read_corrected(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
+        key = await self._key(model, version)
+        if key is None:
+            return reading.block([])
+        return await self._read(partial(reading.corrected, key, after, MAX_LAST))
+
+    async def count_corrected(
+        self,
+        model: str,
+        version: str,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        by: By | None = None,
+        group: str = "",
+        after: int = 0,
+    ) -> int:
+        key, hours = await self._key(model, version), reading.hours_of(since, until)
+        if key is None:
+            return 0
+        name = str(self._catalogue.versions[key].classes.index(group)) if by == "class" else group
+        return await self._read(partial(reading.count_corrected, key, _KINDS[by], name, hours, after))
+
     async def labelled(
         self, model: str, version: str, since: int | None = None, last: int | None = None, shadow: str | None = None
     ) -> AsyncIterator[LabelledLogits]:

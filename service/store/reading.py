@@ -112,6 +112,37 @@ def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:
     return block(rows)
 
 
+def corrected(version: int, after: int, limit: int) -> Work[LabelBlock]:
+    """The first `limit` labels with sequence numbers above `after` that are not what they first were."""
+    rows = yield Rows(
+        f"SELECT {LOG} FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
+        " ORDER BY sequence LIMIT $3",
+        (version, after, limit),
+    )
+    return block(rows)
+
+
+def count_corrected(version: int, kind: int, group: str, hours: tuple[int | None, int | None], after: int) -> Work[int]:
+    """The number of labels above `after` that were corrected, of predictions in the hours [first, end).
+
+    `kind`: of all, or of those with this predicted class (its index) or tag.
+    """
+    first, end = (None if hour is None else hour * moves.HOUR_MS for hour in hours)
+    where, more = "", list[int | str]()
+    if kind == moves.BY_CLASS:
+        where, more = " AND predicted = $5", [int(group)]
+    elif kind == moves.BY_TAG and group == moves.OTHER_TAGS:
+        where = " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
+    elif kind == moves.BY_TAG:
+        where, more = " AND coalesce(tag, '') = $5", [group]
+    rows = yield Rows(
+        "SELECT count(*) FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
+        f" AND created_ms >= $3 AND created_ms < $4{where}",
+        (version, after, -_NEVER if first is None else first, _NEVER if end is None else end, *more),
+    )
+    return int(rows[0][0])
+
+
 def last_labels(version: int, last: int) -> Work[LabelBlock]:
     """The last `last` labels."""
     rows = yield Rows(f"SELECT {LOG} FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT $2", (version, last))

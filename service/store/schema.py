@@ -70,12 +70,20 @@ _POSTGRES = {
 }
 
 _REFERENCE = "ALTER TABLE versions ADD COLUMN reference TEXT"
+# SQLite takes an index before the table itself only if all columns of the query are in it.
+_CORRECTED = (
+    "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"
+    " WHERE corrected_ms IS NOT NULL"
+)
 
 SQLITE_2 = tuple(statement.format(**_SQLITE) for statement in _TABLES)
 """Schema version 2 of SQLite; `service.store.carry_over` fills it from version 1."""
 
 SQLITE_3 = (_REFERENCE,)
 """Schema version 3 of SQLite: the confidences of each version's validation rows."""
+
+SQLITE_4 = (_CORRECTED,)
+"""Schema version 4 of SQLite: corrected labels are found without reading the log."""
 
 POSTGRES: tuple[tuple[str, ...], ...] = (
     (
@@ -84,5 +92,6 @@ POSTGRES: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
     ),
     (_REFERENCE,),
+    (_CORRECTED,),
 )
 """POSTGRES[v] takes a database from schema version v to v + 1."""

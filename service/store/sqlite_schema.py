@@ -14,7 +14,7 @@ from service.feedback import Candidate, Change
 from service.store import StoreError, moves, predictions
 from service.store import catalogue as catalogues
 from service.store.labels import write_changes
-from service.store.schema import APPLICATION_ID, SQLITE_1, SQLITE_2, SQLITE_3
+from service.store.schema import APPLICATION_ID, SQLITE_1, SQLITE_2, SQLITE_3, SQLITE_4
 from service.store.sqlite_steps import run
 from service.store.steps import Insert, Rows, Work
 
@@ -120,5 +120,15 @@ def _remember_references(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create, _remember_hours, _remember_references)
+def _find_corrections(db: sqlite3.Connection) -> None:
+    for statement in SQLITE_4:
+        db.execute(statement)
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _create,
+    _remember_hours,
+    _remember_references,
+    _find_corrections,
+)
 """MIGRATIONS[v] takes a store from schema version v to v + 1. Published ones never change what they did."""

@@ -40,7 +40,7 @@ from pipeline.metrics import (
     weighted_ece,
 )
 from pipeline.metrics.binned import NORMS, Norm
-from pipeline.metrics.bins import Binning
+from pipeline.metrics.bins import EDGES, Binning
 from pipeline.metrics.ranked import BINNINGS, binned, mass_bins, rank, ranked
 from tests import reference_metrics as twin
 
@@ -265,6 +265,35 @@ def test_debiased_is_unbiased_where_the_plug_in_is_not() -> None:
     plug_in, debiased = np.mean(squares, axis=0)
     assert debiased == pytest.approx(0.04, abs=0.003)  # four standard errors
     assert plug_in > 0.045
+
+
+@pytest.mark.parametrize("binning", BINNINGS)
+@pytest.mark.parametrize("n", [400, 3000])
+def test_sweep_of_sums_keeps_its_bound(n: int, binning: Binning) -> None:
+    """300 cells: where the bins are as many, by the cells that are cut; else between the extremes."""
+    rng, same = np.random.default_rng(n), 0
+    for _ in range(12):
+        c = rng.uniform(0.9, 1, n)
+        p_NC, wrong = np.stack([c, 1 - c], axis=1), (rng.random(n) > c - 0.05).astype(int)
+        sums = CalibrationSums.from_probabilities(p_NC, wrong)
+        exact, found = sweep_ece(p_NC, wrong, binning=binning), sweep_ece(sums, binning=binning)
+        off = np.abs((1 - wrong) - c).mean()
+        for value in (exact.ece, found.ece):
+            assert abs(signed_gap(sums)) - 1e-12 <= value <= off + 1e-12
+        count_C, _, right_C = sums.cells[:3]
+        end_C, bins = np.cumsum(count_C), exact.bins
+        if found.bins != bins:
+            continue
+        same += 1
+        if binning == "mass":
+            cell_B = np.searchsorted(end_C, np.arange(1, bins) * n // bins)
+            a, m = right_C[cell_B], count_C[cell_B]
+            bound = 2 / n * (a * (m - a) / m + m / 12_000).sum()
+        else:
+            cut = (np.ceil(EDGES[:-1] * bins) < np.ceil(EDGES[1:] * bins)) & (count_C > 0)
+            bound = 2 / n * np.maximum(right_C, count_C - right_C)[cut].sum()
+        assert abs(exact.ece - found.ece) <= bound + 1e-12
+    assert same >= 3
 
 
 def test_sweep_by_hand() -> None:

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.metrics import classwise_ece, ece_per_class, noise_floor_per_class, rows, samplewise_error, softmax
+from pipeline.metrics import (
+    classwise_ece,
+    ece_per_class,
+    noise_floor_per_class,
+    rows,
+    samplewise_error,
+    samplewise_noise_floor,
+    softmax,
+)
 from pipeline.metrics.bins import Binning
 from pipeline.metrics.ranked import BINNINGS
 from tests import reference_metrics as twin
@@ -173,6 +181,55 @@ def test_samplewise_refuses() -> None:
         samplewise_error(GOOD, [[30, 21], [1, 50]])
     with pytest.raises(ValueError, match="unknown norm 'kl'; allowed: l1, l2, max"):
         samplewise_error(GOOD, GOOD, norm="kl")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+@pytest.mark.parametrize("votes", [1, 4])
+def test_vote_noise_equals_its_twin(votes: int, norm: Any) -> None:
+    """Exact for l1; the others are of 200,000 fixed draws."""
+    p = [[0.5, 0.3, 0.2], [0.9, 0.1, 0.0], [0.05, 0.05, 0.9]]
+    expected = np.mean([twin.samplewise_noise(row, votes, norm) for row in p])
+    found = samplewise_noise_floor(p, votes, norm=norm)
+    assert found == pytest.approx(expected, rel=1e-12 if norm == "l1" else 0.005)
+    assert samplewise_noise_floor(p, [votes] * 3, norm=norm) == found
+
+
+def test_vote_noise_by_hand() -> None:
+    """One vote: 2 (1 - p_y), so 4 p (1 - p) of two classes. Certain rows, and endless votes, leave no noise."""
+    assert samplewise_noise_floor([[0.7, 0.3], [1.0, 0.0]], 1) == pytest.approx(4 * 0.21 / 2)
+    assert samplewise_noise_floor(np.eye(3), 5) == 0
+    many = samplewise_noise_floor([[0.5, 0.5]], 10**6)
+    assert many == pytest.approx(2 * math.sqrt(2 / math.pi) * 0.5 / 1000, rel=1e-6)
+
+
+def test_a_calibrated_models_samplewise_error_is_the_vote_noise() -> None:
+    """The figures of the docstring, and the error of votes that are drawn from the probabilities themselves."""
+    rng = np.random.default_rng(1)
+    p_NC = softmax(rng.normal(0, 3, (4000, 10)))
+    for votes, about in ((51, 0.16), (4, 0.53)):
+        floor = samplewise_noise_floor(p_NC, votes)
+        assert floor == pytest.approx(about, abs=0.01)
+        assert samplewise_error(p_NC, rng.multinomial(votes, p_NC) / votes) == pytest.approx(floor, rel=0.02)
+    uneven = rng.integers(1, 9, 4000)
+    assert samplewise_error(p_NC, rng.multinomial(uneven, p_NC) / uneven[:, None]) == pytest.approx(
+        samplewise_noise_floor(p_NC, uneven), rel=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("votes", "message"),
+    [
+        (0, "votes holds 0; allowed are whole numbers from 1 on"),
+        ([51, 2.5], "votes holds 2.5"),
+        ([51], r"votes has shape \(1,\); expected one number, or \(2,\), one for each row"),
+        (None, "votes has dtype object"),
+    ],
+)
+def test_votes_are_checked(votes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        samplewise_noise_floor(GOOD, votes)
+    with pytest.raises(ValueError, match="unknown norm 'kl'"):
+        samplewise_noise_floor(GOOD, 5, norm="kl")  # type: ignore[arg-type]
 
 
 def test_floor_per_class_against_drawn_labels() -> None:

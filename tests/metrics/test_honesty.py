@@ -21,7 +21,7 @@ from pipeline.metrics import (
     noise_floor,
     whole_bins,
 )
-from pipeline.metrics.bins import bin_of
+from pipeline.metrics.bins import Binning, bin_of
 from pipeline.metrics.honesty import RARE, _exact_gap_limits
 from pipeline.metrics.inversion import DRAWS, _normals
 from tests import reference
@@ -105,6 +105,69 @@ def test_floor_of_a_single_row_cannot_vary() -> None:
 def test_floor_is_in_order_whatever_the_rows(data: list[tuple[float, bool]], bins: int) -> None:
     floor = noise_floor(CalibrationSums.from_top([c for c, _ in data], [a for _, a in data]), bins=bins)
     assert 0 <= floor.mean <= floor.p95 <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("confidence", "bins"),
+    [
+        ([0.5, 0.52, 0.7, 0.9, 0.9, 0.97, 0.98, 0.99], 15),
+        ([0.5, 0.52, 0.7, 0.9, 0.9, 0.97, 0.98, 0.99], 1),
+        ([0.05, 0.06, 0.02, 0.3, 0.31, 0.95, 0.999], 10),
+        ([0.999] * 9, 15),
+    ],
+)
+def test_floor_of_rare_errors_equals_its_twin(confidence: list[float], bins: int) -> None:
+    """Every way in which the labels may fall: the percentile is one of their ECEs, and the least that will do."""
+    floor = noise_floor(CalibrationSums.from_top(confidence, np.ones(len(confidence))), bins=bins)
+    outcomes = sorted(reference.ece_distribution(confidence, bins))
+    assert floor.mean == pytest.approx(sum(value * chance for value, chance in outcomes), abs=1e-9)
+    value = next(v for v, _ in outcomes if sum(chance for u, chance in outcomes if u <= v + 1e-12) >= 0.95)
+    assert sum(chance for v, chance in outcomes if v > floor.p95) <= 0.05
+    assert floor.p95 == pytest.approx(max(value, floor.mean), rel=2e-3)
+
+
+@pytest.mark.parametrize("expected", [0.02, 0.15, 0.5, 1, 3, 5, 10, 15, 19])
+@pytest.mark.parametrize("confidence", [0.9995, 0.999, 0.97, 0.9, 0.001, 0.1])
+def test_floor_of_rare_errors_is_exceeded_in_one_of_twenty(confidence: float, expected: float) -> None:
+    """One confidence, so the ECE is |X - expected| / n, X binomial; below c = .5 right answers are the rare ones."""
+    rare = min(confidence, 1 - confidence)
+    n = max(round(expected / rare), 1)
+    floor = noise_floor(CalibrationSums.from_top(np.full(n, confidence), np.ones(n)))
+    chance_K = [
+        math.exp(math.log(math.comb(n, k)) + k * math.log(rare) + (n - k) * math.log1p(-rare))
+        for k in range(min(n, 100) + 1)
+    ]
+    away_K = [abs(k - n * rare) / n for k in range(min(n, 100) + 1)]
+    assert sum(p for p, away in zip(chance_K, away_K, strict=True) if away > floor.p95) <= 0.05
+    assert floor.mean == pytest.approx(sum(p * away for p, away in zip(chance_K, away_K, strict=True)), rel=1e-9)
+
+
+@pytest.mark.parametrize("expected", [20.5, 25, 40, 100])
+@pytest.mark.parametrize("confidence", [0.999, 0.9])
+def test_floor_of_more_errors_is_exceeded_about_as_often(confidence: float, expected: float) -> None:
+    """By the gamma distribution; the docstring says 6.5% at most."""
+    n = round(expected / (1 - confidence))
+    floor, rare = noise_floor(CalibrationSums.from_top(np.full(n, confidence), np.ones(n))), 1 - confidence
+    beyond = 0.0
+    for k in range(min(n, 300) + 1):
+        if abs(k - n * rare) / n > floor.p95:
+            beyond += math.exp(math.log(math.comb(n, k)) + k * math.log(rare) + (n - k) * math.log1p(-rare))
+    assert 0.035 <= beyond <= 0.065
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+@pytest.mark.parametrize("bins", [15, 300])
+def test_floor_of_rare_errors_in_many_bins(bins: int, binning: Binning) -> None:
+    """1,200 near-certain rows, 17 errors expected: of 4,000 tosses of the labels at most 5% exceed it, and 3.5% do."""
+    confidence = 1 - (np.arange(1200) + 0.5) / 1200 * np.geomspace(1e-6, 0.08, 1200)
+    rng = np.random.default_rng(2)
+    floor = noise_floor(CalibrationSums.from_top(confidence, np.ones(1200)), bins=bins, binning=binning)
+    eces = []
+    for _ in range(4000):
+        table = whole_bins(CalibrationSums.from_top(confidence, rng.random(1200) < confidence), bins, binning)
+        eces.append(np.abs(table.gap_B).sum() / 1200)
+    assert 0.035 <= np.mean(np.array(eces) > floor.p95) <= 0.06
+    assert floor.mean == pytest.approx(np.mean(eces), rel=0.02)
 
 
 def test_floor_without_doubt_is_zero() -> None:

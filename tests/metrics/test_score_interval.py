@@ -1,4 +1,4 @@
-"""Student's interval of NLL and Brier, from sums and squares."""
+"""Intervals of NLL and Brier: Student's, and the limits of rare errors, from sums and squares."""
 
 from __future__ import annotations
 
@@ -8,21 +8,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.metrics import CalibrationSums, score_interval
+from pipeline.metrics import CalibrationSums, score_interval, softmax
+from tests import reference
 
 
-def sums_of(nll: Any, brier: Any) -> CalibrationSums:
-    return CalibrationSums.from_top(np.full(len(nll), 0.7), np.ones(len(nll)), nll_N=nll, brier_N=brier)
+def sums_of(nll: Any, brier: Any, wrong: int | None = None) -> CalibrationSums:
+    """Rows of confidence .7, the last half of them wrong unless it is said how many are."""
+    n = len(nll)
+    correct = np.arange(n) < n - (n // 2 if wrong is None else wrong)
+    return CalibrationSums.from_top(np.full(n, 0.7), correct, nll_N=nll, brier_N=brier)
+
+
+def two_classes(right: int, wrong: int, c: float) -> CalibrationSums:
+    """Rows that all say c of two classes."""
+    correct = np.arange(right + wrong) < right
+    nll, brier = -np.log(np.where(correct, c, 1 - c)), 2 * np.where(correct, 1 - c, c) ** 2
+    return CalibrationSums.from_top(np.full(len(correct), c), correct, nll_N=nll, brier_N=brier)
 
 
 def test_by_hand() -> None:
-    """1, 2, 3, 4: mean 2.5, s^2 = 5/3, t(3, .975) = 3.18245."""
-    found = score_interval(sums_of([1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4]))
-    half = 3.182446305 * math.sqrt(5 / 3 / 4)
-    assert (found.value, found.lower, found.upper) == pytest.approx((2.5, 2.5 - half, 2.5 + half))
-    brier = score_interval(sums_of([1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4]), score="brier", level=0.5)
-    half = 0.764892328 * math.sqrt(5 / 300 / 4)
-    assert (brier.value, brier.lower, brier.upper) == pytest.approx((0.25, 0.25 - half, 0.25 + half))
+    """Half of 80 rows lose .4, half (wrong) 1.2: mean .8, s^2 = .16 x 80 / 79, t(79, .975) = 1.99045."""
+    found = score_interval(sums_of([0.4] * 40 + [1.2] * 40, [0.2] * 40 + [1.0] * 40))
+    half = 1.990450210 * math.sqrt(0.16 / 79)
+    assert (found.value, found.lower, found.upper) == pytest.approx((0.8, 0.8 - half, 0.8 + half))
+    brier = score_interval(sums_of([0.4] * 40 + [1.2] * 40, [0.2] * 40 + [1.0] * 40), score="brier", level=0.5)
+    half = 0.677608 * math.sqrt(0.16 / 79)
+    assert (brier.value, brier.lower, brier.upper) == pytest.approx((0.6, 0.6 - half, 0.6 + half), rel=1e-6)
 
 
 def test_limits_stay_where_scores_can_be() -> None:
@@ -30,8 +41,94 @@ def test_limits_stay_where_scores_can_be() -> None:
     assert score_interval(sums_of([0.0, 0.1], [2.0, 1.0])).lower == 0
     one = score_interval(sums_of([0.3], [0.2]))
     assert (one.value, one.lower, one.upper) == (0.3, 0, math.inf)
-    same = score_interval(sums_of([0.3] * 9, [0.2] * 9))
-    assert same.upper - same.lower < 1e-6
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(50, 0), (999, 1), (993, 7), (4981, 19)])
+def test_errors_of_one_price_have_the_exact_limits_of_their_number(right: int, wrong: int) -> None:
+    """c = .999 of two classes: an error costs log 1,000, so the limits are those of a Poisson count (Garwood 1936)."""
+    n, found = right + wrong, score_interval(two_classes(right, wrong, 0.999))
+
+    def below(k: int, mean: float) -> float:
+        return sum(math.exp(j * math.log(mean) - mean - math.lgamma(j + 1)) for j in range(k + 1))
+
+    most = reference.bisect(lambda mean: 0.025 - below(wrong, mean), 1e-9, 100)
+    least = reference.bisect(lambda mean: 0.975 - below(wrong - 1, mean), 1e-9, 100) if wrong else 0.0
+    sure = right * -math.log(0.999)
+    assert found.value == pytest.approx((sure + wrong * math.log(1000)) / n)
+    # of n answers the errors are binomial and vary less, by a share of wrong / n
+    assert n * found.upper == pytest.approx(sure + most * math.log(1000), rel=0.005)
+    assert n * found.lower == pytest.approx(sure + least * math.log(1000), rel=0.02)
+
+
+@pytest.mark.parametrize("score", ["nll", "brier"])
+@pytest.mark.parametrize("wrong", [(), (3,), (1, 4, 8, 10)])
+def test_rare_errors_equal_their_twin(wrong: tuple[int, ...], score: Any) -> None:
+    """Ten classes, a row in each of 12 cells; the other classes share evenly, so they count as 9."""
+    confidence = [0.62 + 0.03 * k for k in range(12)]
+    correct = [int(k not in wrong) for k in range(12)]
+    nll = [-math.log(c if a else (1 - c) / 9) for c, a in zip(confidence, correct, strict=True)]
+    brier = []
+    for c, a in zip(confidence, correct, strict=True):
+        others = 9 * ((1 - c) / 9) ** 2
+        brier.append(c**2 + others + 1 - 2 * (c if a else (1 - c) / 9))
+    found = score_interval(CalibrationSums.from_top(confidence, correct, nll_N=nll, brier_N=brier), score=score)
+    losses = nll if score == "nll" else brier
+    if_wrong = [-math.log((1 - c) / 9) if score == "nll" else 1 + c**2 for c in confidence]
+    lower, upper = reference.rare_error_limits(losses, correct, if_wrong, 0.025, 2.200985160)
+    assert (found.lower, found.upper) == pytest.approx((lower, upper), rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [50, 200, 1000, 5000])
+@pytest.mark.parametrize("errors", [0.0003, 0.001, 0.003])
+def test_coverage_of_near_certain_answers(errors: float, n: int) -> None:
+    """.999 of two classes, as often wrong as that or not: sums depend on the number of errors only, so this is exact.
+
+    Student's interval covers .02 to .9. Two-sided 95% is promised down to 93%.
+    """
+    truth = {
+        "nll": -(1 - errors) * math.log(0.999) - errors * math.log(0.001),
+        "brier": 2 * (1 - errors) * 0.001**2 + 2 * errors * 0.999**2,
+    }
+    covered = dict.fromkeys(truth, 0.0)
+    for wrong in range(45):
+        chance = math.comb(n, wrong) * errors**wrong * (1 - errors) ** (n - wrong)
+        for score, value in truth.items():
+            found = score_interval(two_classes(n - wrong, wrong, 0.999), score=score)  # type: ignore[arg-type]
+            covered[score] += chance * (found.lower <= value <= found.upper)
+    assert min(covered.values()) >= 0.93
+
+
+def test_coverage_of_few_rows_with_few_errors() -> None:
+    """50 answers of a calibrated net that is right in 95%: in 300 runs less than 269 has probability .1% at 93%.
+
+    benchmarks/score_coverage.py has the full table; Student's interval covers 84%.
+    """
+    rng = np.random.default_rng(4)
+    logits = rng.normal(0, 1.2, (4000, 10))
+    logits[:, 0] += np.maximum(rng.normal(10, 4.1, 4000), 0)
+    p_NC = softmax(logits)
+    truth, held = float(-(p_NC * np.log(p_NC)).sum(axis=1).mean()), 0
+    for _ in range(300):
+        drawn = p_NC[rng.integers(0, 4000, 50)]
+        labels = np.minimum((drawn.cumsum(axis=1) < rng.random((50, 1))).sum(axis=1), 9)
+        found = score_interval(drawn, labels)
+        held += found.lower <= truth <= found.upper
+    assert held >= 269
+
+
+def test_many_errors_leave_students_interval() -> None:
+    """5,000 rows, 250 errors: not a bit wider."""
+    found = score_interval(two_classes(4750, 250, 0.9))
+    loss = np.repeat([-math.log(0.9), -math.log(0.1)], [4750, 250])
+    half = 1.960439 * loss.std(ddof=1) / math.sqrt(5000)
+    assert (found.lower, found.upper) == pytest.approx((loss.mean() - half, loss.mean() + half), rel=1e-6)
+
+
+def test_a_model_that_is_hardly_ever_right() -> None:
+    """All 50 wrong at .999: the share of right answers may be .071, so the NLL may be as low as .929 x 6.9."""
+    found = score_interval(two_classes(0, 50, 0.999))
+    assert found.lower == pytest.approx(0.025 ** (1 / 50) * math.log(1000), rel=1e-6)
+    assert found.upper == pytest.approx(math.log(1000))
 
 
 def test_coverage() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -74,6 +75,7 @@ def classified(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
     return rows, draw(st.lists(st.integers(0, classes - 1), min_size=len(rows), max_size=len(rows)))
 
 
+@pytest.mark.filterwarnings("ignore:nll")
 @given(classified())
 def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> None:
     rows, labels = data
@@ -114,6 +116,7 @@ def test_perfect_calibration_is_zero(norm: Literal["l1", "l2", "max"]) -> None:
     assert signed_gap(sums) == 0
 
 
+@pytest.mark.filterwarnings("ignore:nll")
 def test_always_certain_errs_by_the_error_rate() -> None:
     """A common AdaECE returns 0 here; confidence 1 belongs to the last bin and counts."""
     rows, labels = np.eye(4)[[0, 1, 2, 3, 0]], [0, 1, 2, 0, 1]
@@ -121,6 +124,24 @@ def test_always_certain_errs_by_the_error_rate() -> None:
     assert signed_gap(rows, labels) == -0.4
     assert brier(rows, labels) == 0.8
     assert nll(rows, labels) == pytest.approx(0.4 * 708.3964185322641)
+
+
+def test_nll_says_how_many_rows_were_clipped() -> None:
+    """Two rows say 0 and one 1e-320, which is no normal number either; 1e-300 is what it is."""
+    true = [0.0, 0.0, 1e-320, 1e-300, 0.4]
+    rows, labels = np.array([[1 - p, p] for p in true]), [1] * 5
+    expected = (3 * 708.3964185322641 + 300 * math.log(10) - math.log(0.4)) / 5
+    with pytest.warns(
+        UserWarning, match=r"nll: 3 of 5 rows gave .* a probability of 0 and were clipped: each .* 708.4"
+    ):
+        assert nll(rows, labels) == pytest.approx(expected)
+    with pytest.warns(UserWarning, match="nll: up to 3 of 5 rows"):
+        assert nll(CalibrationSums.from_probabilities(rows, labels)) == pytest.approx(expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nll(rows[3:], labels[3:])
+        many = CalibrationSums.from_top(np.full(20_000, 0.9), np.zeros(20_000), nll_N=np.full(20_000, 2.3))
+        assert nll(many) == pytest.approx(2.3)
 
 
 def test_one_bin_is_the_absolute_signed_gap() -> None:
@@ -150,6 +171,7 @@ def test_a_class_without_rows_changes_nothing() -> None:
         assert metric(rows, labels) == metric(rows[:, :2], labels)
 
 
+@pytest.mark.filterwarnings("ignore:nll")  # float16 makes zeros of small probabilities
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float16, 3e-3), (np.longdouble, 1e-14)])
 def test_other_precisions(dtype: npt.DTypeLike, tolerance: float) -> None:
     rng = np.random.default_rng(0)

@@ -18,6 +18,7 @@ from service.app import create_app
 from service.records import StoredSums, Version
 from service.report import Asked, report
 from service.report.reading import percent
+from service.report_schemas import Report
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
@@ -246,3 +247,16 @@ def test_the_page_shows_the_level_and_no_offline_value_of_other_bins(client: Cli
     page = client.get("/calibration-report", params={"level": 0.999, "bins": 100, "format": "html"}).text
     assert "99.9% intervals" in page and "100% interval" not in page
     assert "bins=100&amp;level=0.999" in page
+
+
+def test_a_limit_of_the_ece_alone_is_said_to_be_none() -> None:
+    """In the schema of every model that has one, in the report's own words and in the docstrings."""
+    models = {**Report.model_json_schema()["$defs"], "Report": Report.model_json_schema()}
+    with_limits = {name for name, model in models.items() if {"ece_lower", "ece_upper"} <= model["properties"].keys()}
+    assert with_limits == {"Report", "TrendPoint", "WeightedFigures"}
+    said = [models[name]["properties"][f"ece_{side}"] for name in with_limits for side in ("lower", "upper")]
+    said += [models["Ece"]["properties"][side] for side in ("lower", "upper")]
+    assert all("alone it is no 97.5% limit" in field["description"] for field in said)
+    words = make(labelled(600, lambda c: c)).estimands
+    assert all("of both together, not of one alone" in words[f"ece_{side}"] for side in ("lower", "upper"))
+    assert "alone is no 97.5% limit" in (metrics.ece_interval.__doc__ or "")

@@ -13,6 +13,8 @@ import pytest
 
 from pipeline import publishing
 from pipeline.bundle import Reference
+from service.alarm import ALARM
+from service.alarm.watch import taking
 from service.app import create_app
 from service.records import GivenLabel
 from service.report.asked import NO_TAG
@@ -131,9 +133,53 @@ def test_recent_labels_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert found.ids == wanted.ids and found.tags == wanted.tags
             assert (found.sequence_L == wanted.sequence_L).all()
             assert (found.confidence_L == wanted.confidence_L).all()
+        await store.put_labels([GivenLabel(id_, 1, correct=True) for id_ in (*found.ids[3:9], *answers.ids)])
+        found, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
+        assert (found.label_L == wanted.label_L).all() and (found.correct_L == wanted.correct_L).all()
+        assert (found.nll_L == wanted.nll_L).all() and (found.brier_L == wanted.brier_L).all()
         await store.close()
 
     asyncio.run(main())
+
+
+def test_corrections_reach_every_number_but_the_evidence(client: Client, settings: Settings) -> None:
+    """The labels that came soonest were all wrong at first: what is corrected counts as it now is, and is counted."""
+    store, rng = client.app.state.runtime.store, np.random.default_rng(3)
+    client.predict(pictures(1))
+    served = client.report()
+    of = version(served["version"], served["model"], CLASSES)
+    first, now = [], []
+    for hour in range(10):
+        answers = batch(80, of, now=START + hour * HOUR_MS, seed=hour)
+        client.run(store.put_predictions(answers))
+        for id_, p, top in zip(answers.ids, answers.probabilities_NC, answers.index_N, strict=True):
+            label = int(rng.choice(len(p), p=p / p.sum()))
+            now.append(GivenLabel(id_, label, correct=True))
+            first.append(GivenLabel(id_, label if hour < 5 else (int(top) + 1) % len(p)))
+    client.run(store.put_labels(first))
+    client.run(store.fold(of.model, of.version, ALARM, taking(settings)))
+    wrong = client.report()
+    assert wrong["corrected"] == 0 and wrong["advice"]["helps"] == "yes"
+    assert wrong["labelling"]["delay"]["warning"] and "corrected" not in wrong["alarm"]["reading"]
+
+    corrected = sum(one.label != other.label for one, other in zip(first, now, strict=True))
+    client.run(store.put_labels(now))
+    right = client.report()
+    weighted = {w["how"]: w for w in right["labelling"]["weighted"]}
+    assert (right["corrected"], right["labelled"]) == (corrected, 800) and 250 < corrected < 400
+    assert not right["labelling"]["delay"]["warning"]
+    assert weighted["propensity"]["accuracy"] == pytest.approx(right["accuracy"], abs=0.03)
+    assert (right["advice"]["helps"], right["advice"]["labels"]) != ("yes", 800)
+    assert "as they are now" in right["advice"]["reading"] and right["advice"]["log_e"] < 1
+    # evidence in the order of arrival is another thing, and says so
+    assert [null["log_e"] for null in right["alarm"]["nulls"]] == [null["log_e"] for null in wrong["alarm"]["nulls"]]
+    assert "this evidence is of labels as they first came" in right["alarm"]["reading"]
+    assert client.report(last=80)["corrected"] == sum(
+        one.label != other.label for one, other in zip(first[-80:], now[-80:], strict=True)
+    )
+    assert client.report(until=datetime.fromtimestamp(START / 1000 + 5 * 3600, UTC).isoformat())["corrected"] == 0
+    html = client.get("/calibration-report", headers={"accept": "text/html"}).text
+    assert f"{corrected} labels were replaced by another class after they first came" in html
 
 
 def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from service.feedback import FeedbackError, Problem
 from service.records import GivenLabel, LabelBlock, LabelCounts, PredictionBatch, Pruned, shadow_of
 from service.store.database import DatabaseStore as Store
 from tests.service.store.conftest import Run
-from tests.service.store.rows import HOUR, START, Twin, assert_same, batch, version
+from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
 
 
 async def filled(store: Store, count: int, **options: Any) -> list[str]:
@@ -210,6 +211,32 @@ def test_the_log_keeps_the_order_of_arrival_and_takes_corrections(run: Run[Any])
         assert (await store.read_labels("m", "v1", last=4)).ids == after.ids[-4:]
         assert (await store.read_labels("m", "v1", after=10, limit=5)).sequence_L.tolist() == [11, 12, 13, 14, 15]
         assert (await store.read_labels("m", "v1", after=30)).ids == []
+
+    run(check)
+
+
+def test_corrected_labels_are_counted_and_read_again(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        assert await store.count_corrected("m", "v1") == 0
+        early = await filled(store, 12, tags=["x", None, "(other)"] * 4)
+        late = batch(4, now=START + 5 * HOUR, seed=1)
+        await store.put_predictions(late)
+        await store.put_labels([GivenLabel(id_, 0) for id_ in (*early, *late.ids)])
+        assert (await store.read_corrected("m", "v1")).ids == []
+        again = [GivenLabel(id_, 1, correct=True) for id_ in (*early[:5], late.ids[3])]
+        assert (await store.put_labels(again)).corrected == 6
+        assert (await store.put_labels([GivenLabel(early[5], 0, correct=True)])).already_known == 1
+        await store.put_each_label([GivenLabel(early[0], 0, correct=True)])  # back again: it was corrected, twice
+        found = await store.read_corrected("m", "v1")
+        assert (found.ids, found.label_L.tolist()) == ([*early[:5], late.ids[3]], [0, 1, 1, 1, 1, 1])
+        assert (await store.read_corrected("m", "v1", after=3)).sequence_L.tolist() == [4, 5, 16]
+
+        count = functools.partial(store.count_corrected, "m", "v1")
+        assert (await count(), await count(after=4), await count(after=16)) == (6, 2, 0)
+        assert (await count(START + HOUR), await count(until=START + 1)) == (1, 5)
+        assert [await count(by="tag", group=tag) for tag in ("x", "", "(other)", "none")] == [2, 3, 1, 0]
+        top = [int(k) for k in (*batch(12).index_N[:5], late.index_N[3])]
+        assert [await count(by="class", group=name) for name in CLASSES] == [top.count(k) for k in range(3)]
 
     run(check)
 

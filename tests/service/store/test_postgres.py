@@ -95,7 +95,7 @@ def test_a_newer_schema_is_refused(cluster: postgres.Cluster) -> None:
         connection = await asyncpg.connect(address)
         await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", len(POSTGRES) + 1)
         await connection.close()
-        with pytest.raises(StoreError, match="schema version 3; this release knows versions up to 2"):
+        with pytest.raises(StoreError, match="schema version 4; this release knows versions up to 3"):
             await opened(address)
 
     asyncio.run(main())
