@@ -13,7 +13,8 @@ import numpy.typing as npt
 from pipeline import bundle, calibrators, metrics
 from pipeline.bundle import Bundle, Card, Reference
 from pipeline.calibrators import Calibrator
-from pipeline.calibrators.selection import CANDIDATES, stratified
+from pipeline.calibrators.held_out import stratified
+from pipeline.calibrators.selection import CANDIDATES
 from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, judge, judge_probabilities, table_of
 from pipeline.files import sha256, write_json
