@@ -1,6 +1,6 @@
 """What `calibrators.select` costs on few rows, and whether it costs anything on many: test NLL by three ways to choose.
 
-    python -m benchmarks.selection    # about ten minutes on one core
+    python -m benchmarks.selection    # about twenty minutes on one core; --worlds 0 1: some, the others' results stay
 
 Each draw: N validation rows, a choice among the default candidates, and its NLL on 10,000 test rows. The ways:
 
@@ -132,7 +132,7 @@ def markdown(result: dict[str, Any]) -> str:
         "|---|---|---|---:|---:|",
     ]
     table = {(m["world"], m["rows"]): m for m in result["measurements"]}
-    for world in WORLDS:
+    for world in (world for world in WORLDS if (world, FEW) in table):
         few, many = table[world, FEW], table[world, MANY]
         cells = [f"{few[way]['above_allowed']}, {few[way]['largest']:+.3f}" for way in ("plain", "select")]
         gap = many["select"]
@@ -146,25 +146,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--few", type=int, default=200, help=f"draws of {FEW} rows")
     parser.add_argument("--many", type=int, default=20, help=f"draws of {MANY:,} rows")
+    worlds = list(WORLDS)
+    parser.add_argument("--worlds", type=int, nargs="+", choices=range(len(worlds)), default=range(len(worlds)))
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    started, measurements = time.perf_counter(), []
-    for world, draw in WORLDS.items():
-        for rows, draws in ((FEW, options.few), (MANY, options.many)):
-            found = measured(draw, rows, draws)
-            measurements.append({"world": world, **found})
-            print(f"{world}: {found}", file=sys.stderr, flush=True)
-    result = {
-        "command": shlex.join(["python", "-m", "benchmarks.selection", *sys.argv[1:]]),
-        "commit": commit,
-        "processor": processor(),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "seconds": time.perf_counter() - started,
-        "test_rows": TEST_ROWS,
-        "measurements": measurements,
-    }
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    run = {"command": shlex.join(["python", "-m", "benchmarks.selection", *sys.argv[1:]]), "commit": commit}
+    before = json.loads(options.out.read_text(encoding="utf-8"))["measurements"] if options.out.exists() else []
+    fresh: dict[str, list[dict[str, Any]]] = {}
+    for world in (worlds[i] for i in options.worlds):
+        started = time.perf_counter()
+        fresh[world] = [
+            {"world": world, **measured(WORLDS[world], rows, draws), **run}
+            for rows, draws in ((FEW, options.few), (MANY, options.many))
+        ]
+        print(f"{world}: {time.perf_counter() - started:.0f} s, {fresh[world]}", file=sys.stderr, flush=True)
+        kept = [[m for m in before if m["world"] == one] for one in WORLDS]
+        result = {
+            "processor": processor(),
+            "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
+            "test_rows": TEST_ROWS,
+            "measurements": [m for one, old in zip(WORLDS, kept, strict=True) for m in fresh.get(one, old)],
+        }
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(markdown(result))
 
 

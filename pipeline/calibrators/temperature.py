@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from pipeline.calibrators import objectives
-from pipeline.calibrators.base import Calibrator, Labels, Logits, check_choice, check_number, softmax_over
+from pipeline.calibrators.base import Calibrator, Labels, Logits, check_choice, check_number, row_blocks, softmax_over
 from pipeline.metrics.inputs import Array
 
 LOWEST, HIGHEST = 0.05, 20.0
@@ -141,7 +141,7 @@ def end_of_range(temperature: float) -> Bound:
 
 
 def _alike(logits_NC: Logits) -> bool:
-    return bool((logits_NC == logits_NC[:, :1]).all())
+    return all(bool((logits_NC[rows] == logits_NC[rows, :1]).all()) for rows in row_blocks(*logits_NC.shape))
 
 
 def solve_nll(rows: objectives.Rows, shrinkage: float = 0.0) -> tuple[float, Bound]:
