@@ -192,7 +192,7 @@ def table_text(choice: Choice) -> str:
         if line.nll is None or line.gain is None or line.gain_standard_error is None:
             lines.append(f"{name:<28}{line.problem}")
         else:
-            mark = "  <" if line is choice.best and choice.better else ""
+            mark = "  <" if line is choice.best and choice.better else f"  {line.problem}" if line.problem else ""
             lines.append(f"{name:<28}{line.nll:>10.4f}{line.gain:>12.4f}{line.gain_standard_error:>10.4f}{mark}")
     for when, judged in (("before", choice.before), ("after", choice.after)):
         v = judged.values

@@ -86,6 +86,7 @@ def calibrate(params: Params) -> None:
         raise ConfigError(f"calibration.calibrator_options = {options}: {error}") from None
     for line in table:
         held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
+        held_out += f"; passed over: {line.passed_over}" if line.passed_over else ""
         log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
     for note in (*logits.notes(LOGITS), *calibrator.notes()):
         log.warning(note)

@@ -33,6 +33,24 @@ def affine_nll(
     return math.fsum(total) / len(labels) + penalty
 
 
+def shrunk_nll(
+    rows: Rows, labels: Sequence[int], temperature: float, errors: float, bias: Vector | None = None
+) -> float:
+    """Mean -ln softmax(z / T + b)_y of the rows, and over their number of all pseudo-rows: as many of each row as make
+    `errors` wrong ones by the larger of the expected and the seen share, with the labels of softmax(z)."""
+    expected, wrong, own, pseudo = [], 0, [], []
+    for row, label in zip(rows, labels, strict=True):
+        q = softmax(row, 1.0)
+        eta = [z / temperature + b for z, b in zip(row, bias or [0.0] * len(row), strict=True)]
+        whole = max(eta) + math.log(math.fsum(math.exp(e - max(eta)) for e in eta))
+        expected.append(1 - max(q))
+        wrong += row.index(max(row)) != label
+        own.append(whole - eta[label])
+        pseudo.append(math.fsum(p * (whole - e) for p, e in zip(q, eta, strict=True)))
+    share = max(math.fsum(expected), wrong, 1e-6) / len(rows)
+    return (math.fsum(own) + errors / share * math.fsum(pseudo) / len(rows)) / len(rows)
+
+
 def centred(row: Vector) -> list[float]:
     return [z - math.fsum(row) / len(row) for z in row]
 

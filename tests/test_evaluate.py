@@ -84,7 +84,7 @@ def test_a_difference_below_the_floor_is_called_that() -> None:
 
 def test_a_hit_bound_is_written_down() -> None:
     z, y = np.eye(3)[[0, 1, 2]] * 5, np.array([0, 1, 2])
-    found = table(calibrators.fit("temperature", z, y), z, y, Evaluation())
+    found = table(calibrators.fit("temperature", z, y, shrinkage=0.0), z, y, Evaluation())
     assert found["calibrator"]["bound"] == "lower"
     assert "stopped at its lower bound 0.05" in found["notes"][0]
 

@@ -23,11 +23,12 @@ from pipeline.calibrators.base import (
     check_number,
     check_seen,
     frozen_array,
+    listed,
     softmax_over,
 )
 from pipeline.calibrators.multinomial import Multinomial
 from pipeline.calibrators.objectives import Rows
-from pipeline.calibrators.temperature import HIGHEST, LOWEST, solve_nll
+from pipeline.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, bound_notes, end_of_range, solve_nll
 from pipeline.metrics.inputs import Array
 
 UNSEEN = "use 'temperature', 'structured_vector' or 'structured_matrix', or add rows of that class"
@@ -74,10 +75,13 @@ class Affine(Calibrator):
 class BiasCorrectedTemperature(Affine):
     """p = softmax(z / T + b), T in [.05, 20], mean b = 0 (Alexandari, Kundaje & Shrikumar 2020, section 3).
 
-    T and b minimise the NLL together: convex in (1/T, b), solved to a gradient of 1e-9.
+    T and b minimise together the NLL, the prior of `temperature` (its pseudo-rows, weighted by `shrinkage`), and
+    intercept/N |b|^2: convex in (1/T, b), solved to a gradient of 1e-9.
+    shrinkage = intercept = 0 is the paper's formula.
     """
 
     name: ClassVar[str] = "bias_corrected_temperature"
+    held: ClassVar[bool] = True
 
     temperature: float
     bias_C: npt.ArrayLike
@@ -88,13 +92,25 @@ class BiasCorrectedTemperature(Affine):
             raise ValueError(f"temperature is {self.temperature}; allowed is [{LOWEST}, {HIGHEST}]")
         object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (None,)))
 
+    @property
+    def at_bound(self) -> bool:
+        return end_of_range(self.temperature) is not None
+
     @classmethod
-    def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
+    def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
+        check_number("shrinkage", shrinkage, 0.0, 1e6)
+        check_number("intercept", intercept, 0.0, 1e6)
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        scale, x_NC = scaled(logits_NC, labels_N)
-        problem = Multinomial(x_NC, labels_N, "scalar")
+        scale, x_NC, prior = scaled(logits_NC, labels_N, shrinkage)
+        classes = x_NC.shape[1]
+        penalty_P = np.append(0.0, np.full(classes, intercept / len(labels_N)))
+        problem = Multinomial(x_NC, labels_N, "scalar", penalty_P)
+        problem.shrink(prior, scale)
         (beta,), bias_C = problem.solve(scale / HIGHEST, scale / LOWEST, cls.name)
         return cls(float(np.clip(scale / beta, LOWEST, HIGHEST)), bias_C)
+
+    def notes(self) -> list[str]:
+        return super().notes() + bound_notes(self.temperature, end_of_range(self.temperature), "NLL")
 
     def _weights(self) -> Array:
         return np.array(1 / self.temperature)
@@ -126,9 +142,17 @@ class Vector(Affine):
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        scale, x_NC = scaled(logits_NC, labels_N)
+        scale, x_NC, _ = scaled(logits_NC, labels_N)
         weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, 20.0, cls.name)
         return cls(weight_C / scale, bias_C)
+
+    @property
+    def at_bound(self) -> bool:
+        return bool((self._weights() <= 0).any())
+
+    def notes(self) -> list[str]:
+        turned_C = self._weights() <= 0
+        return super().notes() + ([wrong_way(listed(turned_C))] if turned_C.any() else [])
 
     def _weights(self) -> Array:
         return np.asarray(self.weight_C)
@@ -170,7 +194,7 @@ class Matrix(Affine):
     ) -> Self:
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), logits_NC.shape[1], off_diagonal, intercept)
-        scale, x_NC = scaled(logits_NC, labels_N)
+        scale, x_NC, _ = scaled(logits_NC, labels_N)
         weights, bias_C = Multinomial(x_NC, labels_N, "full", penalty_P).solve(-np.inf, np.inf, cls.name)
         return cls(weights.reshape(x_NC.shape[1], -1) / scale, bias_C)
 
@@ -182,6 +206,14 @@ class Matrix(Affine):
         return np.asarray(self.bias_C)
 
 
+def wrong_way(which: str) -> str:
+    """What a user must know of classes, listed in words, whose logits are left out by the fit."""
+    return (
+        f"The logit of class {which} points the wrong way on the rows of the fit: it falls where the class is right,"
+        " and is left out. Check that logits and labels belong together, or use more rows."
+    )
+
+
 def centred(logits_NC: Array) -> Array:
     """z - mean_k z_k; the maximum goes first, so that a large common offset costs no precision."""
     shifted_NC: Array = logits_NC - logits_NC.max(axis=1, keepdims=True)
@@ -189,9 +221,10 @@ def centred(logits_NC: Array) -> Array:
     return shifted_NC
 
 
-def scaled(logits_NC: Logits, labels_N: Labels) -> tuple[float, Array]:
-    """(T, centred logits / T) with the temperature of least NLL."""
-    temperature = solve_nll(Rows(logits_NC, labels_N))[0]
+def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple[float, Array, float]:
+    """(T, centred logits / T, the prior's weight a row) with the temperature of least NLL under this shrinkage."""
+    rows = Rows(logits_NC, labels_N)
+    temperature = solve_nll(rows, shrinkage)[0]
     features_NC: Array = centred(logits_NC.astype(np.float64, copy=False))
     features_NC /= temperature
     if not np.abs(features_NC).max() <= LARGEST:
@@ -199,7 +232,7 @@ def scaled(logits_NC: Logits, labels_N: Labels) -> tuple[float, Array]:
             f"logits reach {np.abs(logits_NC).max():.3g}, {LARGEST:g} or more after division by T = {temperature:g};"
             " this calibrator cannot be fitted on them; use 'temperature', or scale the logits down"
         )
-    return temperature, features_NC
+    return temperature, features_NC, rows.prior
 
 
 def odir(rows: int, classes: int, off_diagonal: float | None, intercept: float | None) -> Array:

@@ -39,6 +39,8 @@ class Calibrator(ABC):
     """
 
     name: ClassVar[str]
+    held: ClassVar[bool] = False
+    """Whether it has no parameter, or a prior holds them: a fit on a handful of wrong rows does little harm."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """What `fit` found wrong on the fitting rows, sentence by sentence: worse accuracy, worse NLL."""
@@ -58,6 +60,16 @@ class Calibrator(ABC):
     @abstractmethod
     def keeps_argmax(self) -> bool:
         """Whether the predicted class can never change (logits closer than 1e-16 may become a tie)."""
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the fit has chosen."""
+        return sum(np.size(value) for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray))
+
+    @property
+    def at_bound(self) -> bool:
+        """Whether a parameter stands at the end of its range because the rows of the fit have no optimum within."""
+        return False
 
     @classmethod
     @abstractmethod
@@ -176,7 +188,12 @@ def check_seen(labels_N: Labels, classes: int, name: str, cure: str) -> None:
 
 def unseen(labels_N: Labels, classes: int) -> str:
     """The classes without a row, the first five by number; empty if there are none."""
-    found = np.flatnonzero(np.bincount(labels_N, minlength=classes) == 0)
+    return listed(np.bincount(labels_N, minlength=classes) == 0)
+
+
+def listed(which_C: npt.NDArray[np.bool_]) -> str:
+    """The numbers of the classes where it is true: the first five, and how many more."""
+    found = np.flatnonzero(which_C)
     return ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
 
 
@@ -194,9 +211,15 @@ def row_blocks(rows: int, classes: int) -> Iterator[slice]:
     return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
 
 
-def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
-    """What the rows of the fit say against it: lower accuracy or higher NLL than the plain softmax, a fit without any
-    doubt (rows that its parameters separate: the likelihood has no optimum but the bounds), a class without rows."""
+def separates(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> bool:
+    """Whether it has no doubt left about any row of its fit, which the plain softmax had: its parameters separate them,
+    and the likelihood has no optimum but the bounds."""
+    before, after = _compare(calibrator, logits_NC, labels_N)
+    return bool(after[1] < SEPARATED < before[1])
+
+
+def _compare(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
+    """(right rows, summed NLL) of the plain softmax and of the calibrator."""
     before, after = np.zeros(2), np.zeros(2)
     for block in row_blocks(*logits_NC.shape):
         z_NC, y_N = logits_NC[block].astype(np.float64), labels_N[block]
@@ -206,6 +229,13 @@ def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple
         before += (z_NC.argmax(axis=1) == y_N).sum(), (np.log(np.exp(z_NC).sum(axis=1)) - z_NC[rows, y_N]).sum()
         true_N = np.maximum(after_NC[rows, y_N], SMALLEST_PROBABILITY)
         after += (after_NC.argmax(axis=1) == y_N).sum(), -np.log(true_N).sum()
+    return before, after
+
+
+def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    """What the rows of the fit say against it: lower accuracy or higher NLL than the plain softmax, a fit without any
+    doubt, a class without rows."""
+    before, after = _compare(calibrator, logits_NC, labels_N)
     was, now = before / len(labels_N), after / len(labels_N)
     found = []
     if after[0] < before[0]:

@@ -42,7 +42,7 @@ class BBQ(Curves):
     ) -> Self:
         check_choice("form", form, ("top_label", "one_vs_rest"))
         fitted = [averaged(*pair) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, len(labels_N)))
+        return cls(form, **curves(fitted, *logits_NC.shape))
 
 
 def averaged(score_N: Array, hit_N: Array) -> tuple[Array, Array]:

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.calibrators.base import Calibrator, Labels, Logits, check_choice, frozen_array, row_blocks
+from pipeline.calibrators.base import Calibrator, Labels, Logits, check_choice, check_number, frozen_array, row_blocks
 from pipeline.calibrators.newton import minimise
-from pipeline.calibrators.temperature import HIGHEST, LOWEST, Temperature
+from pipeline.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, Temperature, bound_notes, end_of_range
 from pipeline.metrics.inputs import Array, softmax
 from pipeline.metrics.sums import SMALLEST_PROBABILITY
 
@@ -27,11 +27,16 @@ class EnsembleTemperature(Calibrator):
     """p = w_1 softmax(z / T) + w_2 softmax(z) + w_3 / C, weights >= 0 with sum 1 (Zhang et al. 2020, eq. 11).
 
     First T, by the objective alone ("nll", the default, or "brier", which their code uses), then the weights by the
-    same one: a convex problem, solved exactly. The order of the classes stays, except that w_3 = 1 makes them equal:
-    where nothing is better than the uniform distribution, `keeps_argmax` is false.
+    same one: a convex problem, solved exactly. `shrinkage` (2) of "nll" is that of `temperature`, and as many
+    pseudo-rows drawn from softmax(z): -shrinkage ln w_2 is added to the NLL of all rows, a Dirichlet prior on w. 0 is
+    the paper's formula.
+
+    The order of the classes stays, except that w_3 = 1 makes them equal: where nothing is better than the uniform
+    distribution, `keeps_argmax` is false.
     """
 
     name: ClassVar[str] = "ensemble_temperature"
+    held: ClassVar[bool] = True
 
     temperature: float
     weight_3: npt.ArrayLike
@@ -49,17 +54,32 @@ class EnsembleTemperature(Calibrator):
     def keeps_argmax(self) -> bool:
         return float(np.asarray(self.weight_3)[:2].sum()) > NEGLIGIBLE
 
+    @property
+    def at_bound(self) -> bool:
+        return end_of_range(self.temperature) is not None
+
     @classmethod
-    def fit(cls, logits_NC: Logits, labels_N: Labels, *, objective: Literal["nll", "brier"] = "nll") -> Self:
+    def fit(
+        cls,
+        logits_NC: Logits,
+        labels_N: Labels,
+        *,
+        objective: Literal["nll", "brier"] = "nll",
+        shrinkage: float = SHRINKAGE,
+    ) -> Self:
         check_choice("objective", objective, ("nll", "brier"))
-        temperature = Temperature.fit(logits_NC, labels_N, objective=objective).temperature
+        check_number("shrinkage", shrinkage, 0.0, 1e6)
+        temperature = Temperature.fit(logits_NC, labels_N, objective=objective, shrinkage=shrinkage).temperature
         true_N3, gram_33 = _members(logits_NC, labels_N, temperature)
         if objective == "brier":
             weight_3 = _least_squares(gram_33, true_N3.mean(axis=0))
         else:
-            weight_3 = minimise(_Mixture(true_N3), np.full(3, 1 / 3), LEAST_WEIGHT, np.inf, cls.name)
+            weight_3 = minimise(_Mixture(true_N3, shrinkage), np.full(3, 1 / 3), LEAST_WEIGHT, np.inf, cls.name)
             weight_3 = np.where(weight_3 <= LEAST_WEIGHT, 0.0, weight_3)
         return cls(temperature, weight_3 / weight_3.sum())
+
+    def notes(self) -> list[str]:
+        return super().notes() + bound_notes(self.temperature, end_of_range(self.temperature), "objective")
 
     def _apply(self, logits_NC: Array) -> Array:
         tempered, plain, uniform = np.asarray(self.weight_3)
@@ -101,18 +121,21 @@ def _least_squares(gram_33: Array, true_3: Array) -> Array:
 
 
 class _Mixture:
-    """-mean ln(w . p_n) + sum w over w >= 0: its minimum has sum w = 1 by itself, so no constraint is needed."""
+    """-mean ln(w . p_n) - s ln w_2 + (1 + s) sum w over w >= 0, s = shrinkage / N: its minimum has sum w = 1 by itself,
+    so no constraint is needed."""
 
-    def __init__(self, true_N3: Array) -> None:
-        self._true_N3 = true_N3
+    def __init__(self, true_N3: Array, shrinkage: float) -> None:
+        self._true_N3, self._pull_3 = true_N3, np.array([0.0, shrinkage / len(true_N3), 0.0])
         self._hessian_33 = np.eye(3)
 
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
         chance_N = np.maximum(self._true_N3 @ theta_P, SMALLEST_PROBABILITY)
         share_N3 = self._true_N3 / chance_N[:, None]
         # the members' rows may be too few, or too alike, for full rank
-        self._hessian_33 = share_N3.T @ share_N3 / len(chance_N) + 1e-9 * np.eye(3)
-        return float(theta_P.sum() - np.log(chance_N).mean()), 1 - share_N3.mean(axis=0)
+        self._hessian_33 = share_N3.T @ share_N3 / len(chance_N) + np.diag(1e-9 + self._pull_3 / theta_P**2)
+        total = 1 + self._pull_3.sum()
+        loss = total * theta_P.sum() - np.log(chance_N).mean() - self._pull_3 @ np.log(theta_P)
+        return float(loss), total - share_N3.mean(axis=0) - self._pull_3 / theta_P
 
     def hessian_times(self, direction_P: Array) -> Array:
         return self._hessian_33 @ direction_P

@@ -16,6 +16,7 @@ class Identity(Calibrator):
     """p = softmax(z)."""
 
     name: ClassVar[str] = "identity"
+    held: ClassVar[bool] = True
 
     @property
     def keeps_argmax(self) -> bool:

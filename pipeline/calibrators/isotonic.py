@@ -23,7 +23,8 @@ class Isotonic(Curves):
     so accuracy stays. Where their code adds 1e-9 q against ties and zeros, q is mixed in at 1 / (N + 1): a true class
     in a zero block then costs ln N nats beyond q's own, not 20.
 
-    Steps begin at the fitted scores of true classes; scikit-learn's agrees at every fitted score and is linear between.
+    A step begins half-way between the two fitted scores it parts; scikit-learn's agrees at every fitted score and is
+    linear between. Below the lowest fitted score the curve is constant.
     """
 
     name: ClassVar[str] = "isotonic"
@@ -50,7 +51,7 @@ class Isotonic(Curves):
                 _steps(np.sort(score_N[hit_N > 0]), len(score_N), [score_N])
                 for score_N, hit_N in columns(logits_NC, labels_N, form, cls.name)
             ]
-        return cls(form, **curves(fitted, len(labels_N)))
+        return cls(form, **curves(fitted, *logits_NC.shape))
 
 
 def _pooled(logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
@@ -71,11 +72,20 @@ def _steps(true_N: Array, total: int, parts: Iterable[Array]) -> tuple[Array, Ar
     true case stands for itself and all false cases up to the next one, and N values are pooled instead of N C.
     """
     start_U, hits_U = np.unique(true_N, return_counts=True)
-    below_U = np.zeros(len(start_U), np.intp)
+    below_U, last_U = np.zeros(len(start_U), np.intp), np.full(len(start_U), -np.inf)
     for part in parts:
-        below_U += np.searchsorted(np.sort(part), start_U)
+        sorted_N = np.sort(part)
+        place_U = np.searchsorted(sorted_N, start_U)
+        below_U += place_U
+        last_U = np.maximum(last_U, np.where(place_U > 0, sorted_N[place_U - 1], -np.inf))
     cases_U = np.diff(below_U, append=total)
     found = isotonic_regression(hits_U / cases_U, weights=cases_U.astype(np.float64))
     first_B = found.blocks[:-1]
-    # (knot, ...] is open on the left and a step holds its own start: the knot is the float before it
-    return np.nextafter(start_U[first_B], -1.0), np.concatenate([[0.0], found.x[first_B]])
+    value_B = found.x[first_B]
+    if below_U[0] > 0:
+        value_B = np.concatenate([[0.0], value_B])
+    else:
+        first_B = first_B[1:]
+    # (knot, ...] is open on the left and a step holds its own start, also where no float lies between
+    middle_B = np.minimum((last_U[first_B] + start_U[first_B]) / 2, np.nextafter(start_U[first_B], -1.0))
+    return middle_B, value_B

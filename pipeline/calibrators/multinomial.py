@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from pipeline.calibrators.base import Labels, row_blocks
+from pipeline.calibrators.base import Labels, row_blocks, softmax_over
 from pipeline.calibrators.newton import minimise
 from pipeline.metrics.inputs import Array
 
@@ -16,6 +16,8 @@ Shape = Literal["scalar", "diagonal", "full"]
 
 class Multinomial:
     """mean_n [logsumexp(W x_n + b) - (W x_n + b)_y] + sum_i penalty_i (theta_i - start_i)^2, start: W = I, b = 0.
+
+    `shrink` adds prior mean_n [logsumexp(W x_n + b) - sum_k q_nk (W x_n + b)_k]: pseudo-rows with the labels q.
 
     theta is W's free entries (1, C or C^2, row by row), then b. The probabilities of the last point are kept in
     float32 for the products with the Hessian: they only steer the steps, the gradient is float64 throughout.
@@ -28,6 +30,14 @@ class Multinomial:
         self.start_P = np.concatenate([weights, np.zeros(classes)])
         self.penalty_P = np.zeros(len(self.start_P)) if penalty_P is None else penalty_P
         self._p_NC = np.empty((rows, classes), np.float32)
+        self._prior, self._pull_P = 0.0, np.zeros(len(self.start_P))
+
+    def shrink(self, prior: float, scale: float) -> None:
+        """Pseudo-rows of this weight a row, labelled by q = softmax(scale x)."""
+        self._prior, self._pull_P = prior, np.zeros(len(self.start_P))
+        for block in self._blocks():
+            q_NC = softmax_over(scale * self.x_NC[block])
+            self._pull_P += prior * self._adjoint(q_NC, self.x_NC[block]) / len(self.labels_N)
 
     def solve(self, low: float, high: float, what: str) -> tuple[Array, Array]:
         """(W's free entries, b with mean 0), with low <= W <= high. Raises FitError as `newton.minimise`."""
@@ -46,18 +56,21 @@ class Multinomial:
             x_NC, y_N = self.x_NC[block], self.labels_N[block]
             index_N = np.arange(len(y_N))
             eta_NC = self._forward(theta_P, x_NC)
-            eta_NC -= eta_NC.max(axis=1, keepdims=True)
+            top_N = eta_NC.max(axis=1, keepdims=True)
+            eta_NC -= top_N
             true_N = eta_NC[index_N, y_N]
             p_NC = np.exp(eta_NC, out=eta_NC)
             total_N = p_NC.sum(axis=1, keepdims=True)
-            loss += float(np.log(total_N).sum() - true_N.sum())
+            loss += float((1 + self._prior) * np.log(total_N).sum() - true_N.sum() + self._prior * top_N.sum())
             p_NC /= total_N
             self._p_NC[block] = p_NC
+            p_NC *= 1 + self._prior
             p_NC[index_N, y_N] -= 1
             gradient_P += self._adjoint(p_NC, x_NC)
         away_P = theta_P - self.start_P
         penalised_P = self.penalty_P * away_P
-        return loss / rows + float(penalised_P @ away_P), gradient_P / rows + 2 * penalised_P
+        loss = loss / rows + float(penalised_P @ away_P - self._pull_P @ theta_P)
+        return loss, gradient_P / rows + 2 * penalised_P - self._pull_P
 
     def hessian_times(self, direction_P: Array) -> Array:
         product_P = np.zeros_like(direction_P)
@@ -67,7 +80,7 @@ class Multinomial:
             eta_NC -= np.einsum("nc,nc->n", p_NC, eta_NC)[:, None]
             eta_NC *= p_NC
             product_P += self._adjoint(eta_NC, x_NC)
-        return product_P / len(self.labels_N) + 2 * self.penalty_P * direction_P
+        return (1 + self._prior) * product_P / len(self.labels_N) + 2 * self.penalty_P * direction_P
 
     def hessian_diagonal(self) -> Array:
         diagonal_P = np.zeros_like(self.start_P)
@@ -75,7 +88,7 @@ class Multinomial:
             p_NC = self._p_NC[block].astype(np.float64)
             p_NC -= p_NC * p_NC
             diagonal_P += self._adjoint(p_NC, self.x_NC[block] ** 2)
-        return diagonal_P / len(self.labels_N) + 2 * self.penalty_P
+        return (1 + self._prior) * diagonal_P / len(self.labels_N) + 2 * self.penalty_P
 
     def _blocks(self) -> Iterator[slice]:
         # Matrix products want tall blocks; elementwise work wants blocks in the cache.

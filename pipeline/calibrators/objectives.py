@@ -13,6 +13,8 @@ from pipeline.metrics.inputs import Array
 from pipeline.metrics.ranked import mass_bins, rank
 from pipeline.metrics.sums import CalibrationSums
 
+SURE = 1e-6
+"""Wrong rows that a net is taken to expect at least: the prior's weight stays finite, and T = 1 to some 1e-6."""
 NAMES = ("nll", "brier", "ece", "adaptive_ece", "sb_ece")
 
 
@@ -25,6 +27,7 @@ class Rows:
         true_N = logits_NC[np.arange(len(labels_N)), labels_N].astype(np.float64)
         self._true_N = true_N - self._top_N[:, 0]
         self._mean_true = float(self._true_N.mean())
+        self.prior = self._prior_mean = 0.0
 
     def _blocks(self, beta: float) -> Iterator[tuple[slice, Array, Array]]:
         """(rows, z - max z, exp(beta (z - max z))) per block; the two arrays are used again for the next."""
@@ -39,7 +42,8 @@ class Rows:
             yield block, z_NC, e_NC
 
     def nll_slope(self, beta: float) -> tuple[float, float]:
-        """First and second derivative of the mean NLL in beta: mean (E_p z - z_y) and mean Var_p z."""
+        """First and second derivative in beta of the mean NLL and its prior: mean (E_p z - z_y) and mean Var_p z, to
+        which the prior adds w mean (E_p z - E_q z) and w mean Var_p z."""
         mean = variance = 0.0
         ones_C = np.ones(self.logits_NC.shape[1])  # sums as products: twice as fast as sum(axis=1) for 10 classes
         for _, z_NC, e_NC in self._blocks(beta):
@@ -49,7 +53,23 @@ class Rows:
             mean += float(mean_N.sum())
             variance += float((np.einsum("nc,nc->n", e_NC, z_NC) / total_N - mean_N**2).sum())
         n = len(self.labels_N)
-        return mean / n - self._mean_true, max(variance / n, 0.0)
+        mean, variance = mean / n, max(variance / n, 0.0)
+        return mean - self._mean_true + self.prior * (mean - self._prior_mean), (1 + self.prior) * variance
+
+    def shrink(self, errors: float) -> None:
+        """Set `prior`, the weight w a row of pseudo-rows labelled by q = softmax(z), so that `errors` of these are
+        wrong: errors over the number of rows that q expects to be wrong, or over those that are if they are more."""
+        if errors == 0:
+            self.prior = self._prior_mean = 0.0
+            return
+        doubt = mean = 0.0
+        for _, z_NC, e_NC in self._blocks(1.0):
+            total_N = e_NC.sum(axis=1)
+            doubt += float((1 - 1 / total_N).sum())
+            mean += float((np.einsum("nc,nc->n", e_NC, z_NC) / total_N).sum())
+        n = len(self.labels_N)
+        self.prior = errors / max(doubt, n - float(self.correct_N.sum()), SURE)
+        self._prior_mean = mean / n
 
     def brier(self, beta: float) -> tuple[float, float]:
         """The mean Brier score sum_k p_k^2 - 2 p_y + 1, and its derivative in beta.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipeline.calibrators.base import Calibrator, checked_fit_data
 from pipeline.calibrators.bbq import BBQ
 from pipeline.calibrators.dirichlet import Dirichlet
 from pipeline.calibrators.ensemble import EnsembleTemperature
+from pipeline.calibrators.held_out import overfitting
 from pipeline.calibrators.histogram import Histogram
 from pipeline.calibrators.identity import Identity
 from pipeline.calibrators.isotonic import Isotonic
@@ -68,23 +70,30 @@ def options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+def check_options(name: str, given: Iterable[str]) -> None:
+    """Raises ConfigError for an unknown calibrator, or an option that its fit does not have; it names the nearest."""
+    allowed = options(name)
+    for option in given:
+        if option not in allowed:
+            raise unknown(f"option of {name!r}", option, allowed)
+
+
 def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **given: Any) -> Calibrator:
     """Fit the named calibrator on validation logits (any float dtype; computed in float64).
 
-    `given` are its options (see `options`). What the fit makes worse on these rows is in its `warnings`.
+    `given` are its options (see `options`). What the fit makes worse on these rows, or on rows held out of fits like
+    it (see `held_out.overfitting`), is in its `warnings`.
 
     Raises:
         ConfigError: an unknown name or option.
         ValueError: empty, misshapen or non-finite logits, labels outside the classes, an option's value.
         FitError: rows that do not determine this calibrator, such as a class that never occurs.
     """
-    calibrator, allowed = get(name), options(name)
-    for option in given:
-        if option not in allowed:
-            raise unknown(f"option of {name!r}", option, allowed)
+    calibrator = get(name)
+    check_options(name, given)
     logits, labels = checked_fit_data(logits_NC, labels_N)
     found = calibrator.fit(logits, labels, **given)
-    warnings = found._compared(logits, labels)
+    warnings = (*found._compared(logits, labels), *overfitting(found, given, logits, labels))
     return replace(found, warnings=warnings) if warnings else found
 
 

@@ -41,11 +41,15 @@ class Curves(Calibrator):
     knots: Sequence[npt.ArrayLike]
     values: Sequence[npt.ArrayLike]
     mixed: float
+    fitted_classes: int | None = None
+    """Classes of the fit; None: logits of any number of classes are taken."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("form", self.form, ("one_vs_rest", "top_label", "pooled"))
         check_number("mixed", self.mixed, 0.0, 1.0)
+        if self.fitted_classes is not None:
+            check_number("fitted_classes", self.fitted_classes, 1, 10**9, whole=True)
         knots = [frozen_array(k, "knots", (None,)) for k in self.knots]
         if not knots or len(self.values) != len(knots) or (self.form != "one_vs_rest" and len(knots) > 1):
             raise ValueError(
@@ -76,7 +80,11 @@ class Curves(Calibrator):
 
     @property
     def classes(self) -> int | None:
-        return len(self.knots) if self.form == "one_vs_rest" else None
+        return len(self.knots) if self.form == "one_vs_rest" else self.fitted_classes
+
+    @property
+    def parameters(self) -> int:
+        return sum(len(np.asarray(values)) for values in self.values)
 
     def _apply(self, logits_NC: Array) -> Array:
         q_NC = softmax(logits_NC)
@@ -128,10 +136,11 @@ def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[
     return [(score_N, (labels_N == k).astype(np.float64)) for k, score_N in enumerate(score_CN)]
 
 
-def curves(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
-    """The fields `knots`, `values` and `mixed` of curves fitted on so many rows."""
+def curves(fitted: Sequence[tuple[Array, Array]], rows: int, classes: int) -> dict[str, Any]:
+    """The fields but `form` of curves fitted on so many rows and classes."""
     return {
         "knots": [knots for knots, _ in fitted],
         "values": [values for _, values in fitted],
         "mixed": 1 / (rows + 1),
+        "fitted_classes": classes,
     }

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.calibrators import registry
-from pipeline.calibrators.base import Calibrator, FitError, Labels, Logits, check_number, checked_fit_data, row_blocks
+from pipeline.calibrators.base import (
+    Calibrator,
+    FitError,
+    Labels,
+    Logits,
+    check_number,
+    checked_fit_data,
+    separates,
+)
+from pipeline.calibrators.held_out import nll_without, stratified
 from pipeline.metrics.inputs import Array
-from pipeline.metrics.sums import SMALLEST_PROBABILITY
 
 CANDIDATES = (
     "identity",
@@ -23,6 +31,11 @@ CANDIDATES = (
     "structured_matrix",
 )
 """The default choice: those whose parameters are few or held by a penalty."""
+
+
+ENOUGH = 20
+"""Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
+these overfits: benchmarks/selection.py measures how often it takes one that does ("least")."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +49,14 @@ class Candidate:
     standard_error: float | None
     """Of `nll`: the rows' standard deviation over sqrt(N)."""
     behind: float | None
-    """nll minus the least one."""
+    """nll minus the chosen one's: below 0 for those passed over."""
     behind_standard_error: float | None
     """Of `behind`, from the rows' paired differences."""
     within_one_standard_error: bool
-    """behind <= behind_standard_error: these rows cannot tell it from the best."""
+    """behind <= behind_standard_error: these rows cannot tell it from the chosen one."""
     problem: str | None = None
+    passed_over: str | None = None
+    """Why it was not chosen although its NLL is lower than the chosen one's."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,9 @@ def select(
     folds: int = 5,
 ) -> Selection:
     """The candidate of least cross-validated NLL, fitted on all rows; the earlier one of equals.
+
+    Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
+    than 20 wrong rows, a calibrator with weights of each class.
 
     A candidate is a name or a pair (name, options). Folds are stratified and deterministic: the rows of a class go
     round the folds in their order. A candidate that cannot be fitted in some fold is out, and its line says why.
@@ -87,13 +105,37 @@ def select(
             problems[i] = str(error)
     if not lost:
         raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
-    best = min(lost, key=lambda i: (float(lost[i].mean()), i))
+    ranked = sorted(lost, key=lambda i: (float(lost[i].mean()), i))
+    winner, best, passed = _first_sound(ranked, pairs, logits, labels)
     table = tuple(
-        _line(*pair, lost[i], lost[best]) if i in lost else Candidate(*pair, None, None, None, None, False, problems[i])
+        replace(_line(*pair, lost[i], lost[best]), passed_over=passed.get(i))
+        if i in lost
+        else Candidate(*pair, None, None, None, None, False, problems[i])
         for i, pair in enumerate(pairs)
     )
-    winner = registry.fit(pairs[best][0], logits, labels, **pairs[best][1])
     return Selection(winner, table, tuple(lost.get(i) for i in range(len(pairs))))
+
+
+def _first_sound(
+    ranked: Sequence[int], pairs: Sequence[tuple[str, dict[str, Any]]], logits_NC: Logits, labels_N: Labels
+) -> tuple[Calibrator, int, dict[int, str]]:
+    """(calibrator, its number, why those before it were passed over): the first of all if none is sound."""
+    wrong = int((logits_NC.argmax(axis=1) != labels_N).sum())
+    passed: dict[int, str] = {}
+    for i in ranked:
+        name, options = pairs[i]
+        if not registry.get(name).held and wrong < ENOUGH:
+            passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
+            continue
+        found = registry.fit(name, logits_NC, labels_N, **options)
+        if found.at_bound:
+            passed[i] = "its fit on all rows stopped at a bound"
+        elif separates(found, logits_NC, labels_N):
+            passed[i] = "its fit separates the rows: it has no doubt left about any"
+        else:
+            return found, i, passed
+    name, options = pairs[ranked[0]]
+    return registry.fit(name, logits_NC, labels_N, **options), ranked[0], {}
 
 
 def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -111,24 +153,13 @@ def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tu
     return pairs
 
 
-def stratified(labels_N: Labels, folds: int) -> Labels:
-    """Each row's fold: the rows in the order of their class, dealt round."""
-    fold_N = np.empty_like(labels_N)
-    fold_N[np.argsort(labels_N, kind="stable")] = np.arange(len(labels_N)) % folds
-    return fold_N
-
-
 def _held_out(name: str, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels, fold_N: Labels) -> Array:
     """-ln p_y of every row, by the fit on the other folds."""
+    registry.check_options(name, options)
     nll_N = np.empty(len(labels_N))
     for fold in range(int(fold_N.max()) + 1):
-        inside = fold_N == fold
-        found = registry.fit(name, logits_NC[~inside], labels_N[~inside], **options)
-        rows = np.flatnonzero(inside)
-        for block in row_blocks(len(rows), logits_NC.shape[1]):
-            part = rows[block]
-            true_N = found(logits_NC[part])[np.arange(len(part)), labels_N[part]]
-            nll_N[part] = -np.log(np.maximum(true_N, SMALLEST_PROBABILITY))
+        inside_N = fold_N == fold
+        nll_N[inside_N] = nll_without(registry.get(name), options, logits_NC, labels_N, inside_N)
     return nll_N
 
 

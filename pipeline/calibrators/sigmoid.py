@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from pipeline.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array
+from pipeline.calibrators.affine import UNSEEN, wrong_way
+from pipeline.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array, listed
 from pipeline.calibrators.dirichlet import LEAST
 from pipeline.calibrators.newton import minimise
-from pipeline.calibrators.scores import CURE
 from pipeline.metrics.inputs import Array, softmax
 
 STEEPEST = 20.0
@@ -47,6 +47,22 @@ class Sigmoids(Calibrator):
     @property
     def classes(self) -> int:
         return len(np.asarray(self.offset_C))
+
+    @property
+    def at_bound(self) -> bool:
+        highest_C = np.max(self._slopes(), axis=0)
+        return bool(((highest_C <= 0) | (highest_C >= STEEPEST)).any())
+
+    def notes(self) -> list[str]:
+        highest_C, found = np.max(self._slopes(), axis=0), super().notes()
+        if (highest_C <= 0).any():
+            found.append(wrong_way(listed(highest_C <= 0)))
+        if (highest_C >= STEEPEST).any():
+            found.append(
+                f"The curve of class {listed(highest_C >= STEEPEST)} stopped at the steepest slope {STEEPEST:g}: the"
+                " rows of the fit separate it from the rest. Use 'temperature', or more rows."
+            )
+        return found
 
     def _apply(self, logits_NC: Array) -> Array:
         eta_NC = np.broadcast_to(np.asarray(self.offset_C), logits_NC.shape)
@@ -115,6 +131,7 @@ class Platt(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
+        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         slope_C, offset_C = cls._solve(logits_NC, labels_N)
         return cls(offset_C, slope_C)
 
@@ -161,7 +178,7 @@ class Beta(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, CURE.replace("form='{form}', ", "'platt', "))
+        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         if logits_NC.shape[1] == 1:
             return cls(np.zeros(1), np.ones(1), np.ones(1))
         hit_C, miss_C, offset_C = cls._solve(logits_NC, labels_N)

@@ -22,7 +22,8 @@ class Spline(Curves):
     squares, to the cumulative gap H(t) = sum over the lowest t N scores of (hit - score) / N (Gupta et al. 2021,
     section 4; their code's knots, ends and percentiles 0 .. 1).
 
-    t(c) is the rank of c among the fitted scores; equal scores take their mean. f is linear between fitted scores (at
+    t(c) is the rank of c among the fitted scores; equal scores take their mean, and their hits are spread evenly over
+    them, so that the order of the rows says nothing. f is linear between fitted scores (at
     most 1,024 of them are stored), constant beyond, and clipped to [0, 1]. Nothing makes it rise: a note says where it
     does not.
 
@@ -51,7 +52,7 @@ class Spline(Curves):
         check_choice("form", form, ("top_label", "one_vs_rest"))
         check_number("pieces", pieces, 3, 100, whole=True)
         fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, len(labels_N)))
+        return cls(form, **curves(fitted, *logits_NC.shape))
 
     def notes(self) -> list[str]:
         falling = sum(bool((np.diff(np.asarray(values)) < 0).any()) for values in self.values)
@@ -65,14 +66,14 @@ class Spline(Curves):
 
 def recalibration(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array]:
     """(scores, calibrated scores) of one curve, both ascending in the score."""
-    order_N = np.argsort(score_N, kind="stable")
-    sorted_N = score_N[order_N]
-    gap_N = np.cumsum(hit_N[order_N] - sorted_N) / len(sorted_N)
+    score_U, first_N, count_U = np.unique(score_N, return_inverse=True, return_counts=True)
+    sorted_N, group_N = np.repeat(score_U, count_U), np.repeat(np.arange(len(score_U)), count_U)
+    share_U = np.bincount(first_N, hit_N) / count_U
+    gap_N = np.cumsum(share_U[group_N] - sorted_N) / len(sorted_N)
     rank_N, knots = np.linspace(0.0, 1.0, len(sorted_N)), np.linspace(0.0, 1.0, pieces)
     basis = CubicSpline(knots, np.eye(pieces), bc_type="natural")
     height = np.linalg.lstsq(basis(rank_N), gap_N, rcond=None)[0]
     slope_N = basis(rank_N, 1) @ height
-    score_U, group_N, count_U = np.unique(sorted_N, return_inverse=True, return_counts=True)
     value_U = np.clip(score_U + np.bincount(group_N, slope_N) / count_U, 0.0, 1.0)
     kept = np.unique(np.round(np.linspace(0, len(score_U) - 1, STORED)).astype(np.intp))
     return score_U[kept], value_U[kept]

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from pipeline import bundle, calibrators, metrics
 from pipeline.bundle import Bundle, Card, Reference
 from pipeline.calibrators import Calibrator
-from pipeline.calibrators.selection import CANDIDATES, stratified
+from pipeline.calibrators.held_out import stratified
+from pipeline.calibrators.selection import CANDIDATES
 from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, judge, judge_probabilities, table_of
 from pipeline.files import sha256, write_json
@@ -39,6 +40,7 @@ class Line:
     gain_standard_error: float | None
     """From the labels' paired differences."""
     problem: str | None = None
+    """Why it could not be fitted, or was passed over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,9 @@ def choose(
     found = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
     served_N = nll_of(served.calibrator, logits_NC, labels_N)
     table = tuple(
-        Line(c.name, c.nll, *_gain(served_N, nll_N)) if nll_N is not None else Line(c.name, None, None, None, c.problem)
+        Line(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
+        if nll_N is not None
+        else Line(c.name, None, None, None, c.problem)
         for c, nll_N in zip(found.table, found.nll_MN, strict=True)
     )
     best = table[[c.name for c in found.table].index(found.calibrator.name)]

@@ -16,6 +16,7 @@ from pipeline import calibrators
 from pipeline.calibrators.temperature import HIGHEST, LOWEST, Temperature
 from pipeline.config import ConfigError
 from tests import reference
+from tests import reference_calibrators as twin
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
@@ -29,8 +30,9 @@ def drawn(n: int, classes: int, temperature: float = 1.0, spread: float = 3.0, s
     return logits_NC, (logits_NC / temperature + noise_NC).argmax(axis=1)
 
 
-def fitted(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> Temperature:
-    found = calibrators.fit("temperature", logits_NC, labels_N)
+def fitted(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, shrinkage: float = 0.0) -> Temperature:
+    """By default the plain formula of Guo et al."""
+    found = calibrators.fit("temperature", logits_NC, labels_N, shrinkage=shrinkage)
     assert isinstance(found, Temperature)
     return found
 
@@ -112,13 +114,93 @@ def test_no_wrong_row_stops_at_the_lower_bound() -> None:
 
 @pytest.mark.parametrize(
     ("logits", "labels"),
-    [([[3.0, 0.0], [0.0, 2.0]], [1, 0]), ([[1.0, 1.0]], [0]), ([[4.0]], [0]), ([[1.0, 0.0]] * 2, [0, 1])],
-    ids=["all wrong", "equal logits", "one class", "as good as a coin"],
+    [([[3.0, 0.0], [0.0, 2.0]], [1, 0]), ([[1.0, 0.0]] * 2, [0, 1])],
+    ids=["all wrong", "as good as a coin"],
 )
 def test_useless_logits_stop_at_the_upper_bound(logits: list[list[float]], labels: list[int]) -> None:
     found = fitted(logits, labels)
     assert (found.temperature, found.bound) == (HIGHEST, "upper")
-    assert "upper bound 20.0" in found.notes()[0]
+    assert "upper bound 20:" in found.notes()[0]
+
+
+@pytest.mark.parametrize("objective", ["nll", "brier", "ece", "adaptive_ece", "sb_ece"])
+@pytest.mark.parametrize(("logits", "labels"), [([[1.0, 1.0], [0.3, 0.3]], [0, 1]), ([[4.0]], [0])])
+def test_logits_that_are_equal_leave_the_temperature_at_1(
+    objective: str, logits: list[list[float]], labels: list[int]
+) -> None:
+    found = calibrators.fit("temperature", logits, labels, objective=objective)
+    assert (found.temperature, found.at_bound) == (1.0, False)  # type: ignore[attr-defined]
+    assert found.notes() == ["The logits are equal in every row of the fit: they say nothing, and T stays 1."]
+    for shrinkage in (0.0, 2.0):
+        ensemble = calibrators.fit("ensemble_temperature", logits, labels, shrinkage=shrinkage)
+        assert ensemble.temperature == 1.0  # type: ignore[attr-defined]
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.floats(0.2, 5), st.floats(0.1, 20), st.floats(0.1, 5))
+def test_the_shrunken_temperature_equals_its_twin(
+    seed: int, classes: int, temperature: float, spread: float, errors: float
+) -> None:
+    """The slope of the twin's loss, by central differences: it changes sign at the fit."""
+    logits, labels = drawn(25, classes, temperature, spread, seed)
+    found = fitted(logits, labels, errors)
+
+    def loss(beta: float) -> float:
+        return twin.shrunk_nll(logits.tolist(), labels.tolist(), 1 / beta, errors)
+
+    beta = 1 / found.temperature
+    step = 1e-4 * beta
+    slope = (loss(beta + step) - loss(beta - step)) / (2 * step)
+    curvature = (loss(beta + step) - 2 * loss(beta) + loss(beta - step)) / step**2
+    if found.bound is None:
+        assert abs(slope) < 1e-6 * (1 + curvature)
+    else:
+        assert slope < 0 if found.bound == "lower" else slope > 0
+
+
+def test_shrinkage_by_hand() -> None:
+    """Margin d = ln 4, so the net expects 1 of 5 wrong; of 10 rows none is: e = 1/5, and 2 pseudo-errors are 10 rows of
+    which 8 are right. Together 18 of 20: sigma(d / T) = .9, T = ln 4 / ln 9."""
+    logits = [[math.log(4), 0.0]] * 10
+    assert fitted(logits, [0] * 10, 2.0).temperature == pytest.approx(math.log(4) / math.log(9), rel=1e-10)
+    # 5 of 10 are wrong, more than expected: 2 pseudo-errors are 4 rows, 3.2 of them right: 8.2 of 14
+    found = fitted(logits, [0, 1] * 5, 2.0).temperature
+    assert found == pytest.approx(math.log(4) / math.log(8.2 / 5.8), rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["temperature", "ensemble_temperature", "structured_vector"])
+def test_fifty_rows_without_an_error_do_not_sharpen_without_end(name: str) -> None:
+    """Test NLL at T = .05, the plain formula's, is 20 times that of the plain softmax."""
+    logits, labels = drawn(400, 10, 1.0, 8.0)
+    right = np.flatnonzero(logits.argmax(axis=1) == labels)[:50]
+    assert fitted(logits[right], labels[right]).bound == "lower"
+    found = calibrators.fit(name, logits[right], labels[right])
+    assert not found.at_bound
+    assert not any("bound" in note for note in found.notes())
+    fresh, truth = drawn(5_000, 10, 1.0, 8.0, seed=1)
+    plain = mean_nll(fresh, truth, 1.0)
+    assert mean_nll(fresh, truth, LOWEST) > 10 * plain
+    assert -np.log(found(fresh)[np.arange(5_000), truth]).mean() < 1.5 * plain
+
+
+def test_shrinkage_is_negligible_on_many_rows() -> None:
+    logits, labels = drawn(1_000, 10, 1.5, 8.0)
+    plain, shrunk = (fitted(logits, labels, s).temperature for s in (0.0, 2.0))
+    assert abs(mean_nll(logits, labels, shrunk) - mean_nll(logits, labels, plain)) < 1e-4
+    with pytest.raises(ValueError, match=r"shrinkage is -1; allowed is a number in \[0.0, 1000000.0\]"):
+        calibrators.fit("temperature", logits, labels, shrinkage=-1)
+
+
+def test_a_temperature_at_an_end_is_noted_by_all_who_have_one() -> None:
+    logits, _ = drawn(60, 3, spread=2.0)
+    right, wrong = logits.argmax(axis=1), logits.argmin(axis=1)
+    for objective in ("brier", "ece", "adaptive_ece", "sb_ece"):
+        found = calibrators.fit("temperature", logits, right, objective=objective)
+        assert found.at_bound and "stopped at its lower bound 0." in found.notes()[-1]
+    for name, options in (("ensemble_temperature", {"objective": "brier"}), ("bias_corrected_temperature", {})):
+        assert "stopped at its upper bound 20" in calibrators.fit(name, logits, wrong, **options).notes()[-1]
+    sharp = calibrators.fit("ensemble_temperature", logits, right, objective="brier")
+    assert sharp.at_bound and "stopped at its lower bound 0.05" in sharp.notes()[-1]
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e-4, 1e100])
@@ -368,15 +450,18 @@ def test_what_no_temperature_can_be_is_not_restored() -> None:
             calibrators.from_json({**tree, "temperature": temperature})
 
 
-@pytest.mark.parametrize("name", ["vector", "matrix", "bias_corrected_temperature"])
-def test_a_fit_that_separates_its_rows_says_so(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("vector", {}), ("matrix", {}), ("bias_corrected_temperature", {"shrinkage": 0.0, "intercept": 0.0})],
+)
+def test_a_fit_that_separates_its_rows_says_so(name: str, options: dict[str, float]) -> None:
     labels = np.arange(60) % 3
     logits = np.eye(3)[labels] + [1.2, 0, 0] + np.random.default_rng(0).normal(0, 0.02, (60, 3))
-    (note,) = calibrators.fit(name, logits, labels).notes()
+    note = calibrators.fit(name, logits, labels, **options).notes()[0]
     assert "separates the 60 rows of its fit" in note and "Use 'temperature' or 'structured_vector'" in note
     assert not calibrators.fit("structured_vector", logits, labels).notes()
     labels[0] = 1  # one wrong row, and the optimum is finite again
-    assert not any("separates" in note for note in calibrators.fit(name, logits, labels).notes())
+    assert not any("separates" in note for note in calibrators.fit(name, logits, labels, **options).notes())
 
 
 @pytest.mark.parametrize("name", ["structured_vector", "structured_matrix"])
@@ -386,3 +471,25 @@ def test_a_class_without_rows_is_named(name: str) -> None:
     note = calibrators.fit(name, logits[seen], labels[seen]).notes()[-1]
     assert note == "The rows of the fit never hold class 2: nothing was learned about it."
     assert not any("never hold" in note for note in calibrators.fit(name, logits, labels).notes())
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix", "dirichlet", "beta"])
+def test_overfitting_is_said(name: str) -> None:
+    """100 rows of ten classes: fresh rows pay for 20 to 110 parameters, and the fit says so, also from its JSON."""
+    logits, labels = drawn(100, 10, 1.0, 8.0, seed=3)
+    found = calibrators.fit(name, logits, labels)
+    (note,) = [note for note in found.notes() if "overfits" in note]
+    assert f"{found.parameters} parameters for 100 rows" in note and "Use 'temperature', or more rows" in note
+    assert calibrators.from_json(json.loads(json.dumps(found.to_json()))).notes() == found.notes()
+    fresh, truth = drawn(4_000, 10, 1.0, 8.0, seed=1)
+    worse = -np.log(found(fresh)[np.arange(4_000), truth]).mean()
+    assert worse > 1.5 * mean_nll(fresh, truth, 1.0)
+    many, labels = drawn(3_000, 10, 1.5, 3.0)
+    assert not any("overfits" in note for note in calibrators.fit(name, many, labels).notes())
+
+
+def test_what_a_prior_holds_is_not_checked_for_overfitting() -> None:
+    logits, labels = drawn(30, 4)
+    for name in ("identity", "temperature", "ensemble_temperature"):
+        found = calibrators.fit(name, logits, labels)
+        assert found.held and not any("overfits" in note for note in found.notes())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline import calibrators, metrics
 from pipeline.calibrators import EnsembleTemperature, Temperature, objectives
-from pipeline.calibrators.temperature import GRID, HIGHEST, LOWEST
+from pipeline.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
 from tests import reference, reference_calibrators, reference_metrics
 from tests.calibrators.test_calibrators import Labels, drawn
 
@@ -76,7 +76,8 @@ def test_the_grid_takes_the_least_ece_and_the_first_of_equals() -> None:
                 rows = list(zip(confidence.tolist(), top.astype(int).tolist(), strict=True))
                 values.append(reference_metrics.ece(rows, 15, "l1", "mass"))
         assert by(objective, z, labels).temperature == GRID[int(np.argmin(values))]
-    assert by("ece", np.zeros((4, 2)), np.array([0, 0, 1, 1])).temperature == 0.1
+    first = by("ece", np.eye(2), np.array([0, 0]), bins=1)
+    assert (first.temperature, first.bound) == (10.0, "upper")
     assert GRID[0] == 0.1 and GRID[-1] == 10.0 and len(GRID) == 100
 
 
@@ -129,8 +130,9 @@ def test_blocks_and_the_warm_start_change_nothing() -> None:
     """More rows than one block holds, and enough values for a start from a part of them, sorted by label."""
     z, labels = drawn(30_000, 10, 1.7)
     order = np.argsort(labels)
-    found = by("nll", z[order], labels[order]).temperature
-    assert abs(objectives.Rows(z, labels).nll_slope(1 / found)[0]) < 1e-11
+    found, rows = by("nll", z[order], labels[order]).temperature, objectives.Rows(z, labels)
+    rows.shrink(SHRINKAGE)
+    assert abs(rows.nll_slope(1 / found)[0]) < 1e-11
     half = z.astype(np.float16)
     assert by("nll", half, labels) == by("nll", half.astype(np.float64), labels)
 
@@ -153,15 +155,19 @@ def test_options_that_are_not_allowed(options: dict[str, Any], message: str) -> 
 
 
 @settings(max_examples=8)
-@given(st.integers(0, 10_000), st.sampled_from(["nll", "brier"]), st.floats(0.5, 3))
+@given(st.integers(0, 10_000), st.sampled_from(["nll", "shrunk", "brier"]), st.floats(0.5, 3))
 def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str, temperature: float) -> None:
     z, labels = drawn(25, 3, temperature, 2.0, seed)
-    found = calibrators.fit("ensemble_temperature", z, labels, objective=objective)
+    errors, objective = (3.0 if objective == "shrunk" else 0.0), objective.replace("shrunk", "nll")
+    found = calibrators.fit("ensemble_temperature", z, labels, objective=objective, shrinkage=errors)
     assert isinstance(found, EnsembleTemperature)
-    assert found.temperature == by(objective, z, labels).temperature
+    assert found.temperature == by(objective, z, labels, shrinkage=errors).temperature
 
     def loss(weights: tuple[float, ...]) -> float:
-        return reference_calibrators.ensemble_loss(z.tolist(), labels.tolist(), found.temperature, weights, objective)
+        pull = -errors / 25 * np.log(max(weights[1], 1e-300)) if errors else 0.0
+        return pull + reference_calibrators.ensemble_loss(
+            z.tolist(), labels.tolist(), found.temperature, weights, objective
+        )
 
     at = loss(tuple(np.asarray(found.weight_3)))
     for i, j in itertools.product(range(11), repeat=2):
@@ -180,13 +186,24 @@ def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str
 def test_ensemble_by_hand() -> None:
     """Confidence near 1, half of the rows wrong: T stops at 20, and of the three members 1/2 is best."""
     z = np.array([[20.0, 0.0]] * 2)
-    weight_3 = np.asarray(calibrators.fit("ensemble_temperature", z, [0, 1]).weight_3)  # type: ignore[attr-defined]
+    found = calibrators.fit("ensemble_temperature", z, [0, 1], shrinkage=0.0)
+    weight_3 = np.asarray(found.weight_3)  # type: ignore[attr-defined]
     assert weight_3[2] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_pseudo_row_of_the_plain_softmax_by_hand() -> None:
+    """40 rows of which the softmax is sure, 20 of them wrong, and 4 pseudo-rows: stationary in w, the plain softmax's
+    weight, where 4 / w + 20 / (w + (1 - w) / 2) = 44."""
+    z = np.array([[500.0, 0.0]] * 40)
+    found = calibrators.fit("ensemble_temperature", z, [0, 1] * 20, shrinkage=4.0)
+    assert np.asarray(found.weight_3)[0] == 0  # type: ignore[attr-defined]
+    weight = np.asarray(found.weight_3)[1]  # type: ignore[attr-defined]
+    assert 4 / weight + 20 / (weight + (1 - weight) / 2) == pytest.approx(44)
 
 
 def test_an_ensemble_that_is_uniform_does_not_claim_to_keep_the_argmax() -> None:
     z = np.random.default_rng(0).normal(0, 3, (50, 4))
-    found = calibrators.fit("ensemble_temperature", z, z.argmin(axis=1))
+    found = calibrators.fit("ensemble_temperature", z, z.argmin(axis=1), shrinkage=0.0)
     assert (found(z).argmax(axis=1) == 0).all()
     assert not found.keeps_argmax
     assert EnsembleTemperature(2.0, [0.5, 0.0, 0.5]).keeps_argmax
@@ -199,7 +216,7 @@ def test_a_row_that_both_softmaxes_exclude_is_no_obstacle_to_the_ensemble(rows: 
     z = rng.normal(0, 1, (rows, 4))
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     z[0], labels[0] = [3e4, 0.0, 0.0, 0.0], 1
-    found = calibrators.fit("ensemble_temperature", z, labels)
+    found = calibrators.fit("ensemble_temperature", z, labels, shrinkage=0.0)
     assert isinstance(found, EnsembleTemperature)
     weight_3, at = np.asarray(found.weight_3), (np.arange(rows), labels)
     true_N3 = np.stack([Temperature(found.temperature)(z)[at], Temperature(1.0)(z)[at], np.full(rows, 0.25)], axis=1)

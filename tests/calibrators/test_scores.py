@@ -12,6 +12,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from pipeline import calibrators
 from pipeline.calibrators import Calibrator, FitError
+from pipeline.calibrators.isotonic import _steps
 from pipeline.calibrators.scores import Curves
 from pipeline.calibrators.spline import recalibration
 from pipeline.metrics.inputs import softmax
@@ -255,3 +256,46 @@ def test_the_cure_of_an_unseen_class_is_a_form_that_exists(name: str) -> None:
         calibrators.fit(name, np.zeros((3, 3)), [0, 2, 2], form="one_vs_rest")
     form = str(raised.value).split("use form='")[1].split("'")[0]
     calibrators.fit(name, np.zeros((3, 3)), [0, 2, 2], form=form)
+
+
+def test_a_step_of_isotonic_begins_half_way() -> None:
+    """Scores .1 and .2 wrong, .6 and .9 right for class 1: the step from 0 to 1 lies at .4, not at .6."""
+    scores = np.array([0.1, 0.2, 0.6, 0.9])
+    found = curves(calibrators.fit("isotonic", np.log(np.stack([1 - scores, scores], axis=1)), [0, 0, 1, 1]))
+    np.testing.assert_allclose(np.asarray(found.knots[1]), [0.4])
+    assert [restored(found, s, 1) for s in (0.05, 0.39, 0.41, 1.0)] == [0, 0, 1, 1]
+    lowest = curves(calibrators.fit("isotonic", np.log(np.stack([1 - scores, scores], axis=1)), [0, 1, 1, 1]))
+    assert [restored(lowest, s, 1) for s in (0.05, 0.14, 0.16)] == [0, 0, 1]
+    assert restored(lowest, 0.01, 0) == 0  # class 0's highest score alone is right
+    first = curves(calibrators.fit("isotonic", np.log(np.stack([1 - scores, scores], axis=1)), [1, 0, 0, 1]))
+    assert restored(first, 0.01, 1) == restored(first, 0.1, 1)  # constant below the lowest fitted score
+
+
+def test_half_way_of_neighbouring_floats_still_parts_them() -> None:
+    low = 0.3
+    knots, values = _steps(np.array([np.nextafter(low, 1)]), 2, [np.array([low, np.nextafter(low, 1)])])
+    assert (knots.tolist(), values.tolist()) == ([low], [0, 1])
+
+
+@pytest.mark.parametrize("form", ["top_label", "one_vs_rest"])
+def test_the_order_of_equal_scores_says_nothing_to_a_spline(form: str) -> None:
+    z, labels = coarse(200, 3)
+    order = np.random.default_rng(1).permutation(200)
+    assert len(np.unique(softmax(z).max(axis=1))) < 100
+    assert calibrators.fit("spline", z, labels, form=form) == calibrators.fit(
+        "spline", z[order], labels[order], form=form
+    )
+
+
+@pytest.mark.parametrize(("name", "options"), FORMS)
+def test_another_number_of_classes_is_refused(name: str, options: dict[str, Any]) -> None:
+    z, labels = drawn(60, 3, 1.5)
+    found = calibrators.fit(name, z, labels, **options)
+    with pytest.raises(ValueError, match=r"logits has shape \(1, 4\); this calibrator was fitted on 3 classes"):
+        found(np.zeros((1, 4)))
+    tree = found.to_json()
+    assert calibrators.from_json(tree).classes == 3
+    with pytest.raises(ValueError, match=r"fitted_classes is 0; allowed is an integer"):
+        calibrators.from_json(tree | {"fitted_classes": 0})
+    del tree["fitted_classes"]  # an older file: its curve of the top label knows of no number
+    assert calibrators.from_json(tree).classes == (3 if options["form"] == "one_vs_rest" else None)

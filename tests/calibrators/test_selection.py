@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline import calibrators
 from pipeline.calibrators import FitError
-from pipeline.calibrators.selection import stratified
+from pipeline.calibrators.held_out import stratified
 from pipeline.config import ConfigError
-from tests.calibrators.test_calibrators import drawn, mean_nll
+from tests.calibrators.test_calibrators import Array, Labels, drawn, mean_nll
 
 
 def test_it_finds_what_the_truth_needs() -> None:
@@ -102,3 +102,60 @@ def test_candidates_are_names_and_pairs(given: Any, message: str) -> None:
     z, labels = drawn(20, 3)
     with pytest.raises(ValueError, match=message):
         calibrators.select(z, labels, candidates=given)
+
+
+def few_errors(rows: int, wrong: int, seed: int = 0) -> tuple[Array, Labels]:
+    """Rows of a calibrated net of accuracy .96, so many of them wrong."""
+    z, labels = drawn(40 * rows, 10, 1.0, 27.0, seed)
+    bad = z.argmax(axis=1) != labels
+    chosen = np.concatenate([np.flatnonzero(bad)[:wrong], np.flatnonzero(~bad)[: rows - wrong]])
+    return z[chosen], labels[chosen]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2, 4])
+def test_fifty_rows_never_cost_much(wrong: int) -> None:
+    fresh, truth = drawn(4_000, 10, 1.0, 27.0, seed=99)
+    plain = mean_nll(fresh, truth, 1.0)
+    for seed in range(3):
+        found = calibrators.select(*few_errors(50, wrong, seed)).calibrator
+        assert -np.log(found(fresh)[np.arange(4_000), truth]).mean() < plain + 0.05
+
+
+def test_a_fit_at_a_bound_or_without_doubt_is_passed_over() -> None:
+    z, labels = few_errors(50, 0)
+    pairs: list[str | tuple[str, dict[str, Any]]] = [
+        "identity",
+        ("temperature", {"shrinkage": 0.0}),
+        ("ensemble_temperature", {"objective": "brier"}),
+    ]
+    found = calibrators.select(z, labels, candidates=pairs)
+    assert found.calibrator.name == "identity"
+    identity, *others = found.table
+    assert identity.behind == 0 and identity.passed_over is None
+    for line in others:
+        assert line.passed_over == "its fit on all rows stopped at a bound"
+        assert line.behind is not None and line.behind < 0
+    alone = calibrators.select(z, labels, candidates=pairs[1:2])
+    assert alone.calibrator.name == "temperature" and alone.table[0].passed_over is None
+    assert "lower bound 0.05" in alone.calibrator.notes()[-1]
+
+
+def test_few_wrong_rows_are_not_enough_for_weights_of_each_class() -> None:
+    mixing = np.array([[0.8, 0.5, 0.0], [0.0, 0.8, 0.5], [0.5, 0.0, 0.8]])
+    z, _ = drawn(4_000, 3, spread=6.0)
+    labels = (z @ mixing + np.random.default_rng(1).gumbel(size=z.shape)).argmax(axis=1)
+    wrong = np.cumsum(z.argmax(axis=1) != labels)
+    for rows, name in ((int(np.searchsorted(wrong, 19, "right")), "identity"), (4_000, "structured_matrix")):
+        found = calibrators.select(z[:rows], labels[:rows], candidates=("identity", "structured_matrix"))
+        assert found.calibrator.name == name
+    line = calibrators.select(z[:100], labels[:100], candidates=("identity", "structured_matrix")).table[1]
+    assert line.passed_over is None or line.passed_over.endswith("too few for weights of each class; 20 are needed")
+
+
+def test_rows_that_are_separated_are_passed_over() -> None:
+    labels = np.arange(60) % 3
+    z = np.eye(3)[labels] + [1.2, 0, 0] + np.random.default_rng(0).normal(0, 0.02, (60, 3))
+    found = calibrators.select(z, labels, candidates=("vector", "structured_vector"))
+    assert (z.argmax(axis=1) != labels).sum() >= 20
+    assert found.calibrator.name == "structured_vector"
+    assert found.table[0].passed_over == "its fit separates the rows: it has no doubt left about any"

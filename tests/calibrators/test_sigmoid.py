@@ -125,9 +125,22 @@ def test_logarithms_end_at_the_smallest_float() -> None:
 def test_a_class_never_seen() -> None:
     z, labels = drawn(50, 3)
     few = np.where(labels == 1, 0, labels)
-    with pytest.raises(FitError, match="never hold class 1, without which beta"):
-        beta(z, few)
-    assert platt(z, few)(z)[:, 1].max() < 0.1
+    for fit, name in ((beta, "beta"), (platt, "platt")):
+        with pytest.raises(FitError, match=f"never hold class 1, without which {name} cannot .*; use 'temperature'"):
+            fit(z, few)
+
+
+def test_logits_turned_round_are_noted() -> None:
+    """Class 2's logit falls where it is right; vector has the same note. Otherwise there is none."""
+    z, labels = drawn(600, 3, 1.5)
+    turned = z * [1.0, 1.0, -1.0]
+    for name in ("platt", "beta", "vector"):
+        found = calibrators.fit(name, turned, labels)
+        assert "The logit of class 2 points the wrong way" in found.notes()[-1]
+        assert found.at_bound
+        assert not any("wrong way" in note for note in calibrators.fit(name, z, labels).notes())
+    steep = calibrators.fit("beta", 3 * z, z.argmax(axis=1))
+    assert steep.at_bound and "stopped at the steepest slope 20" in steep.notes()[-1]
 
 
 def test_slopes_below_zero_are_refused() -> None:
