@@ -249,7 +249,6 @@ def test_sum_and_clip_change_the_run(digits: DataSet, tmp_path: Path) -> None:
     assert not equal(plain, clipped)
 
 
-@pytest.mark.filterwarnings("ignore:nll. up to .* were clipped")
 def test_divergence_is_said(digits: DataSet, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"training has diverged.*Lower learning_rate"):
         train(digits, Training(epochs=4, width=4, learning_rate=100.0, weight_decay=1.0), tmp_path / "c")
