@@ -28,6 +28,12 @@ def check_level(level: float) -> None:
         raise ValueError(f"level is {level!r}; allowed is (0, 1), such as 0.95")
 
 
+def check_alpha(alpha: float) -> None:
+    """Raises ValueError unless `alpha` is a number in (0, 1)."""
+    if not (is_number(alpha) and 0 < alpha < 1):
+        raise ValueError(f"alpha is {alpha!r}; allowed is (0, 1), such as 0.05")
+
+
 def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """`np.asarray`; lists of unequal lengths are a ValueError that names the argument."""
     try:

@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 
 from pipeline.metrics.bets import Null, bets
 from pipeline.metrics.bins import cell_of
-from pipeline.metrics.inputs import Array, as_array, check_top, is_number, is_whole
+from pipeline.metrics.inputs import Array, as_array, check_alpha, check_top, is_number, is_whole
 from pipeline.metrics.sums import CalibrationSums
 
 Integers = npt.NDArray[np.int64]
@@ -198,8 +198,7 @@ class EProcess(_Bettor):
         Raises:
             ValueError: alpha outside (0, 1).
         """
-        if not (is_number(alpha) and 0 < alpha < 1):
-            raise ValueError(f"alpha is {alpha!r}; allowed is (0, 1), such as 0.05")
+        check_alpha(alpha)
         return self.peak >= -math.log(alpha)
 
     @staticmethod

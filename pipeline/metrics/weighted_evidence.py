@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from pipeline.metrics.bets import TURN, bets
-from pipeline.metrics.inputs import Array, as_numbers, check_top, is_number, is_whole
+from pipeline.metrics.inputs import Array, as_numbers, check_alpha, check_top, is_number, is_whole
 
 FLOOR = 0.05
 """Smallest propensity that is betted on, if nobody says otherwise."""
@@ -82,8 +82,7 @@ class WeightedEProcess:
         Raises:
             ValueError: alpha outside (0, 1).
         """
-        if not (is_number(alpha) and 0 < alpha < 1):
-            raise ValueError(f"alpha is {alpha!r}; allowed is (0, 1), such as 0.05")
+        check_alpha(alpha)
         return self.peak >= -math.log(alpha)
 
     def advance(

@@ -101,7 +101,10 @@ def advice_of(
         f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen.log_e)}"
     )
     if corrected is not None:
-        how = f"{how} Some labels were corrected; these are the last {n:,}, as they are now."
+        how = (
+            f"{how} Some labels were corrected; these are the last {n:,}, as they are now: one look at them, while"
+            " what is said without corrections holds however often one looks."
+        )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
         command = None if model.endswith(SHADOW) else f"python -m pipeline recalibrate {where}"
