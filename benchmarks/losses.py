@@ -37,7 +37,7 @@ METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce", "
 EVERY, TRAIN, VALIDATION = 5, 5000, 1000
 """One class in so many is kept; rows."""
 SHOWN = (
-    *("error", "nll", "brier", "ece", "ece_estimate", "ece_lower", "ece_upper", "floor_mean", "floor_p95"),
+    *("error_rate", "nll", "brier", "ece", "ece_estimate", "ece_lower", "ece_upper", "floor_mean", "floor_p95"),
     *("smooth_ece", "classwise_ece", "signed_gap"),
 )
 
@@ -77,7 +77,7 @@ def markdown(record: dict[str, Any]) -> str:
     runs = record["runs"]
     for method in dict.fromkeys(run["method"] for run in runs):
         mine = [run for run in runs if run["method"] == method]
-        cells = [f"`{method}`", spread([run["before"]["error"] for run in mine])]
+        cells = [f"`{method}`", spread([run["before"]["error_rate"] for run in mine])]
         for when in ("before", "after"):
             cells += [spread([run[when][name] for run in mine]) for name in ("nll", "ece")]
             ends = (

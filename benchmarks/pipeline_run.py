@@ -151,7 +151,7 @@ def markdown(table: dict[str, Any]) -> str:
         "|---|---|---|",
     ]
     both = metrics["before"], metrics["after"]
-    for key, label in (("error", "test error"), ("nll", "NLL"), ("brier", "Brier score"), ("ece", "ECE, 15 bins")):
+    for key, label in (("error_rate", "test error"), ("nll", "NLL"), ("brier", "Brier score"), ("ece", "ECE, 15 bins")):
         lines.append(f"| {label} | {both[0][key]:.4f} | {both[1][key]:.4f} |")
     cells = [f"{w['ece_estimate']:.4f} [{w['ece_lower']:.4f}, {w['ece_upper']:.4f}]" for w in both]
     lines.append(f"| ECE estimate and 95% interval | {cells[0]} | {cells[1]} |")

@@ -49,7 +49,7 @@ def scores(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
     sums = metrics.CalibrationSums.from_probabilities(probabilities_NC, labels_N.cpu().numpy())
     # Not by `metrics.nll`, which warns of rows that were clipped: nets of the first epochs may well be as wild.
     nll = sums.total("nll") / sums.n
-    whole = {"error": metrics.error(sums), "nll": nll, "ece": metrics.ece(sums)}
+    whole = {"error": metrics.error_rate(sums), "nll": nll, "ece": metrics.ece(sums)}
     return {**whole, **by_outcome(logits_NC, labels_N)}
 
 

@@ -90,7 +90,8 @@ def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], row
 def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recomputed: float) -> str:
     both = (table["before"], table["after"])
     rows: list[tuple[str, ...]] = [("", "before", "after calibration")]
-    names = {"error": "test error", "nll": "NLL (nats)", "brier": "Brier score", "ece": f"ECE, {table['bins']} bins"}
+    names = {"error_rate": "test error", "nll": "NLL (nats)", "brier": "Brier score"}
+    names["ece"] = f"ECE, {table['bins']} bins"
     rows += [(label, *(f"{when[key]:.4f}" for when in both)) for key, label in names.items()]
     rows.append(("  estimate", *(f"{when['ece_estimate']:.4f}" for when in both)))
     percent = f"  {table['level']:.0%} interval"

@@ -219,7 +219,7 @@ def quantise(params: Params) -> Path:
         lambda logits_NC, labels_N: calibrators.fit(name, logits_NC, labels_N, **options),
         INT8,
     )
-    for key in ("error", "nll", "ece"):
+    for key in ("error_rate", "nll", "ece"):
         was, now = source.card.metrics["after"][key], table["after"][key]
         log.info("%s: %.4f, int8 %.4f", key, was, now)
     return INT8

@@ -219,7 +219,7 @@ class Report(BaseModel):
         " evidence are of labels as they are now. Labels removed by retention are not counted",
     )
     coverage: float | None = Field(description="labelled / answers")
-    error: float | None = Field(None, description="1 - accuracy")
+    error_rate: float | None = Field(None, description="1 - accuracy")
     accuracy: float | None = None
     accuracy_lower: float | None = None
     accuracy_upper: float | None = None

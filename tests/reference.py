@@ -36,7 +36,7 @@ def top(row: Sequence[float]) -> int:
     return best
 
 
-def error(rows: Rows, labels: Sequence[int]) -> float:
+def error_rate(rows: Rows, labels: Sequence[int]) -> float:
     return sum(top(row) != label for row, label in zip(rows, labels, strict=True)) / len(labels)
 
 

@@ -65,7 +65,7 @@ def test_they_are_the_metrics_of_the_rows() -> None:
     found, right = curves.scores(logits, labels), curves.is_right(logits, labels)
     p = metrics.softmax(logits.numpy())
     assert list(found) == list(curves.COLUMNS)
-    assert found["error"] == metrics.error(p, labels.numpy()) and found["ece"] == metrics.ece(p, labels.numpy())
+    assert found["error"] == metrics.error_rate(p, labels.numpy()) and found["ece"] == metrics.ece(p, labels.numpy())
     for chosen, outcome in ((right, "right"), (~right, "wrong")):
         assert found[f"nll_{outcome}"] == pytest.approx(metrics.nll(p[chosen], labels.numpy()[chosen]), rel=1e-12)
         assert found[f"entropy_{outcome}"] == pytest.approx(metrics.mean_entropy(p[chosen]), rel=1e-12)

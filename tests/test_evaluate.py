@@ -48,7 +48,7 @@ def test_every_number_before_and_after() -> None:
         assert values["ece"] == metrics.ece(p, y)
         assert values["nll"] == metrics.nll(p, y)
         assert values["ece_lower"] <= values["ece_estimate"] <= values["ece_upper"]
-        assert values["accuracy"] + values["error"] == pytest.approx(1)
+        assert values["accuracy"] + values["error_rate"] == pytest.approx(1)
         for name in ("adaptive_ece", "debiased_ece", "ks_error", "label_binned_ece", "classwise_ece"):
             assert values[name] == pytest.approx(getattr(metrics, name)(p, y), rel=1e-12)
         assert values["mean_entropy"] == metrics.mean_entropy(p)

@@ -17,7 +17,7 @@ from prefect.artifacts import (
 from pipeline.files import read_json
 
 _ROWS = {
-    "error": "test error",
+    "error_rate": "test error",
     "nll": "NLL (nats)",
     "brier": "Brier score",
     "ece": "ECE",
@@ -100,5 +100,5 @@ def _compared(others: dict[str, Any], level: float) -> list[str]:
             lines.append(f"| {name} | {one['problem']} | | | |")
         else:
             interval = f"{one['ece_lower']:.4f} .. {one['ece_upper']:.4f}"
-            lines.append(f"| {name} | {one['error']:.4f} | {one['nll']:.4f} | {one['ece']:.4f} | {interval} |")
+            lines.append(f"| {name} | {one['error_rate']:.4f} | {one['nll']:.4f} | {one['ece']:.4f} | {interval} |")
     return lines

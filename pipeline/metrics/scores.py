@@ -54,7 +54,7 @@ def accuracy(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     return sums.total("correct") / sums.n
 
 
-def error(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
+def error_rate(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     """1 - accuracy, in [0, 1]."""
     sums = as_sums(given, labels_N)
     return (sums.n - sums.total("correct")) / sums.n

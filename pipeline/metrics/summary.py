@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.metrics.binned import mce
 from pipeline.metrics.honesty import ece_interval, noise_floor
-from pipeline.metrics.scores import accuracy, brier, error, mean_confidence, nll, signed_gap
+from pipeline.metrics.scores import accuracy, brier, error_rate, mean_confidence, nll, signed_gap
 from pipeline.metrics.sums import CalibrationSums
 
 
@@ -16,7 +16,7 @@ def summary(sums: CalibrationSums, *, bins: int = 15, level: float = 0.95) -> di
     """
     interval, floor = ece_interval(sums, bins=bins, level=level), noise_floor(sums, bins=bins)
     return {
-        "error": error(sums),
+        "error_rate": error_rate(sums),
         "accuracy": accuracy(sums),
         "mean_confidence": mean_confidence(sums),
         "signed_gap": signed_gap(sums),

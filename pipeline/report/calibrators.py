@@ -63,7 +63,7 @@ def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Evaluation) 
                   label=f"estimate with {settings.level:.0%} interval" if labelled else None)  # fmt: skip
         axes.plot(values["ece"], row, "D", color=_colour(row), markerfacecolor="white", markersize=4.5, zorder=4,
                   label=f"ECE, {settings.bins} bins" if labelled else None)  # fmt: skip
-        words = f"{values['error']:.4f}  {values['nll']:.4f}"
+        words = f"{values['error_rate']:.4f}  {values['nll']:.4f}"
         axes.text(1.01, row, words, transform=axes.get_yaxis_transform(), va="center", fontsize=8, family="monospace")
     axes.text(1.01, -0.75, "error   NLL", transform=axes.get_yaxis_transform(), fontsize=8, family="monospace")
     roles = {0: " (before)", 1: " (after)"}

@@ -62,7 +62,7 @@ TERMS = (
     Term("", "Shadow", "A version that is scored on the same inputs without being answered."),
 )
 
-SAID = ("error", "ece_upper", "floor_p95", "ks_p_value", "bins.accuracy")
+SAID = ("error_rate", "ece_upper", "floor_p95", "ks_p_value", "bins.accuracy")
 """Estimands of numbers that the page shows beside another one."""
 
 

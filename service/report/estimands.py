@@ -7,7 +7,7 @@ from service.report.asked import Asked, described
 from service.store.moves import GRID
 
 _PLAIN = {
-    "error": "the share of answers that are wrong",
+    "error_rate": "the share of answers that are wrong",
     "accuracy": "the share of answers that are right; the limits are the exact binomial ones (Clopper-Pearson)",
     "mean_confidence": "the mean probability that the model gives to its own answer",
     "signed_gap": "accuracy minus mean confidence",

@@ -35,7 +35,7 @@ def numbers(sums: CalibrationSums, bins: int, binning: Binning, level: float, ev
     worst, ks = int(off_B.argmax()), metrics.ks_test(sums)
     nll, brier = (metrics.score_interval(sums, score=score, level=level) for score in ("nll", "brier"))
     found |= {
-        "error": metrics.error(sums),
+        "error_rate": metrics.error_rate(sums),
         "accuracy": metrics.accuracy(sums),
         "accuracy_lower": float(low[0]),
         "accuracy_upper": float(high[0]),

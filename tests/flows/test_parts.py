@@ -125,7 +125,7 @@ def test_the_summary_shows_what_metrics_json_holds(reproduced: Path) -> None:
     assert all(note in markdown for note in table["notes"])
     assert "600 test rows, 15 bins; calibration errors are fractions" in markdown
     assert not re.search(r"None|nan", markdown)
-    assert all(f"| {name} | {one['error']:.4f} |" in markdown for name, one in table["compared"].items())
+    assert all(f"| {name} | {one['error_rate']:.4f} |" in markdown for name, one in table["compared"].items())
     table["compared"] = {"vector": {"problem": "class 3 never occurs"}}
     assert "| vector | class 3 never occurs | | | |" in artifacts.summary_markdown(table, "digits")
 

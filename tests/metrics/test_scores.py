@@ -23,7 +23,7 @@ from pipeline.metrics import (
     debiased_ece,
     ece,
     ece_interval,
-    error,
+    error_rate,
     fraction_above,
     kde_ece,
     ks_error,
@@ -47,7 +47,7 @@ METRICS: tuple[Callable[..., Any], ...] = (
     debiased_ece,
     ece,
     ece_interval,
-    error,
+    error_rate,
     fraction_above,
     kde_ece,
     ks_error,
@@ -61,7 +61,20 @@ METRICS: tuple[Callable[..., Any], ...] = (
     smooth_ece,
     sweep_ece,
 )
-FROM_CELLS = (accuracy, brier, ece, ece_interval, error, kde_ece, mce, nll, noise_floor, sece, signed_gap, smooth_ece)
+FROM_CELLS = (
+    accuracy,
+    brier,
+    ece,
+    ece_interval,
+    error_rate,
+    kde_ece,
+    mce,
+    nll,
+    noise_floor,
+    sece,
+    signed_gap,
+    smooth_ece,
+)
 pairs = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=30)
 NORMS: tuple[Literal["l1", "l2", "max"], ...] = ("l1", "l2", "max")
 
@@ -79,8 +92,8 @@ def classified(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
 @given(classified())
 def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> None:
     rows, labels = data
-    assert error(rows, labels) == reference.error(rows, labels)
-    assert accuracy(rows, labels) == pytest.approx(1 - reference.error(rows, labels), abs=1e-15)
+    assert error_rate(rows, labels) == reference.error_rate(rows, labels)
+    assert accuracy(rows, labels) == pytest.approx(1 - reference.error_rate(rows, labels), abs=1e-15)
     assert nll(rows, labels) == pytest.approx(reference.nll(rows, labels), rel=1e-12, abs=1e-15)
     assert brier(rows, labels) == pytest.approx(reference.brier(rows, labels), rel=1e-12, abs=1e-15)
     assert signed_gap(rows, labels) == pytest.approx(reference.signed_gap(rows, labels), rel=1e-12, abs=1e-14)
@@ -99,7 +112,7 @@ def test_ece_equals_its_twin(data: list[tuple[float, bool]], bins: int, norm: Li
 def test_by_hand() -> None:
     """Three rows: .8 right and .6 wrong lie in other bins than .5 right (of 2)."""
     rows, labels = [[0.8, 0.2], [0.4, 0.6], [0.5, 0.5]], [0, 0, 0]
-    assert error(rows, labels) == pytest.approx(1 / 3)
+    assert error_rate(rows, labels) == pytest.approx(1 / 3)
     assert signed_gap(rows, labels) == pytest.approx((0.2 - 0.6 + 0.5) / 3)
     assert mean_confidence(rows, labels) == pytest.approx(1.9 / 3)
     assert nll(rows, labels) == pytest.approx(-(math.log(0.8) + math.log(0.4) + math.log(0.5)) / 3)
@@ -120,7 +133,7 @@ def test_perfect_calibration_is_zero(norm: Literal["l1", "l2", "max"]) -> None:
 def test_always_certain_errs_by_the_error_rate() -> None:
     """A common AdaECE returns 0 here; confidence 1 belongs to the last bin and counts."""
     rows, labels = np.eye(4)[[0, 1, 2, 3, 0]], [0, 1, 2, 0, 1]
-    assert ece(rows, labels) == mce(rows, labels) == error(rows, labels) == 0.4
+    assert ece(rows, labels) == mce(rows, labels) == error_rate(rows, labels) == 0.4
     assert signed_gap(rows, labels) == -0.4
     assert brier(rows, labels) == 0.8
     assert nll(rows, labels) == pytest.approx(0.4 * 708.3964185322641)
