@@ -55,7 +55,7 @@ def rows(n: int, classes: int, seed: int = 0) -> Rows:
 
 def ours(name: str, **options: Any) -> Prepare:
     def prepare(data: Rows) -> Fit:
-        from pipeline import calibrators
+        from trueodds import calibrators
 
         def run() -> Callable[[], Any]:
             found = calibrators.fit(name, *data, **options)
@@ -91,7 +91,7 @@ def netcal(module: str, kind: str) -> Prepare:
 
         import torch
 
-        from pipeline.metrics import softmax
+        from trueodds.metrics import softmax
 
         torch.set_num_threads(1)
         make = getattr(importlib.import_module(f"netcal.{module}"), kind)

@@ -4,7 +4,7 @@
 
 for nets of the size of CIFAR-100's, at the end of an epoch of 45,000 rows, where the checkpoint is largest (its logits
 and labels go along), after one step of SGD with momentum; the median of nine on this disk. `share` is that of one each
-`pipeline.checkpoint.EVERY` seconds, as training writes them.
+`pipeline.training.checkpoint.EVERY` seconds, as training writes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.interval_coverage import processor
 from pipeline import methods, nets
-from pipeline.checkpoint import EVERY, Begun, Checkpoint, Selection
+from pipeline.training.checkpoint import EVERY, Begun, Checkpoint, Selection
 
 RESULT = Path(__file__).resolve().parent / "results" / "checkpoints.json"
 NETS = ("resnet8", "resnet20", "resnet18")

@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.interval_coverage import processor
-from pipeline.files import sha256
+from trueodds.files import sha256
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "fetching.json"

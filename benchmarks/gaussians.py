@@ -30,8 +30,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from pipeline.figures.style import BAR, GAP, STYLE, bare
 from pipeline.methods import losses
-from pipeline.report.style import BAR, GAP, STYLE, bare
 
 Array = npt.NDArray[np.float64]
 

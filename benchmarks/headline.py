@@ -4,7 +4,7 @@
 
 Streams of 10,000 labels of shapes A, B and C (benchmarks/sequential.py), calibrated or with every confidence .025 or
 .03 too high (an ECE just above the tolerance, .02), are looked at 30 times, after 50, 60, .. 10,000 labels. The words
-are those of `service.report.reading.verdict_of`, with the alarm and the advice of `service.alarm`.
+are those of `service.report.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import scipy
 
 from benchmarks.interval_coverage import processor
 from benchmarks.sequential import Pool, pool
-from pipeline import metrics
-from pipeline.metrics import CalibrationSums
 from service.alarm import AlarmState, advice_of, alarm_of
-from service.records import LabelBlock, StoredSums
-from service.report.reading import LEANS, verdict_of
+from service.report.verdict import LEANS, verdict_of
 from service.settings import Settings
+from service.store.records import LabelBlock, StoredSums
+from trueodds import metrics
+from trueodds.metrics import CalibrationSums
 
 RESULT = Path(__file__).parent / "results" / "headline.json"
 LABELS, TOLERANCE = 10_000, 0.02

@@ -1,4 +1,4 @@
-"""Coverage and width of `pipeline.metrics.ece_interval` where the population's ECE is known.
+"""Coverage and width of `trueodds.metrics.ece_interval` where the population's ECE is known.
 
     python -m benchmarks.interval_coverage --runs 400        # about three minutes on one core
 
@@ -28,7 +28,8 @@ import numpy.typing as npt
 import scipy
 from scipy.optimize import brentq
 
-from pipeline.metrics import CalibrationSums, ece_interval, honesty
+from trueodds.metrics import CalibrationSums, ece_interval
+from trueodds.metrics.intervals import calibration_error
 
 Array = npt.NDArray[np.float64]
 
@@ -152,8 +153,8 @@ def measure(population: Population, n: int, runs: int, seed: int) -> Outcome:
         sums = population.draw(n, rng)
         found = ece_interval(sums, bins=BINS, level=LEVEL)
         plain = found
-        if min(sums.total("correct"), n - sums.total("correct")) < honesty.RARE:
-            with mock.patch.object(honesty, "RARE", 0):
+        if min(sums.total("correct"), n - sums.total("correct")) < calibration_error.RARE:
+            with mock.patch.object(calibration_error, "RARE", 0):
                 plain = ece_interval(sums, bins=BINS, level=LEVEL)
         rows.append((found.lower, found.upper, plain.lower, plain.upper, found.estimate, found.ece))
     lower, upper, plain_lower, plain_upper, estimate, plug_in = np.array(rows).T

@@ -36,7 +36,7 @@ from scipy.optimize import brentq
 
 from benchmarks.interval_coverage import chance_at, processor
 from benchmarks.sequential import POOL, Pool, pool
-from pipeline.metrics import (
+from trueodds.metrics import (
     CELLS,
     CalibrationSums,
     CrowdedCellError,

@@ -26,11 +26,12 @@ import numpy as np
 import torch
 
 from benchmarks.interval_coverage import processor
-from pipeline import calibrators, data, methods
+from pipeline import data, methods
 from pipeline.config import Data, Evaluation, Training
 from pipeline.evaluate import judge
-from pipeline.provenance import code_sha256
-from pipeline.train import train
+from pipeline.training.loop import train
+from pipeline.training.provenance import code_sha256
+from trueodds import calibrators
 
 RESULT = Path(__file__).parent / "results" / "losses-cifar100-subset.json"
 METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce", "ls05", "mixup")

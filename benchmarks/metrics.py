@@ -1,4 +1,4 @@
-"""Time, peak memory and error of `pipeline.metrics` beside torchmetrics, netcal, scikit-learn and relplot, in one run.
+"""Time, peak memory and error of `trueodds.metrics` beside torchmetrics, netcal, scikit-learn and relplot, in one run.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.metrics  # five minutes, 6 GB of memory
     python -m benchmarks.metrics --table  # the README's table, from the committed result
@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.interval_coverage import processor
-from pipeline import metrics
+from trueodds import metrics
 
 RESULT = Path(__file__).parent / "results" / "metrics.json"
 PEERS = ("torchmetrics", "netcal", "scikit-learn", "relplot")
@@ -62,7 +62,7 @@ class Case:
 
     def times(self, peer: str) -> float:
         """How many times as long the peer takes."""
-        return self.tools[peer].seconds / self.tools["pipeline.metrics"].seconds
+        return self.tools[peer].seconds / self.tools["trueodds.metrics"].seconds
 
 
 def extra_memory(call: Call) -> int:
@@ -139,7 +139,7 @@ def top_label(n: int, found: dict[str, Any]) -> Case:
     correct = rng.random(n) < confidence
     case = Case("ECE, 15 bins", f"{n:,} top labels", confidence.nbytes + correct.nbytes, exact_ece(confidence, correct))
     calls: dict[str, Call] = {
-        "pipeline.metrics": lambda: metrics.ece(metrics.CalibrationSums.from_top(confidence, correct), bins=BINS)
+        "trueodds.metrics": lambda: metrics.ece(metrics.CalibrationSums.from_top(confidence, correct), bins=BINS)
     }
     if "torchmetrics" in found:
         torch, functional = found["torchmetrics"]
@@ -164,8 +164,8 @@ def from_rows(n: int, classes: int, found: dict[str, Any]) -> Iterator[Case]:
     y = (p.cumsum(axis=1) < rng.random((n, 1), dtype=np.float32)).sum(axis=1).clip(0, classes - 1)
     shape, size = f"{n:,} x {classes:,}", p.nbytes + y.nbytes
     top = Case("ECE, 15 bins", shape, size, exact_ece(p.max(axis=1), p.argmax(axis=1) == y))
-    calls: dict[str, Call] = {"pipeline.metrics": lambda: metrics.ece(p, y, bins=BINS)}
-    each: dict[str, Call] = {"pipeline.metrics": lambda: metrics.classwise_ece(p, y, bins=BINS)}
+    calls: dict[str, Call] = {"trueodds.metrics": lambda: metrics.ece(p, y, bins=BINS)}
+    each: dict[str, Call] = {"trueodds.metrics": lambda: metrics.classwise_ece(p, y, bins=BINS)}
     if "torchmetrics" in found:
         torch, functional = found["torchmetrics"]
         tp, ty = torch.from_numpy(p), torch.from_numpy(y)
@@ -200,7 +200,7 @@ def others(n: int, found: dict[str, Any]) -> Iterator[Case]:
         "KDE ECE": metrics.kde_ece,
     }
     for name, metric in names.items():
-        calls: dict[str, Call] = {"pipeline.metrics": lambda metric=metric: metric(p, y)}  # type: ignore[misc]
+        calls: dict[str, Call] = {"trueodds.metrics": lambda metric=metric: metric(p, y)}  # type: ignore[misc]
         if name == "smooth ECE" and "relplot" in found and n <= 1_000_000:
             calls["relplot"] = lambda: float(found["relplot"].smECE(c.astype(np.float64), 1.0 - y))
         yield run(Case(name, f"{n:,} x 2", p.nbytes + y.nbytes, None), calls)
@@ -245,7 +245,7 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     for value in result["cases"]:
         tools = value["tools"]
-        ours = tools["pipeline.metrics"]
+        ours = tools["trueodds.metrics"]
         cells = [value["metric"], value["shape"], _time(ours["seconds"]), f"{ours['extra_bytes'] / 1e6:.1f} MB"]
         for peer in PEERS:
             there = tools.get(peer)

@@ -29,10 +29,10 @@ from PIL import Image
 
 from benchmarks import chromium, untrained
 from benchmarks.interval_coverage import chance_at, pool_logits
-from pipeline.metrics import softmax
-from service.engine import new_ids
-from service.records import GivenLabel, PredictionBatch
+from service.models.engine import new_ids
 from service.store import open_store
+from service.store.records import GivenLabel, PredictionBatch
+from trueodds.metrics import softmax
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "calibration-report.png"

@@ -33,7 +33,7 @@ from benchmarks import (
     weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
-from pipeline.listing import methods_table
+from pipeline.cli.tables import methods_table
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -30,8 +30,7 @@ import numpy as np
 
 from benchmarks.interval_coverage import processor
 from benchmarks.store import HOUR, START, VERSION, YEAR, _insert
-from pipeline.bundle import Reference
-from service.engine import new_ids
+from service.models.engine import new_ids
 from service.report import Asked, numbers_of
 from service.report.labelling import labelling
 from service.report.recent import Recent
@@ -42,6 +41,7 @@ from service.store import moves, open_store
 from service.store.database import DatabaseStore
 from service.store.reading import Merged
 from service.store.steps import Insert, Work
+from trueodds.bundle.bundle import Reference
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 TOTALS = (10**4, 10**5, 10**6, 10**7)

@@ -1,4 +1,4 @@
-"""Coverage and width of `pipeline.metrics.score_interval` where the expected NLL and Brier score are known.
+"""Coverage and width of `trueodds.metrics.score_interval` where the expected NLL and Brier score are known.
 
     python -m benchmarks.score_coverage --runs 1000        # about a minute on one core
 
@@ -27,8 +27,8 @@ import scipy
 from scipy.special import stdtrit
 
 from benchmarks.interval_coverage import pool_logits, processor
-from pipeline.metrics import CalibrationSums, score_interval, softmax
-from pipeline.metrics.score_interval import Score
+from trueodds.metrics import CalibrationSums, score_interval, softmax
+from trueodds.metrics.intervals.proper_scores import Score
 
 Array = npt.NDArray[np.float64]
 

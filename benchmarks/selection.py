@@ -29,10 +29,10 @@ import numpy.typing as npt
 import scipy
 
 from benchmarks.interval_coverage import processor
-from pipeline import calibrators
-from pipeline.calibrators import Calibrator
-from pipeline.calibrators.held_out import nll_of
-from pipeline.calibrators.selection import CANDIDATES, Selection
+from trueodds import calibrators
+from trueodds.calibrators import Calibrator
+from trueodds.calibrators.held_out import nll_of
+from trueodds.calibrators.selection import CANDIDATES, Selection
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]
 Draw = Callable[[np.random.Generator, int], Rows]

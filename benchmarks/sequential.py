@@ -1,4 +1,4 @@
-"""False alarms, delays and coverage of the sequential tests of `pipeline.metrics`, by simulated streams of labels.
+"""False alarms, delays and coverage of the sequential tests of `trueodds.metrics`, by simulated streams of labels.
 
     python -m benchmarks.sequential          # about four minutes on one core
 
@@ -28,9 +28,9 @@ import scipy
 from scipy.special import logsumexp
 
 from benchmarks.interval_coverage import chance_at, pool_logits, processor
-from pipeline.metrics import CalibrationSums, EProcess, ShiryaevRoberts, cell_of, gap_sequence
-from pipeline.metrics.bets import Bets, Null, bets
-from pipeline.metrics.confidence_sequence import GAP_STAKES
+from trueodds.metrics import CalibrationSums, EProcess, ShiryaevRoberts, cell_of, gap_sequence
+from trueodds.metrics.alarms.factors import Bets, Null, bets
+from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES
 
 Array = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""Size and power of `pipeline.metrics.calibration_test` at 5%, beside the usual tests.
+"""Size and power of `trueodds.metrics.calibration_test` at 5%, beside the usual tests.
 
     python -m benchmarks.significance        # about five minutes on one core
 
@@ -25,7 +25,7 @@ import scipy
 from scipy.special import chdtrc
 
 from benchmarks.interval_coverage import chance_at, pool_logits, processor
-from pipeline.metrics import CalibrationSums, calibration_test, ece, noise_floor
+from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
 
 Array = npt.NDArray[np.float64]
 

@@ -26,13 +26,13 @@ import httpx
 import numpy as np
 
 from benchmarks.interval_coverage import processor
-from pipeline.calibrators import Temperature
-from pipeline.metrics import softmax
-from service.engine import new_ids
-from service.records import GivenLabel, PredictionBatch, Version
+from service.models.engine import new_ids
 from service.store import moves, open_store
 from service.store.database import DatabaseStore
+from service.store.records import GivenLabel, PredictionBatch, Version
 from service.store.steps import Insert
+from trueodds.calibrators import Temperature
+from trueodds.metrics import softmax
 
 RESULTS = Path(__file__).parent / "results" / "store.json"
 VERSION = Version("benchmark", "v1", tuple(f"class {k}" for k in range(100)), Temperature(1.7), {})

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline import nets, publishing
-from pipeline.calibrators import Temperature
-from pipeline.export import export
+from pipeline import nets
+from pipeline.export.network import export
+from trueodds.bundle import publishing
+from trueodds.calibrators import Temperature
 
 SIZE, CHANNELS = 32, 3
 

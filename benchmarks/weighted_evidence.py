@@ -31,8 +31,8 @@ from scipy.optimize import brentq
 
 from benchmarks.interval_coverage import processor
 from benchmarks.sequential import TRUTHS, Pool, pool
-from pipeline.metrics import EProcess, WeightedEProcess
-from pipeline.metrics.sequential import BLOCK
+from trueodds.metrics import EProcess, WeightedEProcess
+from trueodds.metrics.alarms.sequential import BLOCK
 
 Array = npt.NDArray[np.float64]
 

@@ -14,9 +14,9 @@ RUN useradd --uid 1000 --create-home trueodds \
  && mkdir -p /app /models /store \
  && chown 1000:1000 /app /models /store
 
-# pipeline: metrics, calibrators and bundles; the service imports none of the modules there that need torch.
+# trueodds: metrics, calibrators and bundles; neither package imports torch.
 WORKDIR /app
-COPY --chown=1000:1000 pipeline pipeline
+COPY --chown=1000:1000 trueodds trueodds
 COPY --chown=1000:1000 service service
 USER 1000:1000
 

@@ -24,6 +24,7 @@ WORKDIR /app
 COPY --chown=1000:1000 .dvc/config .dvc/
 COPY --chown=1000:1000 datasets/README.md datasets/
 COPY --chown=1000:1000 dvc.yaml params.yaml prefect.yaml .dvcignore ./
+COPY --chown=1000:1000 trueodds trueodds
 COPY --chown=1000:1000 pipeline pipeline
 USER 1000:1000
 

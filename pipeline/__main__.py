@@ -22,20 +22,21 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import config, lifeline, parameters
-from pipeline.errors import UserError
+from pipeline import config, parameters
+from trueodds import processes
+from trueodds.errors import ConfigError, UserError
 
 LISTS = ("methods", "recipes", "calibrators")
 PICTURES = ("curves", "gamma-curve")
 SERVED = ("publish", "recalibrate", "judge", "promote", "shadow", "rollback", "default", "versions", "doctor")
-"""See pipeline/commands.py."""
+"""See pipeline/cli/commands.py."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; an error that the user can mend is one message on stderr and exit status 1 (2: usage)."""
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in SERVED:
-        from pipeline import commands
+        from pipeline.cli import commands
 
         return _obeyed(lambda: commands.run(words))
     parser = argparse.ArgumentParser(
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--int8", action="store_true", help="export: the quantised twin of the bundle")
     parser.add_argument("--live", action="store_true", help="demo: the alarm on live traffic, in two minutes")
     arguments = parser.parse_intermixed_args(argv)
-    lifeline.obey()
+    processes.obey()
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("pipeline").setLevel(logging.INFO)
     training = arguments.command in (*_stage_names(), "all", "repro")
@@ -77,30 +78,30 @@ def _run(arguments: argparse.Namespace) -> None:
 
     command = arguments.command
     if arguments.parameters and command in ("repro", "demo", *PICTURES, *LISTS):
-        raise config.ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
+        raise ConfigError(f"{command} takes no parameters; given: {' '.join(arguments.parameters)}")
     if arguments.fold and command != "export":
-        raise config.ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
+        raise ConfigError(f"--fold belongs to export, not to {command}: python -m pipeline export --fold")
     if (arguments.work or arguments.artifacts) and command != "demo":
-        raise config.ConfigError(f"--work and --artifacts belong to demo, not to {command}")
+        raise ConfigError(f"--work and --artifacts belong to demo, not to {command}")
     if arguments.live and command != "demo":
-        raise config.ConfigError(f"--live belongs to demo, not to {command}: python -m pipeline demo --live")
+        raise ConfigError(f"--live belongs to demo, not to {command}: python -m pipeline demo --live")
     if arguments.int8 and (command != "export" or arguments.fold):
-        raise config.ConfigError("--int8 belongs to export and to publish, alone: python -m pipeline export --int8")
+        raise ConfigError("--int8 belongs to export and to publish, alone: python -m pipeline export --int8")
     if command in LISTS:
-        from pipeline import listing
+        from pipeline.cli import tables
 
-        print(getattr(listing, f"{command}_text")())
+        print(getattr(tables, f"{command}_text")())
         return
     if command in PICTURES:
         print(*(stages.draw_curves() if command == "curves" else stages.draw_gamma_curve()), sep="\n")
         return
     if command == "repro":
-        from pipeline.isolated import repro
+        from pipeline.cli.repro import repro
 
         repro(Path.cwd())
         return
     if command == "demo":
-        from pipeline import demo, live_demo
+        from pipeline.cli import demo, live_demo
 
         run, work = (live_demo.live_demo, "live") if arguments.live else (demo.demo, "service")
         run(arguments.work or Path(".run", work), arguments.artifacts or stages.ARTIFACTS)

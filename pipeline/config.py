@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.errors import UserError
+from trueodds.errors import ConfigError, nearest, unknown
 
 OptionValue = bool | int | float | str
-
-
-class ConfigError(UserError, ValueError):
-    """A key, a value or a name that cannot be used; the message says what is allowed and what is near."""
-
-
-def nearest(name: str, allowed: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the closest allowed name, or the empty string."""
-    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
-    return f" Did you mean '{close[0]}'?" if close else ""
-
-
-def unknown(what: str, name: object, allowed: Iterable[str]) -> ConfigError:
-    """The one wording for "there is no such thing": what was given, what is allowed, what is near."""
-    names = list(allowed)
-    return ConfigError(f"unknown {what} {name!r}; allowed: {', '.join(names) or 'none'}.{nearest(str(name), names)}")
 
 
 _NoneAsEmpty = BeforeValidator(lambda value: {} if value is None else value)

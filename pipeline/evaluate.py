@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pipeline import calibrators, metrics
-from pipeline.calibrators import Calibrator, FitError, Identity
-from pipeline.config import Evaluation, unknown
-from pipeline.logits import Logits
-from pipeline.metrics import CalibrationSums
-from pipeline.metrics.inputs import Array
+from pipeline.config import Evaluation
+from trueodds import calibrators, metrics
+from trueodds.calibrators import Calibrator, FitError, Identity
+from trueodds.errors import unknown
+from trueodds.logits import Logits
+from trueodds.metrics import CalibrationSums
+from trueodds.sums.inputs import Array
 
 ALL = "all"
 
@@ -26,7 +27,7 @@ class Judged:
     name: str
     sums: CalibrationSums
     values: dict[str, float]
-    """By the names of `pipeline.metrics`. Calibration errors are fractions: .0123 is 1.23%. NaN: not defined."""
+    """By the names of `trueodds.metrics`. Calibration errors are fractions: .0123 is 1.23%. NaN: not defined."""
     ece_C: Array
     """Per class, equal width."""
     floor_C: Array

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from pipeline.config import SECTION_OF, ConfigError, Params, read_yaml, unknown
+from pipeline.config import SECTION_OF, Params, read_yaml
+from trueodds.errors import ConfigError, unknown
 
 OPTIONS = ("method_options", "calibrator_options")
 """Leaves that hold names of their own, such as `method_options.gamma`."""

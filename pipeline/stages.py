@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pipeline.config import Calibration, ConfigError, Params, unknown
-from pipeline.errors import UserError
+from pipeline.config import Calibration, Params
+from trueodds.errors import ConfigError, UserError, unknown
 
 if TYPE_CHECKING:
-    from pipeline.calibrators import Calibrator
+    from trueodds.calibrators import Calibrator
 
 log = logging.getLogger("pipeline.stages")
 
@@ -47,9 +47,11 @@ def train(params: Params) -> None:
     """Arrays -> weights, settings, epochs.csv, looks.npz, and logits.npz: the waist between torch and numpy."""
     from safetensors.torch import save_file
 
-    from pipeline import curves, data, logits
-    from pipeline.files import write_json, write_npz
-    from pipeline.train import train as run
+    from pipeline import data
+    from pipeline.training import curves
+    from pipeline.training.loop import train as run
+    from trueodds import logits
+    from trueodds.files import write_json, write_npz
 
     dataset = data.read(DATA)
     result = run(dataset, params.training, CHECKPOINTS)
@@ -67,8 +69,8 @@ def train(params: Params) -> None:
 
 def calibrate(params: Params) -> None:
     """Validation logits -> calibrator.json, and selection.json: the candidates' table, empty if one was named."""
-    from pipeline import calibrators, logits
-    from pipeline.files import write_json
+    from trueodds import calibrators, logits
+    from trueodds.files import write_json
 
     settings = params.calibration
     _check_calibrator(settings)
@@ -98,10 +100,11 @@ def evaluate(params: Params) -> None:
     """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
     import csv
 
-    from pipeline import logits, report
-    from pipeline.calibrators import Identity
+    from pipeline import figures
     from pipeline.evaluate import compared, judge, rows_of, table_of
-    from pipeline.files import read_json, write_json
+    from trueodds import logits
+    from trueodds.calibrators import Identity
+    from trueodds.files import read_json, write_json
 
     val, test, calibrator = logits.read(LOGITS, "val"), logits.read(LOGITS, "test"), _calibrator()
     settings = params.evaluation
@@ -117,11 +120,11 @@ def evaluate(params: Params) -> None:
         writer.writerows(rows_of(before, after, others))
     what = f"{params.data.dataset}, {params.training.method}"
     rows = f"{after.sums.n:,} test rows"
-    report.reliability_diagram(before, after, settings, EVALUATION / "reliability", f"{what}: reliability on {rows}")
-    report.bin_robustness(before, after, EVALUATION / "bins", f"{what}: what the number of bins makes of the ECE")
+    figures.reliability_diagram(before, after, settings, EVALUATION / "reliability", f"{what}: reliability on {rows}")
+    figures.bin_robustness(before, after, EVALUATION / "bins", f"{what}: what the number of bins makes of the ECE")
     names = read_json(DATA / "card.json")["classes"]
-    report.per_class(before, after, names, EVALUATION / "classes", f"{what}: ECE of each class on {rows}")
-    report.comparison(before, after, others, settings, EVALUATION / "calibrators", f"{what}: calibrators on {rows}")
+    figures.per_class(before, after, names, EVALUATION / "classes", f"{what}: ECE of each class on {rows}")
+    figures.comparison(before, after, others, settings, EVALUATION / "calibrators", f"{what}: calibrators on {rows}")
 
 
 def export(params: Params) -> None:
@@ -129,12 +132,13 @@ def export(params: Params) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from pipeline import data, logits, nets
-    from pipeline.bundle import Reference
-    from pipeline.export import export as write
-    from pipeline.files import FileError, read_json
-    from pipeline.metrics import CalibrationSums
-    from pipeline.selective import RiskCoverage
+    from pipeline import data, nets
+    from pipeline.export.network import export as write
+    from trueodds import logits
+    from trueodds.bundle.bundle import Reference
+    from trueodds.bundle.risk_coverage import RiskCoverage
+    from trueodds.files import FileError, read_json
+    from trueodds.metrics import CalibrationSums
 
     dataset, training = data.read(DATA), read_json(MODEL / "training.json")
     shape = training["net"]
@@ -163,8 +167,8 @@ def fold() -> Path:
         ExportError: a calibrator that is not affine in the logits.
     """
     from pipeline import data
-    from pipeline.bundle import Bundle
-    from pipeline.export import fold as write
+    from pipeline.export.network import fold as write
+    from trueodds.bundle.bundle import Bundle
 
     bundle = Bundle.load(BUNDLE)
     write(bundle.model_path, bundle.calibrator, FOLDED, data.read(DATA).arrays["val"][0])
@@ -177,8 +181,8 @@ def draw_curves() -> list[Path]:
     Raises:
         FileError: the train stage has not run.
     """
-    from pipeline.files import FileError, read_json
-    from pipeline.report.training import draw
+    from pipeline.figures.training import draw
+    from trueodds.files import FileError, read_json
 
     try:
         settings, dataset = read_json(MODEL / "training.json"), read_json(DATA / "card.json")["name"]
@@ -192,7 +196,7 @@ def draw_curves() -> list[Path]:
 
 def draw_gamma_curve() -> list[Path]:
     """curves/gamma: g(p, gamma) of focal loss; needs no run."""
-    from pipeline.report.gamma import gamma_curve
+    from pipeline.figures.gamma import gamma_curve
 
     return [gamma_curve(CURVES / "gamma")]
 
@@ -204,9 +208,10 @@ def quantise(params: Params) -> Path:
         BundleError: no whole bundle.
         QuantisationError: a graph that onnxruntime cannot quantise.
     """
-    from pipeline import calibrators, data
-    from pipeline.bundle import Bundle
-    from pipeline.quantise import quantise as write
+    from pipeline import data
+    from pipeline.export.quantised import quantise as write
+    from trueodds import calibrators
+    from trueodds.bundle.bundle import Bundle
 
     source, arrays, settings = Bundle.load(BUNDLE), data.read(DATA).arrays, params.calibration
     name = source.calibrator.name
@@ -237,8 +242,8 @@ def check_names(params: Params) -> None:
     """
     from pipeline import methods, nets
     from pipeline.evaluate import check_compared
-    from pipeline.recipes import resolve
-    from pipeline.train import check_held_out
+    from pipeline.training.loop import check_held_out
+    from pipeline.training.recipes import resolve
 
     nets.check(resolve(params.training, params.data.dataset).net)
     method = methods.build(params.training.method, **params.training.method_options)
@@ -248,7 +253,7 @@ def check_names(params: Params) -> None:
 
 
 def _check_calibrator(settings: Calibration) -> None:
-    from pipeline import calibrators
+    from trueodds import calibrators
 
     name, given = settings.calibrator, settings.calibrator_options
     if name not in (names := [*calibrators.names(), SELECT]):
@@ -266,8 +271,8 @@ def _check_calibrator(settings: Calibration) -> None:
 
 
 def _calibrator() -> Calibrator:
-    from pipeline import calibrators
-    from pipeline.files import FileError, read_json
+    from trueodds import calibrators
+    from trueodds.files import FileError, read_json
 
     try:
         return calibrators.from_json(read_json(CALIBRATOR))

@@ -1,3 +1,3 @@
-from pipeline import privacy
+"""Serving: calibrated answers over HTTP, labels taken back, the live calibration report."""
 
-privacy.switch_off()  # before service.model imports onnxruntime
+import trueodds  # noqa: F401  # switches off, before service.models.model imports onnxruntime, its reports

@@ -21,8 +21,8 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 from uvicorn.supervisors import Multiprocess
 
-from service import keys
-from service.http import LimitedHTTP
+from service.http import keys
+from service.http.limits import LimitedHTTP
 from service.settings import Settings
 from service.store import StoreError, open_store
 
@@ -115,9 +115,9 @@ def _serve_alone(settings: Settings, listening: socket.socket) -> int:
 def _serve_many(settings: Settings, given: dict[str, str], listening: socket.socket) -> int:
     """The workers read the settings from the environment and count in files that they share."""
     os.environ |= {f"TRUEODDS_{name.upper()}": str(value) for name, value in given.items()}
-    from service import shared_metrics  # its locks are not to be had on Windows, where one process serves
+    from service.telemetry import worker_files  # its locks are not to be had on Windows, where one process serves
 
-    with shared_metrics.shared_folder() as folder:
+    with worker_files.shared_folder() as folder:
         os.environ[SHARED_METRICS] = str(folder)
         workers = Workers(_config(APP, settings.workers), listening, _url(listening), settings.url_file)
         workers.run()
@@ -126,13 +126,13 @@ def _serve_many(settings: Settings, given: dict[str, str], listening: socket.soc
 
 def worker_app() -> FastAPI:
     """What each of several workers serves; it ends in order when its parent is gone, which else would keep the port."""
-    from pipeline import lifeline
-    from service import shared_metrics
     from service.app import create_app
+    from service.telemetry import worker_files
+    from trueodds import processes
 
-    shared_metrics.hold(Path(os.environ[SHARED_METRICS]))
+    worker_files.hold(Path(os.environ[SHARED_METRICS]))
     if parent := multiprocessing.parent_process():
-        lifeline.die_with_parent(signal.SIGTERM, parent.pid or 0)
+        processes.die_with_parent(signal.SIGTERM, parent.pid or 0)
     return create_app()
 
 

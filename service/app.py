@@ -13,22 +13,16 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
-from service import (
-    errors,
-    examples,
-    keys,
-    page,
-    parameters,
-    predictions,
-    protocol,
-    remembering,
-    request_schemas,
-    schemas,
-)
+from service import errors, examples, request_schemas, schemas
 from service.alarm import route as alarm
-from service.direct import Direct
 from service.errors import ServiceError
-from service.middleware import Envelope
+from service.http import keys, query_parameters
+from service.http.envelope import Envelope
+from service.http.fast_routes import Direct
+from service.infer import route as infer
+from service.labels import route as labels
+from service.predict import route as prediction
+from service.report import page
 from service.report.recent import Recent
 from service.report.route import router as report_router
 from service.runtime import Runtime
@@ -70,13 +64,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
     examples.install(app, runtime)
-    app.add_middleware(Direct, routes=[*direct.routes, *protocol.direct.routes])
+    app.add_middleware(Direct, routes=[*direct.routes, *infer.direct.routes])
     app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
     app.add_exception_handler(StoreError, _store_error)
     errors.install(app)
-    for part in (router, remembering.router, report_router, alarm.router):
-        app.include_router(part, dependencies=[parameters.DECLARED])
-    for part in (direct, page.router, protocol.direct, protocol.router):
+    for part in (router, labels.router, report_router, alarm.router):
+        app.include_router(part, dependencies=[query_parameters.DECLARED])
+    for part in (direct, page.router, infer.direct, infer.router):
         app.include_router(part)
     return app
 
@@ -118,7 +112,7 @@ async def predict(request: Request) -> Response:
     An image may have an id of yours (`ids` in JSON, the header `x-prediction-id` for a single one): sent again with
     the same image it gets its stored answer, with another one a 409.
     """
-    return await predictions.predict(request, _runtime(request))
+    return await prediction.predict(request, _runtime(request))
 
 
 @router.get("/health/live", tags=["operation"], response_model=schemas.Health, summary="Is the process up?")

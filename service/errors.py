@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from pipeline.texts import plural
+from trueodds.texts import plural
 
 PROTOCOL = "/v2"
 """Where the Open Inference Protocol lives."""

@@ -12,13 +12,13 @@ import numpy as np
 import orjson
 from fastapi import FastAPI
 
-from pipeline.pictures import Pixels, encode_png
-from service import bulk
-from service.bodies import JSON
-from service.engine import Engine
 from service.errors import ServiceError
+from service.labels import bulk
+from service.models.engine import Engine
+from service.predict.request_body import JSON
 from service.runtime import Runtime
 from service.schemas import content
+from trueodds.inputs.pictures import Pixels, encode_png
 
 FEW = 4096
 """Pixel values up to which an example shows them one by one."""

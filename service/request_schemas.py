@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.ids import MAX_ID
-from service.infer_parameters import MAX_SEQUENCE_ID
-from service.options import MAX_TAG, PREDICTION_ID, Options
+from service.infer.request_parameters import MAX_SEQUENCE_ID
+from service.infer.tensors import DTYPES
+from service.predict.options import MAX_TAG, PREDICTION_ID, Options
 from service.schemas import content
-from service.tensors import DTYPES
 
 PREDICT_BODY = {
     "required": True,

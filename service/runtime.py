@@ -7,14 +7,14 @@ import contextlib
 from typing import TypeVar
 
 from service.alarm.watch import Watch
-from service.engine import Engine
 from service.errors import ServiceError
-from service.records import SHADOW, Version
-from service.registry import Registry
-from service.remembering import keep_house
+from service.labels.route import keep_house
+from service.models.engine import Engine
+from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
-from service.telemetry import Telemetry
+from service.store.records import SHADOW, Version
+from service.telemetry.metrics import Telemetry
 
 PING_SECONDS = 3.0
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pipeline.pictures import MAX_PIXELS
-from service.keys import read_hashes
-from service.webhooks import read_webhooks
+from service.alarm.webhooks import read_webhooks
+from service.http.keys import read_hashes
+from trueodds.inputs.pictures import MAX_PIXELS
 
 _KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
 CENTURY_DAYS = 36_525

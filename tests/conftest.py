@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
-from pipeline import privacy
+from trueodds import privacy
 
 # Without a deadline: how long an example takes is the machine's affair.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)

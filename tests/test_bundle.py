@@ -19,11 +19,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from pipeline import calibrators, history
-from pipeline.bundle import Bundle, BundleError, Reference
-from pipeline.history import HistoryError
-from pipeline.model_folder import find_default, role, standing
-from pipeline.publishing import publish, rollback_default
+from trueodds import calibrators
+from trueodds.bundle import audit_log
+from trueodds.bundle.audit_log import HistoryError
+from trueodds.bundle.bundle import Bundle, BundleError, Reference
+from trueodds.bundle.model_folder import find_default, role, standing
+from trueodds.bundle.publishing import publish, rollback_default
 
 CLASSES, SHAPE = ["cat", "dog", "owl"], (2, 3, 1)
 PIXELS = np.arange(6, dtype=np.uint8).reshape(SHAPE) * 40
@@ -273,7 +274,7 @@ def test_another_models_default_is_never_taken(good: Path, tmp_path: Path) -> No
     assert find_default(models) == other
     publish(newer, models)
     assert find_default(models) == other and role(models, "tiny", "default") == second.name
-    assert [(c.what, c.before, c.after) for c in history.read(models)] == [
+    assert [(c.what, c.before, c.after) for c in audit_log.read(models)] == [
         ("default", None, "tiny"),
         ("default", "tiny", "other"),
     ]

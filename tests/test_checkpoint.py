@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from pipeline import data, methods
-from pipeline.checkpoint import Begun, Checkpoint, Selection
 from pipeline.config import Data, Training
-from pipeline.recipes import Recipe, learning_rate
-from pipeline.train import train
+from pipeline.training.checkpoint import Begun, Checkpoint, Selection
+from pipeline.training.loop import train
+from pipeline.training.recipes import Recipe, learning_rate
 from tests.test_train import equal, stopped
 
 
@@ -38,8 +38,8 @@ def test_an_epoch_interrupted_in_its_middle_goes_on_there(
     training = Training(epochs=3, width=4, batch_size=32, method=method, **leaves)
     whole = train(rows, training, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.checkpoint.EVERY", 0.0)
-        patch.setattr("pipeline.checkpoint.SHARE", math.inf)
+        patch.setattr("pipeline.training.checkpoint.EVERY", 0.0)
+        patch.setattr("pipeline.training.checkpoint.SHARE", math.inf)
         for at in (2 / 15, 11 / 15):  # twice: the middle of the first epoch, and of the third
             stopped(rows, training, tmp_path / "c", at - 1e-9, monkeypatch)
     went = []
@@ -48,7 +48,7 @@ def test_an_epoch_interrupted_in_its_middle_goes_on_there(
         went.append(round(15 * progress, 6))
         return learning_rate(recipe, progress)
 
-    monkeypatch.setattr("pipeline.train.learning_rate", noted)
+    monkeypatch.setattr("pipeline.training.loop.learning_rate", noted)
     caplog.set_level("INFO")
     resumed = train(rows, training, tmp_path / "c")
     assert "going on after epoch 2 of 3 and 1 steps of the next from" in caplog.text
@@ -71,8 +71,8 @@ def test_how_often_the_middle_of_an_epoch_is_kept(
         clock["now"] += writing
         path.write_bytes(b"")
 
-    monkeypatch.setattr("pipeline.checkpoint.time.monotonic", lambda: clock["now"])
-    monkeypatch.setattr("pipeline.checkpoint.torch.save", slowly)
+    monkeypatch.setattr("pipeline.training.checkpoint.time.monotonic", lambda: clock["now"])
+    monkeypatch.setattr("pipeline.training.checkpoint.torch.save", slowly)
     checkpoint, net, begun = Checkpoint(tmp_path / "c"), torch.nn.Linear(2, 2), Begun(0)
     begun.add(torch.zeros(()), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
     optimizer = torch.optim.SGD(net.parameters(), 0.1)

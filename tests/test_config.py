@@ -13,8 +13,9 @@ from dvc.exceptions import DvcException
 from dvc.utils.hydra import apply_overrides
 
 from pipeline import config, parameters
-from pipeline.config import SECTION_OF, ConfigError, Params
+from pipeline.config import SECTION_OF, Params
 from tests.conftest import ROOT
+from trueodds.errors import ConfigError, nearest, unknown
 
 
 def message_of(tree: Mapping[str, Any]) -> str:
@@ -241,6 +242,6 @@ def test_options_are_set_as_dvc_users_do(tmp_path: Path) -> None:
 
 
 def test_nearest() -> None:
-    assert config.nearest("temprature", ["identity", "temperature"]) == " Did you mean 'temperature'?"
-    assert config.nearest("zzz", ["identity"]) == ""
-    assert str(config.unknown("net", "x", [])) == "unknown net 'x'; allowed: none."
+    assert nearest("temprature", ["identity", "temperature"]) == " Did you mean 'temperature'?"
+    assert nearest("zzz", ["identity"]) == ""
+    assert str(unknown("net", "x", [])) == "unknown net 'x'; allowed: none."

@@ -14,13 +14,16 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from pipeline import curves, data, methods, metrics, stages
-from pipeline.config import ConfigError, Data, Training
+from pipeline import data, methods, stages
+from pipeline.config import Data, Training
 from pipeline.data import DataSet
-from pipeline.files import FileError
-from pipeline.report import training as pictures
-from pipeline.train import Trained, train
+from pipeline.figures import training as pictures
+from pipeline.training import curves
+from pipeline.training.loop import Trained, train
 from tests import reference_curves as reference
+from trueodds import metrics
+from trueodds.errors import ConfigError
+from trueodds.files import FileError
 
 SHORT = Training(epochs=3, width=4, curves=[1, 3])
 
@@ -166,7 +169,7 @@ def test_a_killed_run_keeps_its_looks(digits: DataSet, tmp_path: Path, monkeypat
         return norm(head)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.curves.weight_norm", stops)
+        patch.setattr("pipeline.training.curves.weight_norm", stops)
         with pytest.raises(StoppedError):
             train(digits, SHORT, tmp_path / "c")
     (first,) = (tmp_path / "c").glob("*/epoch-1.npz")
@@ -226,7 +229,7 @@ def test_no_marker_is_cut(epochs: int, tmp_path: Path, monkeypatch: pytest.Monke
         figures.append(Figure(figsize=size, dpi=100))
         yield figures[-1]
 
-    monkeypatch.setattr("pipeline.report.training.drawn", kept)
+    monkeypatch.setattr("pipeline.figures.training.drawn", kept)
     pictures.curves(pictures.read(written(tmp_path, history, looks)[0]), tmp_path / "training", "made up")
     (figure,) = figures
     figure.draw_without_rendering()

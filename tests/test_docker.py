@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline import privacy
 from tests.conftest import ROOT, run
+from trueodds import privacy
 
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))

@@ -7,12 +7,13 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from pipeline import doctor, publishing
+from pipeline.cli import doctor
 from pipeline.recalibrate import Client
 from tests.conftest import ROOT, environment
 from tests.service.hooks import Hook
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
+from trueodds.bundle import publishing
 
 
 def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:

@@ -13,13 +13,15 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pipeline import calibrators, logits, metrics, report
-from pipeline.config import ConfigError, Evaluation
+from pipeline import figures
+from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, Problem, check_compared, compared, judge, rows_of, table_of
-from pipeline.files import read_json, write_json, write_npz
-from pipeline.logits import Logits, LogitsError
-from pipeline.report.calibrators import _apart, _uncertainty
-from pipeline.report.classes import NAMED
+from pipeline.figures.calibrators import _apart, _uncertainty
+from pipeline.figures.classes import NAMED
+from trueodds import calibrators, logits, metrics
+from trueodds.errors import ConfigError
+from trueodds.files import read_json, write_json, write_npz
+from trueodds.logits import Logits, LogitsError
 
 
 def rows(n: int = 4000, temperature: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
@@ -129,10 +131,10 @@ def draw(folder: Path, name: str, classes: int = 4) -> list[Path]:
     before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
     others = [*compared(after, Logits(z, y), Logits(z, y), settings), Problem("matrix", "too few rows")]
     names = [f"class {k} <&> $x_$" for k in range(classes)]
-    report.reliability_diagram(before, now, settings, folder / "reliability", "a title")
-    report.bin_robustness(before, now, folder / "bins", "a title")
-    report.per_class(before, now, names, folder / "classes", "a title")
-    report.comparison(before, now, others, settings, folder / "calibrators", "a title")
+    figures.reliability_diagram(before, now, settings, folder / "reliability", "a title")
+    figures.bin_robustness(before, now, folder / "bins", "a title")
+    figures.per_class(before, now, names, folder / "classes", "a title")
+    figures.comparison(before, now, others, settings, folder / "calibrators", "a title")
     return sorted(folder.iterdir())
 
 
@@ -159,10 +161,10 @@ def test_many_classes_are_drawn_with_the_worst_named(tmp_path: Path) -> None:
 
 def test_the_pictures_of_a_single_row(tmp_path: Path) -> None:
     one = judge(calibrators.Identity(), [[900.0, 0.0]], [0], Evaluation())
-    report.reliability_diagram(one, one, Evaluation(), tmp_path / "one", "one row")
-    report.bin_robustness(one, one, tmp_path / "bins", "one row")
-    report.per_class(one, one, ["yes", "no"], tmp_path / "classes", "one row")
-    report.comparison(one, one, [], Evaluation(), tmp_path / "calibrators", "one row")
+    figures.reliability_diagram(one, one, Evaluation(), tmp_path / "one", "one row")
+    figures.bin_robustness(one, one, tmp_path / "bins", "one row")
+    figures.per_class(one, one, ["yes", "no"], tmp_path / "classes", "one row")
+    figures.comparison(one, one, [], Evaluation(), tmp_path / "calibrators", "one row")
 
 
 @pytest.mark.parametrize("places", [[0.5] * 15, [0.0, 0.01, 0.99, 1.0], [0.2, 0.8], [0.4], []])

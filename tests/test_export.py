@@ -11,12 +11,13 @@ import onnxruntime
 import pytest
 import torch
 
-from pipeline import calibrators, data, nets
-from pipeline import export as exporting
-from pipeline.bundle import Bundle
-from pipeline.calibrators import Temperature
+from pipeline import data, nets
 from pipeline.config import Data
-from pipeline.export import ExportError, Servable, export, fold
+from pipeline.export import network as exporting
+from pipeline.export.network import ExportError, Servable, export, fold
+from trueodds import calibrators
+from trueodds.bundle.bundle import Bundle
+from trueodds.calibrators import Temperature
 
 METRICS: dict[str, Any] = {"n": 1, "bins": 15, "level": 0.95, "before": {}, "after": {}, "notes": []}
 TRAINING = {"method": {"name": "ce"}, "data_sha256": "d", "code_sha256": "c"}

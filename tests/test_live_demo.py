@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline import live_demo
+from pipeline.cli import live_demo
 from tests.conftest import ROOT, environment
 
 
@@ -59,7 +59,7 @@ def test_the_introduction_takes_its_numbers_from_the_service() -> None:
 
 @pytest.mark.full
 def test_it_shows_what_it_says_it_will(folder: Path) -> None:
-    code = "from pathlib import Path; from pipeline.live_demo import live_demo; live_demo(Path('.demo'), speed=20)"
+    code = "from pathlib import Path; from pipeline.cli.live_demo import live_demo; live_demo(Path('.demo'), speed=20)"
     process = start(folder, "-c", code)
     out, err = process.communicate(timeout=90)
     assert (process.returncode, err) == (0, ""), out

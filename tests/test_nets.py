@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pipeline import nets
-from pipeline.config import ConfigError
+from trueodds.errors import ConfigError
 
 
 def count(net: torch.nn.Module) -> int:

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipeline import pictures, png
-from pipeline.pictures import PictureError
 from tests.png_files import png_chunk, png_header, png_of_rows
+from trueodds.inputs import pictures, png
+from trueodds.inputs.pictures import PictureError
 
 Pixels = npt.NDArray[np.uint8]
 

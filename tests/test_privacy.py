@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import privacy, publishing
 from tests.conftest import ROOT
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
+from trueodds import privacy
+from trueodds.bundle import publishing
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def test_the_service_reports_nothing(home: Path, tmp_path: Path, workers: str) -
 def test_the_pipeline_reports_nothing(home: Path, tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "bundle")
     code = (
-        "import numpy, pathlib, sys; from pipeline import export;"
-        f"print(export.run(pathlib.Path(sys.argv[1]), 'logits', numpy.zeros((1, *{SHAPE}), 'uint8')))"
+        "import numpy, pathlib, sys; from pipeline.export import network;"
+        f"print(network.run(pathlib.Path(sys.argv[1]), 'logits', numpy.zeros((1, *{SHAPE}), 'uint8')))"
     )
     command = [sys.executable, "-c", code, str(bundle / "model.onnx")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -9,14 +9,16 @@ import onnx
 import pytest
 import torch
 
-from pipeline import bundle, calibrators, data, nets
-from pipeline.bundle import Bundle
-from pipeline.calibrators import Temperature
+from pipeline import data, nets
 from pipeline.config import Data, Evaluation
-from pipeline.export import export, run
-from pipeline.metrics import ece
-from pipeline.quantise import QuantisationError, quantise
+from pipeline.export.network import export, run
+from pipeline.export.quantised import QuantisationError, quantise
 from tests.test_export import METRICS, TRAINING
+from trueodds import calibrators
+from trueodds.bundle import bundle
+from trueodds.bundle.bundle import Bundle
+from trueodds.calibrators import Temperature
+from trueodds.metrics import ece
 
 
 @pytest.mark.full

@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import readme
-from pipeline import calibrators, metrics
-from pipeline.listing import methods_table
+from pipeline.cli.tables import methods_table
 from tests.conftest import ROOT, copy_of_repository, environment
+from trueodds import calibrators, metrics
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -17,15 +17,15 @@ import onnxruntime
 import pytest
 from scipy.special import softmax
 
-from pipeline import history, model_folder, publishing
 from pipeline.__main__ import main
-from pipeline.bundle import Bundle
-from pipeline.calibrators import Identity, Temperature, Vector
-from pipeline.metrics.inputs import Array
 from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, weigh, write
-from service import keys
+from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
+from trueodds.bundle import audit_log, model_folder, publishing
+from trueodds.bundle.bundle import Bundle
+from trueodds.calibrators import Identity, Temperature, Vector
+from trueodds.sums.inputs import Array
 
 SERVED, TRUE = 1.7, 4.0
 """Temperature of the tiny bundle's calibrator, and of the drifted truth."""
@@ -182,7 +182,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         second = model_folder.role(tmp_path / "models", "tiny", "shadow")
         assert second and f"tiny/{second} is published as the shadow" in text
         assert "500 live labels" in text and "temperature (served)" in text
-        change = history.read(tmp_path / "models" / "tiny")[-1]
+        change = audit_log.read(tmp_path / "models" / "tiny")[-1]
         assert (change.what, change.after, change.why) == ("shadow", second, "drift: recalibrated on 500 labels")
         assert change.since_ms is not None
         before = sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir())
@@ -233,7 +233,7 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         publishing.publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), models, "shadow")
         assert main(["judge", "--models", str(models)]) == 1
         assert "takes other inputs or has other classes" in capsys.readouterr().err
-        with history.alone(models / "tiny", "recalibrate"):
+        with audit_log.alone(models / "tiny", "recalibrate"):
             assert main(["recalibrate", "--models", str(models)]) == 0
         assert "Another recalibration of tiny is at work" in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import contextlib
 import csv
@@ -19,11 +20,12 @@ import onnxruntime
 import pytest
 import yaml
 
-from pipeline import calibrators, provenance
 from pipeline.__main__ import main
 from pipeline.parameters import STAGE_PARAMETERS
 from pipeline.stages import STAGES
+from pipeline.training import provenance
 from tests.conftest import ROOT, copy_of_repository, environment, run
+from trueodds import calibrators
 
 GRAPH: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 
@@ -55,17 +57,29 @@ def test_deps_are_the_code_that_a_stage_loads(name: str, reproduced: Path, tmp_p
     shutil.copytree(reproduced, tmp_path / "copy", ignore=shutil.ignore_patterns(".git", ".dvc"))
     code = (
         "import sys; from pipeline import config, stages; stages.STAGES[sys.argv[1]](config.load());"
-        "print(*{m.split('.')[1] for m in sys.modules if m.startswith('pipeline.')})"
+        "print(*(m for m in sys.modules if m.partition('.')[0] in ('trueodds', 'pipeline')))"
     )
-    done = run([sys.executable, "-c", code, name], tmp_path / "copy")
-    rooms = set(done.stdout.split())
-    loaded = {f"pipeline/{r}" if (ROOT / "pipeline" / r).is_dir() else f"pipeline/{r}.py" for r in rooms}
-    loaded.remove("pipeline/privacy.py")  # sets variables for other libraries' telemetry: no result depends on it
-    assert {dep for dep in GRAPH[name]["deps"] if dep.startswith("pipeline/")} == loaded
+    modules = set(run([sys.executable, "-c", code, name], tmp_path / "copy").stdout.split())
+    modules -= {"trueodds", "trueodds.privacy", "pipeline"}  # set variables for other libraries' telemetry, no result's
+    listed = {dep for dep in GRAPH[name]["deps"] if dep.startswith(("trueodds/", "pipeline/"))}
+    files = {file_of(module) for module in modules if has_code(ROOT / file_of(module))}
+    of_folder = {dep: {file for file in files if file.startswith(f"{dep}/")} for dep in listed if "." not in dep}
+    assert all(of_folder.values())
+    assert listed == (files - set().union(*of_folder.values())) | set(of_folder)
+
+
+def file_of(module: str) -> str:
+    path = module.replace(".", "/")
+    return f"{path}/__init__.py" if (ROOT / path).is_dir() else f"{path}.py"
+
+
+def has_code(path: Path) -> bool:
+    """False for the `__init__.py` of a folder that is only described there."""
+    return len(ast.parse(path.read_text(encoding="utf-8")).body) > 1
 
 
 def test_the_code_hash_covers_what_the_train_stage_lists() -> None:
-    listed = {dep.removeprefix("pipeline/") for dep in GRAPH["train"]["deps"] if dep.startswith("pipeline/")}
+    listed = {dep for dep in GRAPH["train"]["deps"] if dep.startswith(("trueodds/", "pipeline/"))}
     assert set(provenance.TRAINING_CODE) == listed
 
 

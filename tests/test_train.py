@@ -17,14 +17,15 @@ import pytest
 import torch
 
 from pipeline import data
-from pipeline.config import ConfigError, Data, Training
-from pipeline.curves import COLUMNS
+from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_overrides
-from pipeline.recipes import RECIPES, Recipe, learning_rate, resolve
-from pipeline.train import Trained, TrainingError, train
+from pipeline.training.curves import COLUMNS
+from pipeline.training.loop import Trained, TrainingError, train
+from pipeline.training.recipes import RECIPES, Recipe, learning_rate, resolve
 from tests.conftest import environment
+from trueodds.errors import ConfigError
 
 SHORT = Training(epochs=3, width=4)
 
@@ -88,7 +89,7 @@ def stopped(digits: DataSet, training: Training, folder: Path, at: float, monkey
         return learning_rate(recipe, progress)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.train.learning_rate", stops)
+        patch.setattr("pipeline.training.loop.learning_rate", stops)
         with pytest.raises(StoppedError):
             train(digits, training, folder)
 
@@ -123,7 +124,8 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
     subprocess.run([sys.executable, "-m", "pipeline", "fetch"], env=env, capture_output=True, check=True)
     command = [sys.executable, "-m", "pipeline", "train", "width=8"]
     often = (
-        "import math, runpy, sys; from pipeline import checkpoint; checkpoint.EVERY, checkpoint.SHARE = 0, math.inf;"
+        "import math, runpy, sys; from pipeline.training import checkpoint;"
+        " checkpoint.EVERY, checkpoint.SHARE = 0, math.inf;"
         " runpy.run_module('pipeline', run_name='__main__', alter_sys=True)"
     )
     process = subprocess.Popen([sys.executable, "-c", often, *command[3:]], env=env, stderr=subprocess.DEVNULL)

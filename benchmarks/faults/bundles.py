@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.faults.process import Service
-from pipeline import bundle, model_folder
+from trueodds.bundle import bundle, model_folder
 
 
 def _flip(folder: Path, rng: random.Random, name: str) -> None:

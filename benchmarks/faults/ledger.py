@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.faults.process import DEAD, Answer, Client, Service
-from pipeline import metrics
-from pipeline.metrics import CalibrationSums
+from trueodds import metrics
+from trueodds.metrics import CalibrationSums
 
 COMPARED = ("accuracy", "mean_confidence", "ece", "nll", "brier")
 PAGE = 5_000

@@ -18,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pipeline.config import Data, nearest
+from pipeline.config import Data
 from pipeline.data import cifar, digits, folder
 from pipeline.data.image_files import gather
 from pipeline.data.images import Augmentation, ImageBatches
 from pipeline.data.raw import DataError, Images, Labels, Raw, Rows, checked
 from pipeline.data.raw import read_npz as read_npz_set
 from pipeline.data.splits import Index, balanced, thin_classes
-from pipeline.files import read_json, read_npz, write_json, write_npz
+from trueodds.errors import nearest
+from trueodds.files import read_json, read_npz, write_json, write_npz
 
 log = logging.getLogger("pipeline.data")
 

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.raw import DataError, Images, Rows
+from pipeline.data.raw import DataError, ImageFiles, Images, Rows
 from pipeline.data.splits import Index
-from pipeline.pictures import PictureError
-from pipeline.pictures import read as read_picture
 from pipeline.progress import bar
+from trueodds.inputs.pictures import PictureError
+from trueodds.inputs.pictures import read as read_picture
 
 LISTED = 20  # files that cannot be read, by name; of the others the number
-
-
-@dataclass(frozen=True)
-class ImageFiles:
-    """One row a file: what its array will be, height x width x channels, without the array.
-
-    side: the edge to which each image is brought (`pipeline.pictures.read`); None: they have that size already.
-    """
-
-    paths: Sequence[Path]
-    height: int
-    width: int
-    channels: int
-    side: int | None = None
-    dtype = np.dtype(np.uint8)
-    ndim = 4
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        return len(self.paths), self.height, self.width, self.channels
 
 
 def gather(wanted: Mapping[str, tuple[Rows, Index | None]]) -> dict[str, Images]:

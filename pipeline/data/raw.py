@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline import files
-from pipeline.errors import UserError
-
-if TYPE_CHECKING:
-    from pipeline.data.image_files import ImageFiles
+from trueodds import files
+from trueodds.errors import UserError
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
-Rows: TypeAlias = "Images | ImageFiles"
-"""Images as an array, or as files that are still to be decoded (`pipeline.data.image_files.gather`)."""
 KEYS = ("x_train", "y_train", "x_test", "y_test", "class_names")
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images that are still files, a row each: what its array will be, height x width x channels, without the array.
+
+    side: the edge to which each image is brought (`trueodds.inputs.pictures.read`); None: they have that size already.
+    """
+
+    paths: Sequence[Path]
+    height: int
+    width: int
+    channels: int
+    side: int | None = None
+    dtype = np.dtype(np.uint8)
+    ndim = 4
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.paths), self.height, self.width, self.channels
+
+
+Rows: TypeAlias = Images | ImageFiles
+"""Images as an array, or as files that are still to be decoded (`pipeline.data.image_files.gather`)."""
 
 
 class DataError(UserError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.model_folder import models_folder
+from trueodds.bundle.model_folder import models_folder
 
 
 def models_of(home: Path) -> Path:

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from pipeline.errors import UserError
 from pipeline.flows import server
+from trueodds.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 
-from pipeline.files import read_json
+from trueodds.files import read_json
 
 _ROWS = {
     "error_rate": "test error",

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import ConfigError
-from pipeline.errors import UserError
+from trueodds.errors import ConfigError, UserError
 
 RUNS = ".runs"
 _NOT_COPIED = (".git", RUNS, ".prefect", "models", "downloads")

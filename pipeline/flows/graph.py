@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.config import ConfigError, unknown
+from trueodds.errors import ConfigError, unknown
 
 
 class Meta(BaseModel):

@@ -24,8 +24,8 @@ from pydantic import Field
 
 from pipeline import recalibrate as room
 from pipeline.flows import artifacts, models_of
-from pipeline.model_folder import standing
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, Outcome, Recalibration
+from trueodds.bundle.model_folder import standing
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
 
 
 def _picture(outcome: Outcome) -> str:
-    from pipeline.report import reliability_diagram
+    from pipeline.figures import reliability_diagram
 
     assert outcome.choice is not None
     choice = outcome.choice

@@ -78,9 +78,10 @@ def _container(field: FieldInfo) -> Any:
 
 def _names() -> dict[str, Any]:
     """Leaves that hold names which the code knows, not params.yaml's types."""
-    from pipeline import calibrators, methods, nets
-    from pipeline.recipes import RECIPES
+    from pipeline import methods, nets
     from pipeline.stages import SELECT
+    from pipeline.training.recipes import RECIPES
+    from trueodds import calibrators
 
     def one_of(names: list[Any]) -> Any:
         return Annotated[str, Field(json_schema_extra={"enum": names})]

@@ -23,8 +23,8 @@ import httpx
 import psutil
 from tqdm import tqdm
 
-from pipeline.errors import UserError
-from pipeline.files import read_json, write_json
+from trueodds.errors import UserError
+from trueodds.files import read_json, write_json
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

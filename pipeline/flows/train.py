@@ -18,15 +18,16 @@ from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from pipeline import config, lifeline, stages
-from pipeline.errors import UserError
+from pipeline import config, stages
 from pipeline.flows import artifacts, child, graph, models_of, workspace
 from pipeline.flows.runs import was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
-from pipeline.model_folder import standing
-from pipeline.publishing import publish
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.client import SERVICE
+from trueodds import processes
+from trueodds.bundle.model_folder import standing
+from trueodds.bundle.publishing import publish
+from trueodds.errors import ConfigError, UserError
 
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""
@@ -87,7 +88,7 @@ def _train(**leaves: Any) -> None:
     given = {name: value for name, value in leaves.items() if value is not None}
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
-        lifeline.die_with_parent(signal.SIGTERM, os.getppid())
+        processes.die_with_parent(signal.SIGTERM, os.getppid())
     workspace.prune(home, log.info, was_cancelled)
     with workspace.opened(home, run, given, log.info) as place:
         try:
@@ -161,7 +162,7 @@ class TrainFlow(Flow[Any, Any]):
         parameters = read_text(parameters)
         given = {name: value for name, value in parameters.items() if value is not None}
         if (role := given.pop(PUBLISH, "shadow")) not in get_args(Publish):
-            raise config.ConfigError(f"publish is {role!r}; allowed are {', '.join(get_args(Publish))}")
+            raise ConfigError(f"publish is {role!r}; allowed are {', '.join(get_args(Publish))}")
         stages.check_names(config.load(Path.cwd() / "params.yaml", given))
         return parameters
 

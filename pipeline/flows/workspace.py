@@ -25,8 +25,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pipeline import config
-from pipeline.files import read_json, write_json
 from pipeline.flows.checkout import RUNS, WorkspaceError, call, git, is_git, take_code, take_data, take_settings
+from trueodds.files import read_json, write_json
 
 KEEP_DAYS = 14
 _FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_DATA": ""}

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from pipeline.config import ConfigError, OptionValue, unknown
+from pipeline.config import OptionValue
 from pipeline.methods.method import Method, PrimaryLoss, Weighted, When
+from trueodds.errors import ConfigError, unknown
 
 PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
 """What every penalty has besides its own options; fields of `Weighted`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.config import unknown
 from pipeline.nets.resnet import ResNet
+from trueodds.errors import unknown
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline import history, model_folder, publishing
-from pipeline.bundle import DEFAULT, Bundle, BundleError
 from pipeline.recalibrate.choice import Choice, Line, choose, origin_of, write
 from pipeline.recalibrate.client import AnswerError, AwayError, Client, Labelled, client_of
 from pipeline.recalibrate.evidence import Evidence, weigh
@@ -31,6 +29,8 @@ from pipeline.recalibrate.place import (
     place_of,
     rehearse,
 )
+from trueodds.bundle import audit_log, model_folder, publishing
+from trueodds.bundle.bundle import DEFAULT, Bundle, BundleError
 
 __all__ = [
     "AnswerError",
@@ -78,9 +78,9 @@ def recalibrate(asked: Recalibration, do: Do = lambda step, *given: step(*given)
     check_folder(asked)
     name = model_of(asked)
     try:
-        with history.alone(asked.models / name, LOCK):
+        with audit_log.alone(asked.models / name, LOCK):
             outcome = _recalibrate(asked, place_of(asked, name), do)
-    except history.BusyError:
+    except audit_log.BusyError:
         served = model_folder.role(asked.models, name, DEFAULT) or ""
         words = f"Another recalibration of {name} is at work; this one leaves it to that."
         return Outcome("nothing", name, served, None, words)
@@ -115,7 +115,8 @@ def judge(asked: Recalibration, do: Do = lambda step, *given: step(*given)) -> O
     """
     check_folder(asked)
     name = model_of(asked)
-    with history.alone(asked.models / name, LOCK, lambda: asked.say("another recalibration of it is at work: waiting")):
+    waiting = "another recalibration of it is at work: waiting"
+    with audit_log.alone(asked.models / name, LOCK, lambda: asked.say(waiting)):
         place = place_of(asked, name)
         if place.shadow is None:
             raise BundleError(
@@ -227,7 +228,7 @@ def _waited(asked: Recalibration, outcome: Outcome, do: Do) -> Outcome:
     end = time.monotonic() + asked.wait_seconds
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, POLL_SECONDS))
-        with history.alone(asked.models / outcome.model, LOCK, lambda: None):
+        with audit_log.alone(asked.models / outcome.model, LOCK, lambda: None):
             place = place_of(asked, outcome.model)
             if place.shadow is None or place.shadow.version != outcome.candidate:
                 words = f"{outcome.model}/{outcome.candidate} is no longer the shadow: somebody else decided."

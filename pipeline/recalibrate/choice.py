@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline import bundle, calibrators, metrics
-from pipeline.bundle import Bundle, Card, Reference
-from pipeline.calibrators import Calibrator
-from pipeline.calibrators.held_out import stratified
-from pipeline.calibrators.selection import CANDIDATES
 from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, judge, judge_probabilities, table_of
-from pipeline.files import sha256, write_json
-from pipeline.metrics import CalibrationSums
-from pipeline.metrics.inputs import Array
-from pipeline.metrics.sums import SMALLEST_PROBABILITY
-from pipeline.selective import RiskCoverage
+from trueodds import calibrators, metrics
+from trueodds.bundle import bundle
+from trueodds.bundle.bundle import Bundle, Card, Reference
+from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.calibrators import Calibrator
+from trueodds.calibrators.held_out import stratified
+from trueodds.calibrators.selection import CANDIDATES
+from trueodds.files import sha256, write_json
+from trueodds.metrics import CalibrationSums
+from trueodds.sums.inputs import Array
+from trueodds.sums.sums import SMALLEST_PROBABILITY
 
 FOLDS = 5
 RECALIBRATION = "recalibration"

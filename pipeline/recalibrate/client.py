@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import UserError
+from trueodds.errors import UserError
 
 URL = "http://127.0.0.1:8000"
 SERVICE, KEY, KEY_FILE = "TRUEODDS_SERVICE", "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from pipeline.calibrators import Calibrator
 from pipeline.recalibrate.choice import nll_of
-from pipeline.texts import plural
+from trueodds.calibrators import Calibrator
+from trueodds.texts import plural
 
 THRESHOLD = 20.0
 LEAST = 100

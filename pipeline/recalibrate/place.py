@@ -9,13 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pipeline import history, model_folder, publishing
-from pipeline.bundle import DEFAULT, MODEL, SHADOW, Bundle, BundleError
-from pipeline.config import ConfigError
-from pipeline.errors import UserError
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import AnswerError, Client
 from pipeline.recalibrate.evidence import Evidence
+from trueodds.bundle import audit_log, model_folder, publishing
+from trueodds.bundle.bundle import DEFAULT, MODEL, SHADOW, Bundle, BundleError
+from trueodds.errors import ConfigError, UserError
 
 LOCK = "recalibrate"
 LABELS = 10_000
@@ -60,7 +59,7 @@ class Recalibration:
             raise ConfigError(f"labels is {self.labels}; allowed is a whole number from {LEAST_LABELS} on")
         if not self.wait_seconds >= 0:
             raise ConfigError(f"wait is {self.wait_seconds}; allowed is a number of seconds from 0 on")
-        history.check_reason(self.why, self.who)
+        audit_log.check_reason(self.why, self.who)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +118,7 @@ def place_of(asked: Recalibration, name: str) -> Place:
     if named is not None:
         shadow = Bundle.load(model_folder.find(asked.models, name, named))
         since_ms = int((folder / SHADOW).stat().st_mtime * 1000)  # unless the history knows better
-        for change in history.read(folder):
+        for change in audit_log.read(folder):
             if change.what == "shadow" and change.after == named:
                 since_ms = change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
     return Place(name, Bundle.load(model_folder.find(asked.models, name, version)), shadow, since_ms)
@@ -158,7 +157,7 @@ def rehearse(asked: Recalibration) -> str:
     """
     check_folder(asked)
     place = place_of(asked, model_of(asked))
-    with history.alone(asked.models / place.name, LOCK, lambda: None):
+    with audit_log.alone(asked.models / place.name, LOCK, lambda: None):
         pass
     rows = len(asked.client.labelled(place.name, place.served.version, last=asked.labels))
     return (

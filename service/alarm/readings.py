@@ -7,15 +7,15 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from pipeline.metrics import Prequential
-from pipeline.metrics.sequential import BLOCK
-from pipeline.texts import plural
-from service import alarm_schemas
+from service.alarm import schemas as alarm_schemas
+from service.alarm.schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.alarm.traffic import differs
-from service.alarm_schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
-from service.records import SHADOW, LabelBlock, StoredSums
-from service.webhooks import read_webhooks
+from service.alarm.webhooks import read_webhooks
+from service.store.records import SHADOW, LabelBlock, StoredSums
+from trueodds.metrics import Prequential
+from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.texts import plural
 
 if TYPE_CHECKING:
     from service.settings import Settings

@@ -12,15 +12,18 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from pipeline.texts import line_problem, plural
-from service import bodies, keys, schemas, webhooks
+from service import schemas
+from service.alarm import webhooks
 from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, standing
+from service.alarm.schemas import Alarm, Null
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
-from service.alarm_schemas import Alarm, Null
 from service.errors import ServiceError, short
-from service.records import LabelBlock, StoredSums
+from service.http import keys
+from service.predict import request_body
 from service.store import StoreError
+from service.store.records import LabelBlock, StoredSums
+from trueodds.texts import line_problem, plural
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -67,7 +70,7 @@ _FORM_SCHEMA = {
 BODY = {
     "required": True,
     "content": {
-        bodies.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
+        request_body.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
         FORM: {"schema": _FORM_SCHEMA},
     },
 }
@@ -100,14 +103,14 @@ async def acknowledge(request: Request) -> Response:
     """
     runtime = cast("Runtime", request.app.state.runtime)
     _check_origin(request)
-    is_form = bodies.media_type(request) == FORM
+    is_form = request_body.media_type(request) == FORM
     if is_form:
         given = await _form_of(request)
         _check_key(request, given.pop("key", None))
         asked = _read(given)
     else:
         _check_key(request, None)
-        asked = await bodies.json_of(request, runtime.settings, _read)
+        asked = await request_body.json_of(request, runtime.settings, _read)
     found = await runtime.version(asked.model, asked.version)
     alarm = await _acknowledge(runtime, found.model, found.version, asked)
     if is_form:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from pipeline.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
-from pipeline.metrics.inputs import Array
-from pipeline.metrics.sequential import BLOCK
-from pipeline.metrics.weighted_evidence import FLOOR
-from service.alarm_schemas import Null
-from service.records import LabelBlock
+from service.alarm.schemas import Null
 from service.store import StoreError
+from service.store.records import LabelBlock
+from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.sums.inputs import Array
 
 if TYPE_CHECKING:
     from service.settings import Settings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline import metrics
-from service.records import StoredSums
-from service.report.remembering import remembered
+from service.report.cache import remembered
+from service.store.records import StoredSums
+from trueodds import metrics
 
 
 @remembered(128)

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipeline.metrics import ece
 from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
-from service.records import SHADOW, LabelBlock
+from service.alarm.webhooks import SEND_SECONDS, Webhook, WebhookError, news, read_webhooks, send
 from service.store import Store, StoreError
-from service.webhooks import SEND_SECONDS, Webhook, WebhookError, news, read_webhooks, send
+from service.store.records import SHADOW, LabelBlock
+from trueodds.metrics import ece
 
 if TYPE_CHECKING:
     from service.settings import Settings

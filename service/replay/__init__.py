@@ -8,7 +8,7 @@ keeps the time, `command` is the command line.
 
 from __future__ import annotations
 
-from pipeline.errors import UserError
+from trueodds.errors import UserError
 
 
 class ReplayError(UserError, RuntimeError):

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pipeline.texts import plural
 from service.replay import ReplayError
 from service.replay.caller import Caller, Keys
 from service.replay.drift import GRAMMAR, KINDS, Schedule, seconds
 from service.replay.runner import Plan, Replay
 from service.replay.source import SPLITS, read
 from service.replay.stream import BIASES, Bias, Stream
+from trueodds.texts import plural
 
 
 class Parser(argparse.ArgumentParser):

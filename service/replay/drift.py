@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from pipeline.config import nearest
-from pipeline.pictures import Pixels
 from service.replay import ReplayError
+from trueodds.errors import nearest
+from trueodds.inputs.pictures import Pixels
 
 
 class Kind(NamedTuple):

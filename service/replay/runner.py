@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.metrics.sequential import BLOCK
-from pipeline.texts import plural
 from service.replay import ReplayError
 from service.replay.caller import Answer, Caller
 from service.replay.drift import clock
 from service.replay.stream import Bias, Event, Stream
+from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.texts import plural
 
 TOGETHER, AT_ONCE = 0.05, 64
 """Images that are due within so many seconds go in one call; without a clock, about so many images."""

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline import files, pictures
-from pipeline.pictures import PictureError, Pixels
 from service.replay import ReplayError
+from trueodds import files
+from trueodds.inputs import pictures
+from trueodds.inputs.pictures import PictureError, Pixels
 
 SPLITS = ("test", "val", "train", "held_out")
 """The first one that is there is taken: a model should be watched on what it has not learnt from."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipeline.config import nearest
-from pipeline.pictures import Pixels
 from service.replay import ReplayError
 from service.replay.drift import Schedule
 from service.replay.source import Source
+from trueodds.errors import nearest
+from trueodds.inputs.pictures import Pixels
 
 BIASES = {
     "wrong": "wrong answers are so many times as likely to get their label",

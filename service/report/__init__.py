@@ -1,4 +1,4 @@
-"""The live calibration report: every number from `pipeline.metrics`, and what they mean in plain words.
+"""The live calibration report: every number from `trueodds.metrics`, and what they mean in plain words.
 
 `asked` (the query), `numbers` (of sums), `labelling` (what labels cannot tell), `slices` (versions, classes, tags, the
 trend), `reading` (plain words), `estimands`, and `route`, which reads the store and puts them together.
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from service.alarm_schemas import Advice, Alarm
-from service.records import StoredSums, Version
-from service.report.asked import Asked
+from service.alarm.schemas import Advice, Alarm
 from service.report.estimands import estimands
 from service.report.labelling import labelling
 from service.report.numbers import numbers
-from service.report.reading import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
-from service.report_schemas import Labelling, Report
+from service.report.schemas import Labelling, Report
+from service.report.scope import Asked
+from service.report.verdict import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
+from service.store.records import StoredSums, Version
 
 __all__ = ["Asked", "numbers_of", "report"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.records import StoredSums
-from service.report.asked import Asked, described
+from service.report.scope import Asked, described
 from service.store.moves import GRID
+from service.store.records import StoredSums
 
 _PLAIN = {
     "error_rate": "the share of answers that are wrong",

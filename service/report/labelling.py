@@ -6,25 +6,17 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from pipeline import metrics
-from pipeline.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce, cell_of
-from pipeline.metrics.drift import LARGE, SIGNIFICANT
-from pipeline.texts import plural
-from service.records import LabelBlock, StoredSums, Version
-from service.report.asked import Asked
-from service.report.reading import labelled
+from service.report.cache import remembered
 from service.report.recent import RECENT, chosen
-from service.report.remembering import remembered
-from service.report_schemas import (
-    Crowded,
-    Drift,
-    Finding,
-    LabelFree,
-    Labelling,
-    Sensitivity,
-    WeightedFigures,
-)
+from service.report.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
+from service.report.scope import Asked
+from service.report.verdict import labelled
 from service.store.moves import GRID, HOUR_MS
+from service.store.records import LabelBlock, StoredSums, Version
+from trueodds import metrics
+from trueodds.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce, cell_of
+from trueodds.metrics.drift import LARGE, SIGNIFICANT
+from trueodds.texts import plural
 
 RATIOS = (1.0, 2.0)
 FEWEST = 100

@@ -1,4 +1,4 @@
-"""Every number of a report that is made of the labelled answers' sums, by `pipeline.metrics`."""
+"""Every number of a report that is made of the labelled answers' sums, by `trueodds.metrics`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import metrics
-from pipeline.metrics import Bins, CalibrationSums
-from pipeline.metrics.bins import Binning
-from service.report.remembering import remembered
-from service.report_schemas import Bin, Ece, WorstBin
+from service.report.cache import remembered
+from service.report.schemas import Bin, Ece, WorstBin
+from trueodds import metrics
+from trueodds.metrics import Bins, CalibrationSums
+from trueodds.sums.bins import Binning
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.records import LabelBlock, Version
 from service.store import Store
+from service.store.records import LabelBlock, Version
 
 RECENT = 5_000
 """Labels that the comparison of fast and slow ones, and given propensities, are read from."""

@@ -10,16 +10,17 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from pipeline.metrics import CalibrationSums
-from service import page, report_schemas, schemas
+from service import schemas
 from service.alarm import route as alarm
-from service.records import SHADOW, LabelBlock, StoredSums, Version
-from service.report import Asked, numbers_of, report, slices
-from service.report.asked import NO_TAG, TrendUnit, check, check_class, unix_ms, unknown_tag
+from service.report import Asked, numbers_of, page, report, slices
+from service.report import schemas as report_schemas
 from service.report.labelling import labelling
 from service.report.recent import Recent
-from service.report_schemas import KnownVersion, Labelling, Report
+from service.report.schemas import KnownVersion, Labelling, Report
+from service.report.scope import NO_TAG, TrendUnit, check, check_class, unix_ms, unknown_tag
 from service.store import MAX_LAST, By, Store
+from service.store.records import SHADOW, LabelBlock, StoredSums, Version
+from trueodds.metrics import CalibrationSums
 
 if TYPE_CHECKING:
     from service.runtime import Runtime

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import get_args
 
-from pipeline import metrics
-from pipeline.metrics.bins import Binning
 from service.errors import ServiceError
-from service.records import StoredSums, Version
-from service.report.asked import NO_TAG, Asked
-from service.report.remembering import remembered
-from service.report_schemas import Slice, Trend, TrendPoint, Unit
+from service.report.cache import remembered
+from service.report.schemas import Slice, Trend, TrendPoint, Unit
+from service.report.scope import NO_TAG, Asked
 from service.store import MAX_PERIODS, Store
+from service.store.records import StoredSums, Version
+from trueodds import metrics
+from trueodds.sums.bins import Binning
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MAX_POINTS = 120

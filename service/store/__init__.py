@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from service.feedback import Outcome, Problem
-    from service.records import (
+    from service.store.label_rules import Outcome, Problem
+    from service.store.records import (
         Earlier,
         GivenLabel,
         LabelBlock,

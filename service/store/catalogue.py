@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from pipeline import calibrators
-from pipeline.bundle import Reference
-from service.records import PredictionBatch, Version
 from service.store.moves import MAX_TAGS, NO_TAG, OTHER_KEY, OTHER_TAGS
+from service.store.records import PredictionBatch, Version
 from service.store.steps import Lock, Rows, Work
+from trueodds import calibrators
+from trueodds.bundle.bundle import Reference
 
 SELECT = (
     "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, {reference} FROM versions v"

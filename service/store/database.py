@@ -11,20 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from service.feedback import Outcome, Plan, Problem, storable
-from service.records import (
-    Earlier,
-    GivenLabel,
-    LabelBlock,
-    LabelCounts,
-    LabelledLogits,
-    PredictionBatch,
-    Pruned,
-    StoredAnswer,
-    StoredSums,
-    Version,
-    shadow_of,
-)
 from service.store import (
     MAX_LAST,
     MAX_PERIODS,
@@ -41,6 +27,20 @@ from service.store import (
     retention,
 )
 from service.store.catalogue import Catalogue
+from service.store.label_rules import Outcome, Plan, Problem, storable
+from service.store.records import (
+    Earlier,
+    GivenLabel,
+    LabelBlock,
+    LabelCounts,
+    LabelledLogits,
+    PredictionBatch,
+    Pruned,
+    StoredAnswer,
+    StoredSums,
+    Version,
+    shadow_of,
+)
 from service.store.steps import MakeWork
 from service.store.sums import DAY, HOUR, MONTH, PeriodSums, first_hour
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from service.records import LabelBlock
 from service.store import reading
+from service.store.records import LabelBlock
 from service.store.steps import Lock, Rows, Work
 
 State = Any

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics.inputs import Array
-from service.feedback import Candidate, Change, Plan, Rules, storable
 from service.ids import OURS
-from service.records import GivenLabel, Integers
 from service.store import catalogue as catalogues
 from service.store import moves
 from service.store.catalogue import Catalogue
+from service.store.label_rules import Candidate, Change, Plan, Rules, storable
+from service.store.records import GivenLabel, Integers
 from service.store.scoring import Scored, score
 from service.store.steps import Insert, Lock, Many, Rows, Work
+from trueodds.sums.inputs import Array
 
 COLUMNS = (
     "version",
@@ -48,7 +48,7 @@ def put(labels: list[GivenLabel], catalogue: Catalogue, now_ms: int, *, each: bo
     visible in their order, and nobody labels the same answer meanwhile.
 
     Raises:
-        FeedbackError: see `service.feedback.Rules.plan`; nothing was written.
+        FeedbackError: see `service.store.label_rules.Rules.plan`; nothing was written.
     """
     ids = list(dict.fromkeys(given.id for given in labels if storable(given.id)))
     named = sorted({given.model for given in labels if given.model is not None})

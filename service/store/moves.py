@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics import CELLS, COLUMNS, cell_of
-from pipeline.metrics.inputs import Array
+from trueodds.metrics import CELLS, COLUMNS, cell_of
+from trueodds.sums.inputs import Array
 
 HOUR_MS = 3_600_000
 GRID = 60

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from service.feedback import Candidate, Change, Rules
-from service.records import SHADOW, Earlier, GivenLabel, PredictionBatch
 from service.store import RowsError, moves
 from service.store.catalogue import Catalogue
+from service.store.label_rules import Candidate, Change, Rules
 from service.store.labels import write_changes
+from service.store.records import SHADOW, Earlier, GivenLabel, PredictionBatch
 from service.store.steps import Insert, InsertNew, Lock, Rows, Work
 
 COLUMNS = (

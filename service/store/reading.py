@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
 from service.store import moves
+from service.store.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
 from service.store.steps import Rows, Work
 from service.store.sums import PeriodSums, add_up, by_period, cover, period_of
 

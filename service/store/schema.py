@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.metrics import COLUMNS
+from trueodds.metrics import COLUMNS
 
 APPLICATION_ID = 0x74727565
 """`true` in ASCII: marks a SQLite file as a store of this project."""

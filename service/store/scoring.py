@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics.inputs import Array
-from pipeline.metrics.sums import SMALLEST_PROBABILITY
-from service.feedback import Change
-from service.records import Integers, Version
+from service.store.label_rules import Change
+from service.store.records import Integers, Version
+from trueodds.sums.inputs import Array
+from trueodds.sums.sums import SMALLEST_PROBABILITY
 
 SCORED = 1 << 20
 """Probabilities that are worked out at once: 8 MB."""

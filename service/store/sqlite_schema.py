@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.metrics import softmax
-from service.feedback import Candidate, Change
 from service.store import StoreError, moves, predictions
 from service.store import catalogue as catalogues
+from service.store.label_rules import Candidate, Change
 from service.store.labels import write_changes
 from service.store.schema import APPLICATION_ID, SQLITE_1, SQLITE_2, SQLITE_3, SQLITE_4
 from service.store.sqlite_steps import run
 from service.store.steps import Insert, Rows, Work
+from trueodds.metrics import softmax
 
 ROWS = 2000
 """Rows that are carried over at a time."""

@@ -11,11 +11,11 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics import CELLS, COLUMNS, CalibrationSums
-from pipeline.metrics.inputs import Array
-from service.records import Integers, StoredSums
 from service.store import StoreError
 from service.store.moves import GRID, TOTAL, Moves, Records, columns_of, keys_of
+from service.store.records import Integers, StoredSums
+from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
+from trueodds.sums.inputs import Array
 
 HOUR, DAY, MONTH = range(3)
 UNITS = (HOUR, DAY, MONTH)

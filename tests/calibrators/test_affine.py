@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
 
-from pipeline import calibrators
-from pipeline.calibrators import FitError
-from pipeline.calibrators.affine import Affine
-from pipeline.calibrators.newton import minimise
-from pipeline.calibrators.temperature import SHRINKAGE
-from pipeline.metrics.inputs import softmax
 from tests import reference_calibrators as twin
 from tests.calibrators.test_calibrators import Array, Labels, drawn, fitted
+from trueodds import calibrators
+from trueodds.calibrators import FitError
+from trueodds.calibrators.affine import Affine
+from trueodds.calibrators.newton import minimise
+from trueodds.calibrators.temperature import SHRINKAGE
+from trueodds.sums.inputs import softmax
 
 AFFINE = ["bias_corrected_temperature", "vector", "structured_vector", "matrix", "structured_matrix"]
 

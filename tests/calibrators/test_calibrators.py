@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
-from pipeline import calibrators
-from pipeline.calibrators.temperature import HIGHEST, LOWEST, Temperature
-from pipeline.config import ConfigError
 from tests import reference
 from tests import reference_calibrators as twin
+from trueodds import calibrators
+from trueodds.calibrators.temperature import HIGHEST, LOWEST, Temperature
+from trueodds.errors import ConfigError
 
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import calibrators, metrics
-from pipeline.calibrators import EnsembleTemperature, Temperature, objectives
-from pipeline.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
 from tests import reference, reference_calibrators, reference_metrics
 from tests.calibrators.test_calibrators import Labels, drawn
+from trueodds import calibrators, metrics
+from trueodds.calibrators import EnsembleTemperature, Temperature, objectives
+from trueodds.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
 
 
 def by(objective: str, z: npt.NDArray[np.floating], labels: Labels, **options: float) -> Temperature:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
-from pipeline import calibrators
-from pipeline.calibrators import Calibrator, FitError
-from pipeline.calibrators.isotonic import _steps
-from pipeline.calibrators.scores import Curves
-from pipeline.calibrators.spline import recalibration
-from pipeline.metrics.inputs import softmax
 from tests import reference_calibrators as twin
 from tests.calibrators.test_calibrators import Array, Labels, drawn
+from trueodds import calibrators
+from trueodds.calibrators import Calibrator, FitError
+from trueodds.calibrators.isotonic import _steps
+from trueodds.calibrators.scores import Curves
+from trueodds.calibrators.spline import recalibration
+from trueodds.sums.inputs import softmax
 
 FORMS: list[tuple[str, dict[str, Any]]] = [
     ("isotonic", {"form": "one_vs_rest"}),

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import calibrators
-from pipeline.calibrators import FitError
-from pipeline.calibrators.held_out import stratified
-from pipeline.config import ConfigError
 from tests.calibrators.test_calibrators import Array, Labels, drawn, mean_nll
+from trueodds import calibrators
+from trueodds.calibrators import FitError
+from trueodds.calibrators.held_out import stratified
+from trueodds.errors import ConfigError
 
 
 def test_it_finds_what_the_truth_needs() -> None:

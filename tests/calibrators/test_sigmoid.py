@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from pipeline import calibrators
-from pipeline.calibrators import Beta, FitError, Platt
-from pipeline.calibrators.sigmoid import log_pair
-from pipeline.metrics.inputs import softmax
 from tests import reference, reference_calibrators
 from tests.calibrators.test_calibrators import drawn
+from trueodds import calibrators
+from trueodds.calibrators import Beta, FitError, Platt
+from trueodds.calibrators.sigmoid import log_pair
+from trueodds.sums.inputs import softmax
 
 
 def platt(z: object, y: object) -> Platt:

@@ -19,7 +19,7 @@ from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
 from pipeline.data.vision import torchvision
-from pipeline.files import write_npz
+from trueodds.files import write_npz
 
 ROWS = {"train": 300, "test": 100}
 

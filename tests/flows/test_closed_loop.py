@@ -12,12 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from pipeline import publishing
-from pipeline.metrics import softmax
 from tests.conftest import run
 from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
+from trueodds.bundle import publishing
+from trueodds.metrics import softmax
 
 pytestmark = pytest.mark.full
 SERVED, DRIFTED = 1.7, 4.0

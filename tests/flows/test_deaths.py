@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.files import read_json
 from pipeline.flows import server
 from tests.flows.conftest import Prefect, stop, wait_for
 from tests.flows.test_train import unbroken_weights, weights
+from trueodds.files import read_json
 
 pytestmark = pytest.mark.full
 EPOCHS = 40  # each test has a seed of its own: what was made once is skipped

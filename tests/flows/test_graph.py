@@ -8,9 +8,9 @@ import pytest
 import yaml
 from dvc.repo import Repo
 
-from pipeline.config import ConfigError
 from pipeline.flows import graph
 from tests.conftest import ROOT
+from trueodds.errors import ConfigError
 
 
 @pytest.fixture

@@ -14,10 +14,12 @@ import psutil
 import pytest
 from prefect.utilities.schema_tools import validation
 
-from pipeline import config, methods, publishing
+from pipeline import config, methods
 from pipeline.flows import artifacts, child, schema, server, train
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
+from trueodds.bundle import publishing
+from trueodds.errors import ConfigError
 
 
 def test_lines_come_as_they_are_written_and_the_status_is_returned(tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_every_name_is_in_the_schema() -> None:
 def test_mappings_and_lists_are_read_from_text() -> None:
     given = {"method_options": "{gamma: 2}", "curves": "[1, 2]", "milestones": [0.5], "method": "focal", "epochs": 3}
     assert schema.read_text(given) == given | {"method_options": {"gamma": 2}, "curves": [1, 2]}
-    with pytest.raises(config.ConfigError, match="the value of 'curves=\\[1' is not valid YAML"):
+    with pytest.raises(ConfigError, match="the value of 'curves=\\[1' is not valid YAML"):
         schema.read_text({"curves": "[1"})
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline import history, model_folder, publishing
 from pipeline.flows.report import report_markdown
 from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import TRUE, label, until_served
+from trueodds.bundle import audit_log, model_folder, publishing
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     assert "e-value" in prefect.artifacts(promoted["id"])["evidence"]
     assert second is not None
     until_served(client, second)
-    change = next(c for c in history.read(models / "tiny") if c.after == second and c.what == "promote")
+    change = next(c for c in audit_log.read(models / "tiny") if c.after == second and c.what == "promote")
     assert change.why.startswith("look again: 300 fresh labels") and change.who.startswith("flow run ")
     late = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     assert late["state_name"] == "Nothing" and "no longer answers" in late["state"]["message"]

@@ -14,11 +14,11 @@ import pytest
 from dvc.repo import Repo
 
 from pipeline import config
-from pipeline.config import ConfigError
 from pipeline.flows import workspace
 from pipeline.flows.checkout import WorkspaceError
 from pipeline.flows.workspace import Workspace
 from tests.conftest import ROOT, copy_of_repository, run
+from trueodds.errors import ConfigError
 
 said: list[str] = []
 
@@ -40,15 +40,15 @@ def snapshot(home: Path) -> tuple[str, str, str]:
 
 def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) -> None:
     (home / "pipeline" / "new.py").write_text("NEW = 1\n")
-    (home / "pipeline" / "errors.py").write_text("CHANGED = 1\n")
-    (home / "pipeline" / "listing.py").unlink()
-    run(["git", "add", "pipeline/errors.py"], home)
+    (home / "trueodds" / "errors.py").write_text("CHANGED = 1\n")
+    (home / "pipeline" / "progress.py").unlink()
+    run(["git", "add", "trueodds/errors.py"], home)
     before = snapshot(home)
     place = opened(home, method="focal", seed=7)
     assert place.folder == home / ".runs" / "one" and place.untracked == ("pipeline/new.py",)
     assert (place.folder / "pipeline" / "new.py").read_text() == "NEW = 1\n"
-    assert (place.folder / "pipeline" / "errors.py").read_text() == "CHANGED = 1\n"
-    assert not (place.folder / "pipeline" / "listing.py").exists()
+    assert (place.folder / "trueodds" / "errors.py").read_text() == "CHANGED = 1\n"
+    assert not (place.folder / "pipeline" / "progress.py").exists()
     params = config.load(place.folder / "params.yaml")
     assert (params.training.method, params.training.seed, params.data.dataset) == ("focal", 7, "digits")
     text = (place.folder / "params.yaml").read_text()
@@ -66,7 +66,7 @@ def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) ->
 
 
 def test_files_that_were_only_touched_are_no_change(home: Path) -> None:
-    for name in ("params.yaml", "dvc.lock", "pipeline/train.py"):
+    for name in ("params.yaml", "dvc.lock", "pipeline/training/loop.py"):
         os.utime(home / name, (1, 1))
     place = opened(home)
     assert said == [f"worktree of {run(['git', 'rev-parse', 'HEAD'], home).stdout[:10]}: {place.root}"]
@@ -130,7 +130,7 @@ def test_without_git_a_copy_without_what_was_built(home: Path) -> None:
     assert (place.folder / "datasets" / "own.npz").samefile(home / "datasets" / "own.npz")
     assert place.commit is None and "no experiment is recorded in DVC" in said[0]
     there = {p.relative_to(place.folder).as_posix() for p in place.folder.rglob("*") if p.is_file()}
-    assert {"dvc.yaml", "params.yaml", "pipeline/train.py", ".dvc/config", "datasets/README.md"} <= there
+    assert {"dvc.yaml", "params.yaml", "pipeline/training/loop.py", ".dvc/config", "datasets/README.md"} <= there
     assert not [p for p in there if p.split("/")[0] in {"artifacts", "models", ".venv", ".runs"} or "__pycache__" in p]
     assert not [p for p in there if p.startswith(".dvc/cache")]
     assert config.load(place.folder / "params.yaml").training.seed == 3
@@ -218,9 +218,9 @@ def test_a_kept_copy_without_git_follows_too(home: Path) -> None:
     (place.folder / ".checkpoints").mkdir()
     (place.folder / "artifacts").mkdir(exist_ok=True)
     (home / "pipeline" / "new.py").touch()
-    (home / "pipeline" / "listing.py").unlink()
+    (home / "pipeline" / "progress.py").unlink()
     place = kept(home)
-    assert (place.folder / "pipeline" / "new.py").exists() and not (place.folder / "pipeline" / "listing.py").exists()
+    assert (place.folder / "pipeline" / "new.py").exists() and not (place.folder / "pipeline" / "progress.py").exists()
     assert (place.folder / ".checkpoints").is_dir() and "fetch" in run(["dvc", "stage", "list"], place.folder).stdout
 
 
@@ -261,15 +261,15 @@ def test_workspaces_of_cancelled_runs_are_cleared_away(home: Path) -> None:
 
 def test_from_a_hook_of_gits_nothing_of_the_callers_is_reset(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(home)
-    (home / "pipeline" / "errors.py").write_text("EDITED = 1\n")
-    run(["git", "add", "pipeline/errors.py"], home)
+    (home / "trueodds" / "errors.py").write_text("EDITED = 1\n")
+    run(["git", "add", "trueodds/errors.py"], home)
     before = snapshot(home)
     monkeypatch.setenv("GIT_DIR", str(home / ".git"))  # as git sets it for its hooks
     monkeypatch.setenv("GIT_INDEX_FILE", str(home / ".git" / "index"))
-    assert (kept(home).folder / "pipeline" / "errors.py").read_text() == "EDITED = 1\n"
+    assert (kept(home).folder / "trueodds" / "errors.py").read_text() == "EDITED = 1\n"
     monkeypatch.delenv("GIT_DIR")
     monkeypatch.delenv("GIT_INDEX_FILE")
-    assert snapshot(home) == before and before[0].startswith("M  pipeline/errors.py")
+    assert snapshot(home) == before and before[0].startswith("M  trueodds/errors.py")
 
 
 def test_a_stage_that_fails_is_said(home: Path) -> None:

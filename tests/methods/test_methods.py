@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pipeline import methods
-from pipeline.config import ConfigError
 from tests.methods.batches import batch
+from trueodds.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", methods.names())

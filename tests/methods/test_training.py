@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from pipeline import data, methods
-from pipeline.config import ConfigError, Data, OptionValue, Training
+from pipeline.config import Data, OptionValue, Training
 from pipeline.data import DataSet
-from pipeline.recipes import learning_rate
-from pipeline.train import train
+from pipeline.training.loop import train
+from pipeline.training.recipes import learning_rate
+from trueodds.errors import ConfigError
 
 SPECIAL: list[tuple[str, dict[str, OptionValue], dict[str, Any]]] = [
     ("adafocal", {"rate": 5.0}, {"selection": "val_error"}),
@@ -52,7 +53,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         return learning_rate(recipe, progress)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.train.learning_rate", stops)
+        patch.setattr("pipeline.training.loop.learning_rate", stops)
         with pytest.raises(StoppedError):
             train(digits, training, tmp_path / "c")
     resumed = train(digits, training, tmp_path / "c")

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from pipeline import data, methods, nets
-from pipeline.config import ConfigError, Data, OptionValue, Training
+from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
 from pipeline.methods.method import Weighted
-from pipeline.recipes import learning_rate, resolve
-from pipeline.train import train
+from pipeline.training.loop import train
+from pipeline.training.recipes import learning_rate, resolve
 from tests.methods.batches import batch
+from trueodds.errors import ConfigError
 
 
 def net_and_rows() -> tuple[nn.Module, Tensor, Tensor]:

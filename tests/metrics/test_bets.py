@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import CELLS
-from pipeline.metrics.bets import CENTRES, HALF_CELL, bets
-from pipeline.metrics.bins import EDGES
+from trueodds.metrics import CELLS
+from trueodds.metrics.alarms.factors import CENTRES, HALF_CELL, bets
+from trueodds.sums.bins import EDGES
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.02, 0.1])

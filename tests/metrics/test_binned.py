@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
-from pipeline.metrics import (
+from tests import reference_metrics as twin
+from trueodds.metrics import (
     CalibrationSums,
     adaptive_ece,
     binomial_interval,
@@ -39,10 +40,9 @@ from pipeline.metrics import (
     sweep_ece,
     weighted_ece,
 )
-from pipeline.metrics.binned import NORMS, Norm
-from pipeline.metrics.bins import EDGES, Binning
-from pipeline.metrics.ranked import BINNINGS, binned, mass_bins, rank, ranked
-from tests import reference_metrics as twin
+from trueodds.metrics.binned import NORMS, Norm
+from trueodds.metrics.ranked import BINNINGS, binned, mass_bins, rank, ranked
+from trueodds.sums.bins import EDGES, Binning
 
 Array = npt.NDArray[np.float64]
 Rows = list[tuple[float, int]]

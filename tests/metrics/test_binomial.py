@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.metrics.binomial import mean_deviation
+from trueodds.metrics.intervals.binomial import mean_deviation
 
 
 def exact(chances: list[float]) -> float:

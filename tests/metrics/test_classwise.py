@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.metrics import (
+from tests import reference_metrics as twin
+from trueodds.metrics import (
     classwise_ece,
     ece_per_class,
     noise_floor_per_class,
-    rows,
     samplewise_error,
     samplewise_noise_floor,
     softmax,
 )
-from pipeline.metrics.bins import Binning
-from pipeline.metrics.ranked import BINNINGS
-from tests import reference_metrics as twin
+from trueodds.metrics.ranked import BINNINGS
+from trueodds.sums import rows
+from trueodds.sums.bins import Binning
 
 Array = npt.NDArray[np.float64]
 Table = tuple[list[list[float]], list[int]]

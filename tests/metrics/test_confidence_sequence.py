@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import CELLS, CalibrationSums, gap_sequence, signed_gap
-from pipeline.metrics.confidence_sequence import _log_wealth
 from tests import reference
 from tests import reference_sequential as twin
+from trueodds.metrics import CELLS, CalibrationSums, gap_sequence, signed_gap
+from trueodds.metrics.intervals.confidence_sequence import _log_wealth
 
 
 def sums_of(rows: list[twin.Row]) -> CalibrationSums:

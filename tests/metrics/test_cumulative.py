@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.sequential import pool
-from pipeline.metrics import CalibrationSums, ks_error, ks_test
-from pipeline.metrics.cumulative import _brownian
+from trueodds.metrics import CalibrationSums, ks_error, ks_test
+from trueodds.metrics.significance.kolmogorov_smirnov import _brownian
 
 rows = st.lists(
     st.tuples(st.sampled_from([0.0, 0.05, 0.3, 0.5, 0.9, 0.999, 1.0]), st.booleans()), min_size=1, max_size=9

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import kolmogorov
 
 from benchmarks.sequential import pool
-from pipeline.metrics import confidence_drift
-from pipeline.metrics.bins import bin_of
+from trueodds.metrics import confidence_drift
+from trueodds.sums.bins import bin_of
 
 
 def counts(confidence: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[int]:

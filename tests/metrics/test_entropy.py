@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.metrics import mean_entropy, softmax
+from trueodds.metrics import mean_entropy, softmax
 
 
 def test_by_hand() -> None:

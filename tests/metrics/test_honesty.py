@@ -11,20 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import (
-    CalibrationSums,
-    EceInterval,
-    NoiseFloor,
-    ece,
-    ece_interval,
-    inversion,
-    noise_floor,
-    whole_bins,
-)
-from pipeline.metrics.bins import Binning, bin_of
-from pipeline.metrics.honesty import RARE, _exact_gap_limits
-from pipeline.metrics.inversion import DRAWS, _normals
 from tests import reference
+from trueodds.metrics import CalibrationSums, EceInterval, NoiseFloor, ece, ece_interval, noise_floor, whole_bins
+from trueodds.metrics.intervals import inversion
+from trueodds.metrics.intervals.calibration_error import RARE, _exact_gap_limits
+from trueodds.metrics.intervals.inversion import DRAWS, _normals
+from trueodds.sums.bins import Binning, bin_of
 
 Array = npt.NDArray[np.float64]
 some_rows = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)

@@ -13,7 +13,8 @@ from scipy import stats
 
 from benchmarks.labelling import FEW, piled, scaled, within_bins
 from benchmarks.sequential import pool
-from pipeline.metrics import (
+from tests import reference_sequential as twin
+from trueodds.metrics import (
     CELLS,
     CalibrationSums,
     choice_of_labels,
@@ -24,8 +25,7 @@ from pipeline.metrics import (
     sensitivity,
     weighted_ece,
 )
-from pipeline.metrics.bins import cell_of
-from tests import reference_sequential as twin
+from trueodds.sums.bins import cell_of
 
 Array = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from benchmarks.sequential import Pool, pool
-from pipeline.metrics import Prequential
-from pipeline.metrics.prequential import CENTRES, GROUPS, fit, objective
 from tests import reference_prequential as twin
+from trueodds.metrics import Prequential
+from trueodds.metrics.alarms.prequential import CENTRES, GROUPS, fit, objective
 
 
 def stream(count: int, seed: int, heat: float = 1.0) -> tuple[Any, Any]:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.metrics import COLUMNS, CalibrationSums, rows, softmax
-from pipeline.metrics.rows import NARROW, checked_blocks, top_labels, top_rows
 from tests import reference
+from trueodds.metrics import COLUMNS, CalibrationSums, softmax
+from trueodds.sums import rows
+from trueodds.sums.rows import NARROW, checked_blocks, top_labels, top_rows
 
 WIDTHS = [1, 2, 3, NARROW, NARROW + 1, 100, 1000]
 

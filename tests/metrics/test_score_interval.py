@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.metrics import CalibrationSums, score_interval, softmax
 from tests import reference
+from trueodds.metrics import CalibrationSums, score_interval, softmax
 
 
 def sums_of(nll: Any, brier: Any, wrong: int | None = None) -> CalibrationSums:

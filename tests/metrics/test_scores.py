@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss, log_loss
 
-from pipeline.metrics import (
+from tests import reference
+from trueodds.metrics import (
     CalibrationSums,
     accuracy,
     adaptive_ece,
@@ -37,7 +38,6 @@ from pipeline.metrics import (
     smooth_ece,
     sweep_ece,
 )
-from tests import reference
 
 METRICS: tuple[Callable[..., Any], ...] = (
     accuracy,

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.sequential import Pool, first_alarms, pool
-from pipeline.config import ConfigError
-from pipeline.metrics import CalibrationSums, EProcess, ShiryaevRoberts, blocks
-from pipeline.metrics.bets import CENTRES, Null, bets
 from tests import reference
 from tests import reference_sequential as twin
+from trueodds.errors import ConfigError
+from trueodds.metrics import CalibrationSums, EProcess, ShiryaevRoberts, blocks
+from trueodds.metrics.alarms.factors import CENTRES, Null, bets
 
 NULLS: tuple[Null, ...] = ("point", "ece")
 FORMS = (EProcess, ShiryaevRoberts)

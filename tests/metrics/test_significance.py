@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.sequential import pool
-from pipeline.metrics import CalibrationSums, calibration_test, ece, noise_floor, significance
 from tests import reference_sequential as twin
+from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
+from trueodds.metrics.significance import calibration
 
 Array = npt.NDArray[np.float64]
 
@@ -115,7 +116,7 @@ def test_exact_and_normal_draws_meet(monkeypatch: pytest.MonkeyPatch) -> None:
         sums = CalibrationSums.from_top(c, rng.random(850) < c - 0.02)
         exact = calibration_test(sums).p_value
         with monkeypatch.context() as patch:
-            patch.setattr(significance, "EXACT_BELOW", 0.0)
+            patch.setattr(calibration, "EXACT_BELOW", 0.0)
             normal = calibration_test(sums).p_value
         assert exact != normal
         assert exact == pytest.approx(normal, abs=4 * math.sqrt(0.25 / 2000))

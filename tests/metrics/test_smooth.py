@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.metrics import CalibrationSums, cell_of, kde_ece, sece, smooth_ece
-from pipeline.metrics.smooth import _triweight
 from tests import reference_metrics as twin
+from trueodds.metrics import CalibrationSums, cell_of, kde_ece, sece, smooth_ece
+from trueodds.metrics.smooth import _triweight
 
 Rows = list[tuple[float, int]]
 METRICS: list[Callable[..., float]] = [smooth_ece, kde_ece, sece]

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.metrics import CELLS, COLUMNS, CalibrationSums, cell_of, nll, noise_floor
-from pipeline.metrics.bins import EDGES, bin_of
 from tests import reference
+from trueodds.metrics import CELLS, COLUMNS, CalibrationSums, cell_of, nll, noise_floor
+from trueodds.sums.bins import EDGES, bin_of
 
 Array = npt.NDArray[np.float64]
 DIVISORS = (1, 10, 15, 20, 25, 50, 100, 200, 500, 1000, 3000)

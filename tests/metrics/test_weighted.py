@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from benchmarks.labelling import RULES, ece_of, piled, scaled
 from benchmarks.sequential import Pool, pool
-from pipeline.metrics import (
+from tests import reference_sequential as twin
+from trueodds.metrics import (
     CELLS,
     CalibrationSums,
     CrowdedCellError,
@@ -20,14 +21,13 @@ from pipeline.metrics import (
     ece_interval,
     fullest_cell,
     inverse_probability_ece,
-    weighted,
     weighted_ece,
 )
-from pipeline.metrics.bins import cell_of
-from pipeline.metrics.honesty import EceInterval, interval_of
-from pipeline.metrics.inversion import GapTerms
-from pipeline.metrics.strata import Strata
-from tests import reference_sequential as twin
+from trueodds.metrics.intervals.calibration_error import EceInterval, interval_of
+from trueodds.metrics.intervals.inversion import GapTerms
+from trueodds.metrics.labelling import weighted
+from trueodds.metrics.labelling.strata import Strata
+from trueodds.sums.bins import cell_of
 
 Array = npt.NDArray[np.float64]
 some_rows = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=40)

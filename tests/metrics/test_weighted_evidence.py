@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.weighted_evidence import RESULT
-from pipeline.metrics import EProcess, WeightedEProcess
 from tests.reference_sequential import weighted_e_values
+from trueodds.metrics import EProcess, WeightedEProcess
 
 
 def rows_of(count: int, seed: int = 0) -> tuple[Any, Any, Any]:

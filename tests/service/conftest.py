@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import publishing
 from service.app import create_app
 from service.settings import Settings
 from tests.service import postgres
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import write_bundle
+from trueodds.bundle import publishing
 
 
 @pytest.fixture(scope="session")

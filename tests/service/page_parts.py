@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import metrics
-from pipeline.metrics import CalibrationSums
-from service.alarm_schemas import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
-from service.report_schemas import (
+from service.alarm.schemas import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
+from service.report.schemas import (
     Bin,
     Drift,
     Finding,
@@ -24,6 +22,8 @@ from service.report_schemas import (
     TrendPoint,
     WeightedFigures,
 )
+from trueodds import metrics
+from trueodds.metrics import CalibrationSums
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 START = datetime(2026, 2, 20, tzinfo=UTC)

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import metrics
-from pipeline.metrics import CalibrationSums
-from service.alarm_schemas import Alarm, EvidencePoint
-from service.records import StoredSums
-from service.report.asked import Asked
-from service.report.reading import TOLERANCE, headline, verdict_of
-from service.report_schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
+from service.alarm.schemas import Alarm, EvidencePoint
+from service.report.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
+from service.report.scope import Asked
+from service.report.verdict import TOLERANCE, headline, verdict_of
+from service.store.records import StoredSums
 from tests.service.page_parts import (
     ESTIMANDS,
     OFFLINE,
@@ -31,6 +29,8 @@ from tests.service.page_parts import (
     sums,
     trend,
 )
+from trueodds import metrics
+from trueodds.metrics import CalibrationSums
 
 KNOWN = [
     KnownVersion(model="street", version="4f1c09aa", role="default"),

@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from service import keys, webhooks
 from service.__main__ import main
-from service.alarm import ALARM
+from service.alarm import ALARM, webhooks
 from service.alarm import watch as watching
 from service.alarm.watch import Watch
+from service.alarm.webhooks import Webhook, WebhookError, read_webhooks, send
 from service.app import create_app
-from service.records import GivenLabel, shadow_of
+from service.http import keys
 from service.settings import Settings
 from service.store import StoreError, open_store
 from service.store.database import DatabaseStore
-from service.webhooks import Webhook, WebhookError, read_webhooks, send
+from service.store.records import GivenLabel, shadow_of
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import Hook, until

@@ -14,15 +14,15 @@ import psutil
 import pytest
 
 from benchmarks.faults.process import Service
-from pipeline import publishing
-from pipeline.metrics import EProcess, blocks
 from service.alarm import ALARM, AlarmState
-from service.records import LabelBlock
 from service.settings import Settings
 from service.store import open_store
+from service.store.records import LabelBlock
 from tests.service.alarms import ACKNOWLEDGE
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
+from trueodds.bundle import publishing
+from trueodds.metrics import EProcess, blocks
 
 IMAGES, LABELLED, DELAY = 256, 0.05, 5.0
 """Images in a call, share of the answers that get a label, and after how many calls on average."""

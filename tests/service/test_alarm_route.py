@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from service import keys
 from service.alarm import ALARM
 from service.alarm import watch as watching
+from service.http import keys
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import until

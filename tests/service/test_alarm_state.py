@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import EProcess, Prequential, ShiryaevRoberts
-from pipeline.metrics import blocks as blocks_of
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.alarm.readings import standing
 from service.alarm.state import NULLS, POINTS, Acknowledged, Delivery
-from service.records import StoredSums
 from service.settings import Settings
 from service.store import StoreError
+from service.store.records import StoredSums
 from tests.service.alarms import START, labels
+from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts
+from trueodds.metrics import blocks as blocks_of
 
 NONE = StoredSums.zero()
 BY = Acknowledged(who="Ada", why="retraining.", at_ms=START)

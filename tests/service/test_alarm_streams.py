@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks.sequential import PUBLISHED, Pool, pool
-from pipeline.metrics import EProcess
-from pipeline.metrics.sequential import BLOCK
 from service.alarm import AlarmState
+from service.alarm.schemas import Null
 from service.alarm.state import NULLS
-from service.alarm_schemas import Null
 from service.settings import Settings
 from tests.service.alarms import labels
+from trueodds.metrics import EProcess
+from trueodds.metrics.alarms.sequential import BLOCK
 
 FOLDED = 10_000
 """Labels in one transaction of `fold`."""

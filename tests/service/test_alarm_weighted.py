@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.metrics import CELLS, CalibrationSums, WeightedEProcess
 from service.alarm import AlarmState, alarm_of
 from service.alarm.readings import DIFFERS, standing
 from service.alarm.state import NULLS
-from service.records import StoredSums
 from service.settings import Settings
 from service.store import StoreError
+from service.store.records import StoredSums
 from tests.service.alarms import START, labels
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.tiny_bundle import CLASSES, pictures
+from trueodds.metrics import CELLS, CalibrationSums, WeightedEProcess
 
 NONE = StoredSums.zero()
 

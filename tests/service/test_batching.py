@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pipeline.pictures import Pixels
-from service import batching
-from service.batching import Batcher, CallerGoneError
 from service.errors import ServiceError
+from service.models import batching
+from service.models.batching import Batcher, CallerGoneError
+from trueodds.inputs.pictures import Pixels
 
 
 def images(*values: int) -> Pixels:

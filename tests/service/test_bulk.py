@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline import logits
-from service import remembering
 from service.app import create_app
+from service.labels import route as labels
 from service.settings import Settings
 from service.store import StoreError, open_store
 from tests.service.app_client import Client
 from tests.service.store.rows import batch, version
 from tests.service.tiny_bundle import pictures
+from trueodds import logits
 
 CSV, LINES = {"content-type": "text/csv; charset=utf-8"}, {"content-type": "application/x-ndjson"}
 
@@ -93,7 +93,7 @@ def test_csv_as_spreadsheets_write_it(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, mark: str, end: str, block: int
 ) -> None:
     """The separator of the header, a mark before it, quoted cells with separators and line ends; rows by number."""
-    monkeypatch.setattr("service.bulk._blocks", blocks_of(block))
+    monkeypatch.setattr("service.labels.bulk._blocks", blocks_of(block))
     client = serve(classes=("a,b;c\td", f"two{end}lines", "ü"))
     ids = ids_of(client, 3)
     rows = [
@@ -143,7 +143,7 @@ def test_a_line_for_every_row_if_wanted(client: Client) -> None:
 
 
 def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.bulk.BLOCK", 500)
+    monkeypatch.setattr("service.labels.bulk.BLOCK", 500)
     ids = ids_of(client, 100)
     body = ("id,label\n" + "".join(f"{id_},cat\n" for id_ in ids)).encode()
 
@@ -201,7 +201,7 @@ def test_hostile_lines_are_rows_that_failed(client: Client) -> None:
 
 
 def test_a_store_that_fails_midway_says_how_far_it_came(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.bulk.BLOCK", 200)
+    monkeypatch.setattr("service.labels.bulk.BLOCK", 200)
     ids, store, calls = ids_of(client, 20), client.app.state.runtime.store, 0
     put = store.put_each_label
 
@@ -283,7 +283,7 @@ def test_times_that_housekeeping_cannot_reckon_with_are_refused(name: str, limit
 
 @pytest.mark.parametrize("days", [None, 2])
 def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int | None) -> None:
-    monkeypatch.setattr(remembering, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(labels, "HOUSEKEEPING_SECONDS", 0.01)
     path, now = tmp_path / "s.sqlite", time.time_ns() // 1_000_000
     settings = Settings(store=path, retention_days=days)
 
@@ -294,7 +294,7 @@ def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for answers in (old, new):
             await store.put_predictions(answers)
         path.rename(tmp_path / "aside")  # housekeeping goes on after the store was gone for a moment
-        task = asyncio.create_task(remembering.keep_house(store, settings))
+        task = asyncio.create_task(labels.keep_house(store, settings))
         await asyncio.sleep(0.05)
         (tmp_path / "aside").rename(path)
         kept = new.ids if days else [*old.ids, *new.ids]

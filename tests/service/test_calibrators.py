@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import calibrators
-from pipeline.bundle import Bundle
-from service.model import Model
+from service.models.model import Model
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
+from trueodds import calibrators
+from trueodds.bundle.bundle import Bundle
 
 
 def fitted(name: str) -> calibrators.Calibrator:

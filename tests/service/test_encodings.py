@@ -10,8 +10,8 @@ import sys
 import pytest
 from starlette.types import Message
 
-from service import encodings
 from service.app import create_app
+from service.http import encodings
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures

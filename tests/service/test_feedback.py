@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import metrics
-from pipeline.metrics import CalibrationSums
-from service.records import StoredSums
+from service.store.records import StoredSums
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures
+from trueodds import metrics
+from trueodds.metrics import CalibrationSums
 
 
 def sums_of(client: Client) -> CalibrationSums:

@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import metrics
-from pipeline.calibrators import Identity
-from pipeline.metrics import CalibrationSums
-from service import page
 from service.alarm import AlarmState, advice_of, alarm_of
-from service.alarm_schemas import Advice, Alarm
-from service.page.state import state_of
-from service.records import StoredSums, Version
-from service.report import Asked, report
-from service.report.reading import is_within, verdict_of
-from service.report_schemas import Finding, Labelling, Report, WeightedFigures
+from service.alarm.schemas import Advice, Alarm
+from service.report import Asked, page, report
+from service.report.page.state import state_of
+from service.report.schemas import Finding, Labelling, Report, WeightedFigures
+from service.report.verdict import is_within, verdict_of
 from service.settings import Settings
+from service.store.records import StoredSums, Version
 from tests.service.alarms import labels
+from trueodds import metrics
+from trueodds.calibrators import Identity
+from trueodds.metrics import CalibrationSums
 
 VERSION = Version("m", "v", ("a", "b"), Identity(), {})
 SETTINGS = Settings()

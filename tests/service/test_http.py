@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from benchmarks.faults.floods import ALLOWED, FLOODS, pour
-from service.http import HEAD_BYTES, LINGER_BYTES, PIECE, LimitedHTTP
+from service.http.limits import HEAD_BYTES, LINGER_BYTES, PIECE, LimitedHTTP
 from tests.service.hooks import until
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
@@ -84,7 +84,7 @@ def test_a_head_that_does_not_end_is_answered_and_the_connection_closed(address:
     with closing(socket.create_connection(address)) as client:
         client.sendall(sent)
         found = received(client)
-    assert time.monotonic() - started >= Short.seconds
+    assert time.monotonic() - started >= 0.99 * Short.seconds  # the event loop counts in whole milliseconds
     assert found.startswith(b"HTTP/1.1 408 ")
     assert found.endswith(b'the head of the request did not arrive within 0.4 s; send it faster"}}')
 

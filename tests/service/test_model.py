@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.bundle import CARD, MODEL, BundleError
-from pipeline.files import sha256
-from service.model import Model, available_cores
+from service.models.model import Model, available_cores
 from tests.service.tiny_bundle import change_card, write_bundle, write_model
+from trueodds.bundle.bundle import CARD, MODEL, BundleError
+from trueodds.files import sha256
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_an_altered_file_is_refused(folder: Path) -> None:
 def test_only_a_slow_model_gets_all_threads(
     folder: Path, monkeypatch: pytest.MonkeyPatch, worth: float, adapt: bool, threads: int
 ) -> None:
-    monkeypatch.setattr("service.model.SHARED_SECONDS", worth)
+    monkeypatch.setattr("service.models.model.SHARED_SECONDS", worth)
     model = Model.load(folder, 3, adapt=adapt)
     assert model.threads == model._all.get_session_options().intra_op_num_threads == threads
     assert model._one.get_session_options().intra_op_num_threads == 1

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import bundle as bundles
-from pipeline import files, publishing
-from pipeline.calibrators import Temperature
-from service import registry
-from service.answers import Asked
 from service.app import create_app
+from service.models import registry
+from service.models.requests import Asked
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds import files
+from trueodds.bundle import bundle as bundles
+from trueodds.bundle import publishing
+from trueodds.calibrators import Temperature
 
 
 @pytest.fixture

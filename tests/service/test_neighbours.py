@@ -13,11 +13,11 @@ import asyncpg
 import httpx
 import pytest
 
-from pipeline import publishing
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import SHAPE, pictures, write_bundle
+from trueodds.bundle import publishing
 
 BLACK = [[[[0]] * SHAPE[1]] * SHAPE[0]]
 

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from pipeline import publishing
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds.bundle import publishing
 
 JSON = "application/json"
 FEW = settings(

@@ -14,14 +14,14 @@ import httpx
 import numpy as np
 import pytest
 
-from pipeline import bundle as bundles
-from pipeline import model_folder, publishing
-from service import registry
 from service.app import create_app
+from service.models import registry
 from service.settings import Settings
 from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds.bundle import bundle as bundles
+from trueodds.bundle import model_folder, publishing
 
 JSON = {"content-type": "application/json"}
 ROOT = Path(__file__).parents[2]

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.calibrators import Temperature
-from pipeline.metrics import CalibrationSums
-from pipeline.model_folder import find_default
-from pipeline.publishing import publish
-from pipeline.selective import RiskCoverage
-from service import keys
 from service.__main__ import main
+from service.http import keys
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import SHAPE, change_card, pictures, write_bundle
+from trueodds.bundle.model_folder import find_default
+from trueodds.bundle.publishing import publish
+from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.calibrators import Temperature
+from trueodds.metrics import CalibrationSums
 
 IMAGES_NHWC = np.asarray(pictures(3), np.uint8)
 NPY, RAW = {"content-type": "application/x-npy"}, {"content-type": "application/octet-stream"}

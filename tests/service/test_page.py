@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from service import page
-from service.page import query
-from service.page.query import CHOOSE
-from service.page.state import state_of
-from service.report_schemas import Crowded, Report, Trend, Verdict, Window
+from service.report import page
+from service.report.page import query
+from service.report.page.query import CHOOSE
+from service.report.page.state import state_of
+from service.report.schemas import Crowded, Report, Trend, Verdict, Window
 from tests.service import page_parts
 from tests.service.app_client import Client
 from tests.service.page_parts import NOW, right, sums

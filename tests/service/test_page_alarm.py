@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks import chromium
 from benchmarks.chromium import Chromium
-from pipeline import publishing
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds.bundle import publishing
 
 pytestmark = [
     pytest.mark.full,

@@ -13,12 +13,12 @@ import pytest
 
 from benchmarks import chromium
 from benchmarks.chromium import Chromium
-from pipeline import publishing
-from service import page
+from service.report import page
 from tests.service.page_parts import NOW
 from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds.bundle import publishing
 
 pytestmark = [
     pytest.mark.full,

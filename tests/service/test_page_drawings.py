@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.texts import plural
-from service import page
-from service.page import axis, words
-from service.page.evidence import ROWS, evidence_diagram, thinned
-from service.page.reliability import reliability
-from service.page.trend import trend_diagram
-from service.report_schemas import Trend, TrendPoint
+from service.report import page
+from service.report.page import axis, words
+from service.report.page.evidence import ROWS, evidence_diagram, thinned
+from service.report.page.reliability import reliability
+from service.report.page.trend import trend_diagram
+from service.report.schemas import Trend, TrendPoint
 from tests.service import page_parts, page_reports
 from tests.service.page_parts import NOW, sums
 from tests.service.page_reports import full
+from trueodds.texts import plural
 
 FEW = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 

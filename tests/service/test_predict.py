@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.bundle import Bundle
-from pipeline.calibrators import Temperature
-from pipeline.model_folder import find_default
-from pipeline.pictures import encode_png
-from service.answers import Asked, images_of
-from service.model import Model
+from service.models.model import Model
+from service.models.requests import Asked, images_of
 from service.settings import Settings
 from tests.png_files import png_of_rows
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
+from trueodds.bundle.bundle import Bundle
+from trueodds.bundle.model_folder import find_default
+from trueodds.calibrators import Temperature
+from trueodds.inputs.pictures import encode_png
 
 
 def png(height: int = 4, width: int = 4, channels: int = 1, seed: int = 0) -> bytes:

@@ -22,11 +22,11 @@ import numpy as np
 import psutil
 import pytest
 
-from pipeline import publishing
-from pipeline.metrics import CalibrationSums, ece
-from service import shared_metrics
+from service.telemetry import worker_files
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds.bundle import publishing
+from trueodds.metrics import CalibrationSums, ece
 
 ROOT = Path(__file__).parents[2]
 
@@ -201,21 +201,22 @@ def test_folders_of_metrics_that_killed_services_left_are_removed(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    code = "from service.shared_metrics import *\nwith shared_folder() as folder: print(folder, flush=True); input()"
+    code = "from service.telemetry.worker_files import *\n"
+    code += "with shared_folder() as folder: print(folder, flush=True); input()"
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
         used = Path(other.stdout.readline().strip())
         (used / "counter_1.db").touch()
-        with shared_metrics.shared_folder() as own:
+        with worker_files.shared_folder() as own:
             assert {*tmp_path.iterdir()} == {used, own}
-        worker = shared_metrics.hold(used)
+        worker = worker_files.hold(used)
         other.kill()
         other.wait()
-        shared_metrics.remove_abandoned()
+        worker_files.remove_abandoned()
         assert [*tmp_path.iterdir()] == [used]
     os.close(worker)
-    with shared_metrics.shared_folder() as own:
+    with worker_files.shared_folder() as own:
         assert [*tmp_path.iterdir()] == [own]
     assert not [*tmp_path.iterdir()]
 

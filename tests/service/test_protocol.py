@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from service import infer_parameters
-from service.tensors import DTYPES
+from service.infer import request_parameters
+from service.infer.tensors import DTYPES
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
 
@@ -144,7 +144,9 @@ def test_a_timeout_bounds_the_wait(client: Client, monkeypatch: pytest.MonkeyPat
     go.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert "took more than 0.02 s" in answer.json()["error"]
-    assert infer_parameters.seconds({"timeout": 60_000_000}, 30) == infer_parameters.seconds({"timeout": 0}, 30) == 30
+    assert (
+        request_parameters.seconds({"timeout": 60_000_000}, 30) == request_parameters.seconds({"timeout": 0}, 30) == 30
+    )
 
 
 @pytest.mark.parametrize(("datatype", "kind"), [("UINT8", "application/octet-stream"), ("FP32", "")])

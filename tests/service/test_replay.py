@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import pictures
 from service.replay import ReplayError
 from service.replay.command import main
 from service.replay.drift import KINDS, Schedule, clock, seconds
 from service.replay.source import Shape, Source, read
 from service.replay.stream import Bias, Event, Stream
+from trueodds.inputs import pictures
 
 SHAPE = Shape(8, 6, 1, 10)
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)

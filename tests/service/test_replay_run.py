@@ -16,13 +16,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from pipeline import bundle as bundles
-from pipeline import publishing
-from pipeline.calibrators import Temperature
-from pipeline.metrics import CalibrationSums, ece
-from pipeline.metrics.inputs import Array
-from pipeline.pictures import Pixels
-from service import alarm_schemas, keys
+from service.alarm import schemas as alarm_schemas
+from service.http import keys
 from service.replay import ReplayError, runner
 from service.replay.caller import Caller
 from service.replay.drift import Schedule
@@ -31,6 +26,12 @@ from service.replay.source import Shape, read
 from service.replay.stream import Bias, Event, Stream
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
+from trueodds.bundle import bundle as bundles
+from trueodds.bundle import publishing
+from trueodds.calibrators import Temperature
+from trueodds.inputs.pictures import Pixels
+from trueodds.metrics import CalibrationSums, ece
+from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)
 

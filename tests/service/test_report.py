@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import metrics, model_folder, publishing
-from pipeline.calibrators import Identity
-from pipeline.metrics import CalibrationSums
-from service import page
 from service.app import create_app
-from service.records import StoredSums, Version
-from service.report import Asked, report
-from service.report.reading import percent
-from service.report_schemas import Report
+from service.report import Asked, page, report
+from service.report.schemas import Report
+from service.report.verdict import percent
 from service.settings import Settings
+from service.store.records import StoredSums, Version
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
+from trueodds import metrics
+from trueodds.bundle import model_folder, publishing
+from trueodds.calibrators import Identity
+from trueodds.metrics import CalibrationSums
 
 VERSION = Version("m", "v", ("a", "b"), Identity(), OFFLINE)
 LIVE = ("accuracy", "mean_confidence", "signed_gap", "ece", "ece_lower", "floor_p95", "mce", "mce_bin", "nll", "brier")

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import metrics
-from pipeline.bundle import Reference
-from pipeline.calibrators import Identity
-from pipeline.metrics import CELLS, CalibrationSums, cell_of
-from service.records import LabelBlock, StoredSums, Version
 from service.report import Asked, report
+from service.report.cache import remembered
 from service.report.labelling import labelling
 from service.report.recent import chosen
-from service.report.remembering import remembered
+from service.store.records import LabelBlock, StoredSums, Version
 from tests.service.store.rows import START
+from trueodds import metrics
+from trueodds.bundle.bundle import Reference
+from trueodds.calibrators import Identity
+from trueodds.metrics import CELLS, CalibrationSums, cell_of
 
 VERSION = Version("m", "v", ("a", "b"), Identity(), {})
 

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import publishing
-from pipeline.bundle import Reference
 from service.alarm import ALARM
 from service.alarm.watch import taking
 from service.app import create_app
-from service.records import GivenLabel
-from service.report.asked import NO_TAG
 from service.report.recent import Recent
+from service.report.scope import NO_TAG
 from service.settings import Settings
 from service.store.moves import HOUR_MS
+from service.store.records import GivenLabel
 from service.store.sqlite import SqliteStore
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
+from trueodds.bundle import publishing
+from trueodds.bundle.bundle import Reference
 
 NOW = datetime.now(UTC)
 

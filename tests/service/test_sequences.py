@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
 
-from pipeline import metrics, publishing
-from pipeline.metrics import CalibrationSums
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
+from trueodds import metrics
+from trueodds.bundle import publishing
+from trueodds.metrics import CalibrationSums
 
 CLASS = st.integers(0, len(CLASSES) - 1)
 

@@ -12,9 +12,9 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from pipeline import bundle as bundles
-from pipeline import files
-from pipeline.calibrators import Calibrator, Temperature
+from trueodds import files
+from trueodds.bundle import bundle as bundles
+from trueodds.calibrators import Calibrator, Temperature
 
 SHAPE = (4, 4, 1)
 CLASSES = ("cat", "dog", "3", "hare")

@@ -6,8 +6,8 @@ import asyncio
 import json
 import sys
 
-from service.records import GivenLabel
 from service.store import database
+from service.store.records import GivenLabel
 from tests.service.store.conftest import opened
 from tests.service.store.rows import HOUR, START, batch, version
 

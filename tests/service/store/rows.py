@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipeline.calibrators import Temperature
-from pipeline.metrics import CELLS, CalibrationSums, cell_of, softmax
-from service.engine import new_ids
-from service.records import PredictionBatch, StoredSums, Version
+from service.models.engine import new_ids
+from service.store.records import PredictionBatch, StoredSums, Version
 from service.store.steps import Rows, Work
+from trueodds.calibrators import Temperature
+from trueodds.metrics import CELLS, CalibrationSums, cell_of, softmax
 
 CLASSES = ("cat", "dog", "café")  # composed é
 HOUR = 3_600_000

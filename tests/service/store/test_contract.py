@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.records import Earlier, GivenLabel, PredictionBatch
 from service.store import StoreError, reading
 from service.store.database import DatabaseStore
 from service.store.moves import MAX_TAGS, OTHER_TAGS
+from service.store.records import Earlier, GivenLabel, PredictionBatch
 from tests.service.store.conftest import Run, opened
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, count, version
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from service.records import GivenLabel
 from service.store import StoreError
 from service.store.database import DatabaseStore
+from service.store.records import GivenLabel
 from service.store.sqlite import SqliteStore
 from service.store.steps import Insert, InsertNew, Many, Rows, Step, Work
 from tests.service.store.conftest import opened

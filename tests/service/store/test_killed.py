@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.records import GivenLabel
+from service.store.records import GivenLabel
 from tests.service.store.conftest import opened
 from tests.service.store.rows import assert_same, batch, count
 

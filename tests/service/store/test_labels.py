@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.metrics import CalibrationSums
-from service.feedback import FeedbackError, Problem
-from service.records import GivenLabel, LabelBlock, LabelCounts, PredictionBatch, Pruned, shadow_of
 from service.store.database import DatabaseStore as Store
+from service.store.label_rules import FeedbackError, Problem
+from service.store.records import GivenLabel, LabelBlock, LabelCounts, PredictionBatch, Pruned, shadow_of
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
+from trueodds.metrics import CalibrationSums
 
 
 async def filled(store: Store, count: int, **options: Any) -> list[str]:

@@ -11,12 +11,12 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
-from pipeline.bundle import Reference
 from service.store import StoreError
 from service.store.schema import POSTGRES
 from tests.service import postgres
 from tests.service.store.conftest import opened
 from tests.service.store.rows import CLASSES, batch, version
+from trueodds.bundle.bundle import Reference
 
 
 @pytest.fixture

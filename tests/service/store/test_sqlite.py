@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.bundle import Reference
-from pipeline.calibrators import Temperature
-from service.engine import new_ids
-from service.feedback import FeedbackError
-from service.records import GivenLabel
+from service.models.engine import new_ids
 from service.store import StoreError, moves, open_store, reading
+from service.store.label_rules import FeedbackError
+from service.store.records import GivenLabel
 from service.store.schema import SQLITE_1, SQLITE_2
 from service.store.sqlite import SqliteStore
 from service.store.sqlite_schema import MIGRATIONS
 from service.store.steps import Rows
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
+from trueodds.bundle.bundle import Reference
+from trueodds.calibrators import Temperature
 
 
 async def filled(path: Path) -> SqliteStore:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.metrics import CalibrationSums, cell_of, ece
 from service.store import StoreError, moves
 from service.store.moves import BY_CLASS, BY_TAG, TOTAL, Moves
 from service.store.sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
+from trueodds.metrics import CalibrationSums, cell_of, ece
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 HOURS = st.integers(-100_000, 900_000)

@@ -1,0 +1,122 @@
+"""What `make run` does after the stages: the trained model behind the real service, labels taken back, one summary.
+
+The service is a process of its own, reached over HTTP only, with a model directory and a store of its own that are
+emptied at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline import data, stages
+from pipeline.cli.service_process import DemoError, call, fresh, serving
+from pipeline.data.raw import Images, Labels
+from pipeline.progress import bar
+from trueodds import metrics
+from trueodds.bundle.publishing import publish
+from trueodds.files import read_json
+from trueodds.metrics import CalibrationSums
+from trueodds.sums.inputs import Array
+
+BATCH = 100
+BATCH_VALUES = 1_000_000  # pixels x channels in one request: as JSON some 4 MB, well below the service's limit
+EXACT = 1e-9
+NEAR = 0.005
+
+
+def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
+    """Publish, serve, predict the test images, send their labels, read the report, check it, print the summary.
+
+    `artifacts` is what the stages made; `work` is emptied, and holds the service's files.
+
+    Raises:
+        DemoError: with the service's own last words where there are any.
+    """
+    fresh(work)
+    dataset = data.read(artifacts / stages.DATA.name)
+    pictures = artifacts / stages.EVALUATION.name
+    table = read_json(pictures / "metrics.json")
+    published = publish(artifacts / stages.BUNDLE.name, work / "models", "default", unnamed=True)
+    images, labels = dataset.arrays["test"]
+    with serving(work) as url:
+        ids, probabilities_NC = _predict(url, images)
+        _feedback(url, ids, labels)
+        asked = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
+        report, page = json.loads(call(asked)), call(asked, accept="text/html")
+    (work / "calibration-report.html").write_bytes(page)
+    recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
+    _check(report, recomputed, table, len(labels))
+    print(_summary(dataset.card["name"], table, report, recomputed))
+    print(f"report    {work / 'calibration-report.html'}  (`make serve` keeps a live one up)")
+    print(f"pictures  {pictures}: reliability, bins, classes, calibrators (.svg)\nbundle    {published}")
+
+
+def _predict(url: str, images: Images) -> tuple[list[str], Array]:
+    ids: list[str] = []
+    rows: list[list[float]] = []
+    with bar(len(images), "predict", "image") as shown:
+        size = max(1, min(BATCH, BATCH_VALUES // images[0].size))
+        for start in range(0, len(images), size):
+            body = {"instances": images[start : start + size].tolist()}
+            predictions = json.loads(call(f"{url}/predict", body))["predictions"]
+            ids += [prediction["id"] for prediction in predictions]
+            rows += [prediction["probabilities"] for prediction in predictions]
+            shown.update(len(predictions))
+    return ids, np.asarray(rows)
+
+
+def _feedback(url: str, ids: list[str], labels: Labels) -> None:
+    pairs = [{"id": i, "label": int(label)} for i, label in zip(ids, labels, strict=True)]
+    with bar(len(pairs), "label", "label") as shown:
+        for start in range(0, len(pairs), BATCH):
+            call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})
+            shown.update(len(pairs[start : start + BATCH]))
+
+
+def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:
+    live, offline = report["ece"], table["after"]["ece"]
+    if report["labelled"] != rows:
+        raise DemoError(f"the service counts {report['labelled']} labels; {rows} were sent")
+    if not abs(live - recomputed) <= EXACT:
+        raise DemoError(f"live ECE is {live!r}, but the answered probabilities give {recomputed!r}")
+    if not abs(live - offline) <= NEAR:
+        raise DemoError(f"live ECE is {live:.4f}, metrics.json says {offline:.4f}: they differ by more than {NEAR}")
+
+
+def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recomputed: float) -> str:
+    both = (table["before"], table["after"])
+    rows: list[tuple[str, ...]] = [("", "before", "after calibration")]
+    names = {"error_rate": "test error", "nll": "NLL (nats)", "brier": "Brier score"}
+    names["ece"] = f"ECE, {table['bins']} bins"
+    rows += [(label, *(f"{when[key]:.4f}" for when in both)) for key, label in names.items()]
+    rows.append(("  estimate", *(f"{when['ece_estimate']:.4f}" for when in both)))
+    percent = f"  {table['level']:.0%} interval"
+    rows.append((percent, *(f"{w['ece_lower']:.4f} .. {w['ece_upper']:.4f}" for w in both)))
+    rows.append(("  noise floor (95%)", *(f"{w['floor_mean']:.4f} ({w['floor_p95']:.4f})" for w in both)))
+    live, interval = report["ece"], f"{report['ece_lower']:.4f} .. {report['ece_upper']:.4f}"
+    rule = "-" * 64
+    lines = [
+        "",
+        f"TrueOdds: {name}, {table['n']:,} test rows, {_fitted(table['calibrator'])}",
+        rule,
+        *(f"{label:<22}{left:<22}{right}".rstrip() for label, left, right in rows),
+        rule,
+        f"{'live ECE (service)':<22}{live:<22.4f}{report['labelled']:,} labels",
+        f"{percent:<22}{interval}",
+        f"{'  from the answers':<22}{recomputed:<22.4f}differs by {abs(live - recomputed):.0e}",
+        f"{'  in metrics.json':<22}{table['after']['ece']:<22.4f}differs by {abs(live - table['after']['ece']):.0e}",
+        rule,
+        *(textwrap.fill(note, 78) for note in table["notes"]),
+    ]
+    return "\n".join(lines)
+
+
+def _fitted(calibrator: dict[str, Any]) -> str:
+    """`temperature 0.81`: the calibrator and its fitted numbers."""
+    numbers = [f"{value:.4g}" for value in calibrator.values() if isinstance(value, float)]
+    return " ".join([calibrator["calibrator"], *numbers])

@@ -1,0 +1,283 @@
+"""`python -m pipeline doctor`: whether the parts that have to agree do, a line each; exit 1 with the cures otherwise.
+
+What runs is looked at, not what was meant: the installed versions, the variables of this process, the service's own
+model directory, the runs that Prefect has scheduled, and the way from an alarm over its webhook to a flow.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
+from trueodds.bundle import model_folder
+from trueodds.bundle.bundle import BundleError
+from trueodds.errors import UserError
+
+CONSTRAINTS = Path("docker/constraints.txt")
+SCHEDULE_SECONDS = 30.0
+"""In which Prefect's scheduler must have made the runs of a schedule; it looks every few seconds."""
+RUN_SECONDS = 120.0
+"""In which a worker must have taken and ended the rehearsal of an alarm's flow."""
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+
+
+class DoctorError(UserError, RuntimeError):
+    """Something was found that has to be mended; each line says how."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line."""
+
+    what: str
+    state: Literal["ok", "skipped", "wrong"]
+    words: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
+        return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
+
+
+def examine(home: Path, client: Client, models: Path, *, expected: bool) -> Iterator[Finding]:
+    """Every finding as soon as it is known. `expected`: the service was named, so it is wrong if it is not up."""
+    yield versions(home)
+    yield telemetry(home)
+    yield folder(models)
+    up = service(client, expected=expected)
+    yield up
+    if up.state == "ok":
+        yield same_folder(client, models)
+    prefect = _Prefect.of_settings()
+    if isinstance(prefect, Finding):
+        yield prefect
+    else:
+        yield from prefect.findings()
+    if up.state == "ok":
+        yield from alarm(client, None if isinstance(prefect, Finding) else prefect)
+
+
+def versions(home: Path) -> Finding:
+    """Installed packages against the exact versions of docker/constraints.txt."""
+    from packaging.requirements import Requirement
+
+    what, other, checked = "versions", [], 0
+    try:
+        lines = (home / CONSTRAINTS).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return Finding(what, "skipped", f"there is no {CONSTRAINTS} here: no checkout")
+    for line in lines:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        pin = Requirement(line)
+        if pin.marker and not pin.marker.evaluate():
+            continue
+        try:
+            found = metadata.version(pin.name)
+        except metadata.PackageNotFoundError:
+            continue
+        checked += 1
+        if found not in pin.specifier:
+            other.append(f"{pin.name} {found} (tested{str(pin.specifier).replace('==', ' ')})")
+    if other:
+        return Finding(what, "wrong", f"not those of {CONSTRAINTS}: {', '.join(other)}", "rm -r .venv; make setup")
+    return Finding(what, "ok", f"the {checked} installed packages are of the versions in {CONSTRAINTS}")
+
+
+def telemetry(home: Path) -> Finding:
+    """Whether the libraries that report to their makers are told not to."""
+    on = []
+    if os.environ.get("ORT_DISABLE_TELEMETRY") != "1":
+        on.append("onnxruntime (ORT_DISABLE_TELEMETRY is not 1)")
+    try:
+        from prefect.settings import get_current_settings
+
+        if get_current_settings().server.analytics_enabled:
+            on.append("Prefect (server.analytics_enabled)")
+    except ImportError:
+        pass
+    try:
+        from dvc.config import Config
+
+        dvc = home / ".dvc"
+        settings: dict[str, Any] = Config(dvc_dir=str(dvc) if dvc.is_dir() else None).get("core", {})
+        if settings.get("analytics", True) and not os.environ.get("DVC_NO_ANALYTICS"):
+            on.append("DVC (core.analytics)")
+    except ImportError:
+        pass
+    if on:
+        cure = "run it in the checkout, whose settings switch it off, and leave those variables alone"
+        return Finding("telemetry", "wrong", f"on: {', '.join(on)}", cure)
+    return Finding("telemetry", "ok", "off: onnxruntime, Prefect, DVC")
+
+
+def folder(models: Path) -> Finding:
+    """Whether the model directory is there, can be written, and names what answers."""
+    place = models.resolve()
+    publish = "dvc repro && python -m pipeline publish"
+    if not models.is_dir():
+        return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
+    try:
+        with tempfile.TemporaryFile(dir=models):
+            pass
+        default = model_folder.find_default(models)
+    except BundleError as error:
+        return Finding("models", "wrong", str(error), publish)
+    except OSError as error:
+        cure = f"name the service's: --models, or {model_folder.VARIABLE}"
+        return Finding("models", "wrong", f"{place} cannot be written: {error.strerror}", cure)
+    return Finding("models", "ok", f"{place}: {default.parent.name}/{default.name} answers calls that name no model")
+
+
+def service(client: Client, *, expected: bool) -> Finding:
+    """Whether the service is ready, which includes that its store can be written."""
+    try:
+        ready = client.json("/health/ready")
+    except AwayError as error:
+        return Finding("service", "wrong" if expected else "skipped", str(error))
+    except AnswerError as error:
+        return Finding("service", "wrong", str(error), "the service's log says more")
+    named = f"{ready.get('model')}/{ready.get('version')}"
+    return Finding("service", "ok", f"{client.url} answers with {named}, and its store can be written")
+
+
+def same_folder(client: Client, models: Path) -> Finding:
+    """Whether the commands and flows here publish where the service looks."""
+    try:
+        check_folder(Recalibration(client, models))
+    except (UserError, OSError) as error:
+        return Finding("folder", "wrong", str(error))
+    return Finding("folder", "ok", f"the service serves {models.resolve()}")
+
+
+@dataclass(frozen=True)
+class _Prefect:
+    """A Prefect server by its API's URL."""
+
+    url: str
+
+    @classmethod
+    def of_settings(cls) -> _Prefect | Finding:
+        """The server of this folder's settings, if it answers."""
+        try:
+            from prefect.settings import PREFECT_API_URL
+
+            from pipeline.flows import server
+        except ImportError:
+            return Finding("prefect", "skipped", "not installed here: nothing is scheduled")
+        url = str(PREFECT_API_URL.value() or server.URL)
+        if server.healthy(url):
+            return cls(url)
+        expected = "PREFECT_API_URL" in os.environ
+        state: Literal["wrong", "skipped"] = "wrong" if expected else "skipped"
+        return Finding("prefect", state, f"no server answers at {url}: nothing is scheduled", "make prefect")
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """An answer in JSON; 503, which a server says whose database is busy for the moment, is asked again."""
+        import httpx
+
+        from pipeline.flows.server import STILL_SECONDS
+
+        method = "GET" if body is None else "POST"
+        for pause in (0.5, 1.0, 2.0, 4.0, 0.0):
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=STILL_SECONDS)
+            if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            time.sleep(pause)
+        return answer.raise_for_status().json()
+
+    def findings(self) -> Iterator[Finding]:
+        import httpx
+
+        try:
+            yield self._worker()
+            yield self._schedules()
+        except httpx.HTTPError as error:
+            yield Finding("prefect", "wrong", f"{self.url} does not answer as Prefect's API: {error}")
+
+    def _worker(self) -> Finding:
+        from pipeline.flows import server
+
+        workers = self.ask(f"work_pools/{server.POOL}/workers/filter", {})
+        names = sorted(worker["name"] for worker in workers if worker["status"] == "ONLINE")
+        if not names:
+            return Finding("worker", "wrong", f"none of the pool {server.POOL} is online: runs wait", "make prefect")
+        return Finding("worker", "ok", f"online: {', '.join(names)}")
+
+    def _schedules(self) -> Finding:
+        """Every schedule that is switched on must have a run that waits for its time."""
+        deployments = self.ask("deployments/filter", {})
+        active = {d["id"]: d["name"] for d in deployments if any(s["active"] for s in d["schedules"])}
+        if not deployments:
+            return Finding("schedules", "wrong", f"{self.url} knows no deployments", "make prefect")
+        end, waiting = time.monotonic() + SCHEDULE_SECONDS, dict(active)
+        while waiting:
+            runs = self.ask("flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}})
+            waiting = {id_: n for id_, n in active.items() if id_ not in {r["deployment_id"] for r in runs}}
+            if waiting and time.monotonic() > end:
+                words = f"no run is scheduled of {', '.join(sorted(waiting.values()))}: the scheduler does not work"
+                return Finding("schedules", "wrong", words, "see `versions` above and .prefect/server.log")
+            time.sleep(0.5 if waiting else 0)
+        names = ", ".join(sorted(active.values())) or "none is switched on"
+        return Finding("schedules", "ok", f"runs are scheduled: {names}" if active else names)
+
+    def run(self, id_: str) -> Finding:
+        """How a rehearsal ended."""
+        end, run = time.monotonic() + RUN_SECONDS, self.ask(f"flow_runs/{id_}")
+        while run["state_type"] not in ENDED:
+            if time.monotonic() > end:
+                words = f"the flow that an alarm starts is {run['state_name']} after {RUN_SECONDS:g} s"
+                return Finding("alarm", "wrong", words, "look for a worker: make prefect")
+            time.sleep(0.5)
+            run = self.ask(f"flow_runs/{id_}")
+        message = run["state"].get("message") or run["state_name"]
+        if run["state_type"] != "COMPLETED":
+            return Finding("alarm", "wrong", f"the flow that an alarm starts would fail: {message}")
+        return Finding("alarm", "ok", f"reaches its flow; {message}")
+
+
+def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
+    """A dry run of alarm -> webhook -> flow, by the service itself."""
+    import httpx
+
+    try:
+        tried = client.post("/admin/alarm/test")["webhooks"]
+    except AnswerError as error:
+        yield Finding("alarm", "wrong", str(error))
+        return
+    if not tried:
+        yield Finding("alarm", "skipped", "the service has no webhook (TRUEODDS_ALARM_WEBHOOK): an alarm tells nobody")
+    for hook in tried:
+        if not hook["taken"]:
+            yield Finding("alarm", "wrong", hook["problem"], "TRUEODDS_ALARM_WEBHOOK of the service")
+        elif hook["flow_run"] is None:
+            yield Finding("alarm", "ok", f"{hook['webhook']} has taken a test")
+        elif prefect is None:
+            yield Finding("alarm", "skipped", f"{hook['webhook']} has started a run, which cannot be seen from here")
+        else:
+            try:
+                yield prefect.run(hook["flow_run"])
+            except httpx.HTTPError as error:
+                words = f"{hook['webhook']} has started a run that {prefect.url} does not know ({error})"
+                yield Finding("alarm", "wrong", words, "let PREFECT_API_URL name the server of the webhook")
+
+
+def doctor(client: Client, models: Path, *, expected: bool) -> None:
+    """Print every finding of `examine` in the current folder.
+
+    Raises:
+        DoctorError: something is wrong.
+    """
+    wrong = 0
+    for finding in examine(Path.cwd(), client, models, expected=expected):
+        print(finding, flush=True)
+        wrong += finding.state == "wrong"
+    if wrong:
+        raise DoctorError(f"{wrong} of these {'is' if wrong == 1 else 'are'} wrong")

@@ -1,0 +1,49 @@
+"""`dvc repro` of this checkout as it is, uncommitted changes too, in a workspace that leaves the checkout untouched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pipeline import stages
+from pipeline.flows import workspace
+from trueodds import processes
+from trueodds.errors import UserError
+
+FOLDER = Path(".run")
+WORKSPACE = FOLDER / "workspace"
+ARTIFACTS = FOLDER / "artifacts"
+"""A link to what the workspace's stages made, wherever in its repository the checkout lies."""
+
+
+class ReproError(UserError, RuntimeError):
+    """`dvc repro` failed, and has said why."""
+
+
+def repro(home: Path) -> None:
+    """Bring the workspace up to the checkout and run what is out of date there, over the checkout's DVC cache.
+
+    Raises:
+        WorkspaceError: another process works in it, or git refuses.
+        ReproError: a stage failed.
+    """
+    with workspace.kept(home, home / WORKSPACE, lambda words: print(words, flush=True)) as place:
+        command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro"]
+        process = subprocess.Popen(processes.command(command), cwd=place.folder, env=place.environment())
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order
+            process.wait()
+            raise
+        if status:
+            raise ReproError(f"dvc repro in {place.folder} ended with exit status {status}; its last lines say why")
+        _link(home / ARTIFACTS, place.folder / stages.ARTIFACTS)
+
+
+def _link(path: Path, target: Path) -> None:
+    words = os.path.relpath(target, path.parent)
+    if not path.is_symlink() or str(path.readlink()) != words:
+        path.unlink(missing_ok=True)
+        path.symlink_to(words)

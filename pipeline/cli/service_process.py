@@ -1,0 +1,102 @@
+"""The service as the demos use it: a process of its own, its models and its store in a folder emptied at the start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trueodds import processes
+from trueodds.errors import UserError
+
+MARKER = ".trueodds-demo"
+START_SECONDS = 60
+
+
+class DemoError(UserError, RuntimeError):
+    """The service did not start, did not answer, or its numbers do not agree with ours."""
+
+
+def fresh(work: Path) -> None:
+    """An empty folder; what is there is removed only if an earlier demo made it.
+
+    Raises:
+        DemoError: a folder of somebody else's.
+    """
+    if work.exists() and not (work / MARKER).exists() and (not work.is_dir() or any(work.iterdir())):
+        raise DemoError(f"{work} exists, is not empty and was not made by a demo; name another folder: --work DIR")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (work / MARKER).touch()
+
+
+@contextmanager
+def serving(work: Path) -> Iterator[str]:
+    """The service on a free port, with the models of `work`; its URL once it is ready; ended with the block.
+
+    Ctrl-C does not reach it: who uses it ends first. It does not outlive this process, however that ends.
+
+    Raises:
+        DemoError: with the service's own last words where there are any.
+    """
+    url_file, log_file = work / "url", work / "service.log"
+    command = [sys.executable, "-m", "service", "--port", "0", "--url-file", str(url_file)]
+    command += ["--models", str(work / "models"), "--store", str(work / "store.sqlite")]
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            processes.command(command), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        yield _wait_until_ready(process, url_file, log_file)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def call(url: str, body: Any = None, *, accept: str = "application/json") -> bytes:
+    """What a GET, or with a body a POST of JSON, answers.
+
+    Raises:
+        DemoError: no answer, or one that is no success.
+    """
+    request = urllib.request.Request(url, headers={"accept": accept, "content-type": "application/json"})
+    if body is not None:
+        request.data = json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            answer: bytes = response.read()
+            return answer
+    except urllib.error.HTTPError as error:
+        raise DemoError(f"{url} answered {error.code}: {error.read().decode(errors='replace')[:500]}") from None
+    except OSError as error:
+        raise DemoError(f"{url} did not answer: {error}") from None
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], url_file: Path, log_file: Path) -> str:
+    reason = "it did not say where it listens"
+    for _ in range(10 * START_SECONDS):
+        if process.poll() is not None:
+            reason = f"it ended with exit status {process.returncode}"
+            break
+        if url_file.exists() and (url := url_file.read_text(encoding="utf-8").strip()):
+            try:
+                call(f"{url}/health/ready")
+            except DemoError as error:
+                reason = str(error)
+            else:
+                return url
+        time.sleep(0.1)
+    last = "\n".join(log_file.read_text(errors="replace").splitlines()[-15:])
+    raise DemoError(f"the service is not ready after {START_SECONDS} s: {reason}\n{log_file} ends with:\n{last}")

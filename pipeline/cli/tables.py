@@ -1,0 +1,59 @@
+"""Tables of what can be named in params.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import get_args
+
+from pipeline import methods
+from pipeline.methods.compose import PENALTY
+from pipeline.methods.method import When
+from pipeline.stages import SELECT
+from pipeline.training.recipes import RECIPES
+from trueodds import calibrators
+
+
+def methods_table() -> list[tuple[str, str, str]]:
+    """(name, parts and options, source) of every part and preset; `+name` is what can follow a primary loss."""
+    rows = []
+    for name, part in methods.PARTS.items():
+        rows.append((name if part.role == "primary" else f"+{name}", _options(part.options()), part.source))
+    rows.append(("+<penalty>", _options(PENALTY), f"every penalty has these too; when: {', '.join(get_args(When))}"))
+    for name, preset in methods.PRESETS.items():
+        parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
+        rows.append((name, parts, preset.source))
+    return rows
+
+
+def methods_text() -> str:
+    return _columns([("method", "options", "source"), *methods_table()])
+
+
+def recipes_text() -> str:
+    rows = []
+    for name, r in RECIPES.items():
+        how = f"{r.net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
+        about = f"{r.about}; beside it {r.beside}" if r.beside else r.about
+        rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
+    return _columns([("recipe", "how", "what for"), *rows])
+
+
+def calibrators_text() -> str:
+    rows = []
+    for name in calibrators.names():
+        first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
+        about = " ".join(first_paragraph.split())
+        first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
+        rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
+    rows.append((SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
+    return _columns([("calibrator", "options", "what it is"), *rows])
+
+
+def _options(options: Mapping[str, object]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in options.items()) or "-"
+
+
+def _columns(rows: list[tuple[str, str, str]]) -> str:
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows)

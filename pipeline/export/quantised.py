@@ -1,0 +1,129 @@
+"""An int8 twin of a bundle: its convolutions quantised, its calibrator fitted anew, its own numbers in its card.
+
+Quantising by default also rounds softmax and the preprocessing, which destroys calibration; here only Conv, Relu, Add
+and Gemm are. What it gains depends on the net and the processor: measure before serving it.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.config import Evaluation
+from pipeline.data.raw import Images, Labels
+from pipeline.evaluate import judge, table_of
+from pipeline.export.network import run
+from trueodds.bundle import bundle
+from trueodds.bundle.bundle import Bundle
+from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.calibrators import Calibrator, Identity
+from trueodds.errors import UserError
+from trueodds.files import sha256, write_json
+
+OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
+CALIBRATED_ON = 512
+"""Validation images from which the ranges of the activations are taken."""
+ROWS = 256
+Fit = Callable[[npt.NDArray[np.floating], Labels], Calibrator]
+
+
+class QuantisationError(UserError, RuntimeError):
+    """A graph that could not be quantised."""
+
+
+def quantise(
+    source: Bundle,
+    validation: tuple[Images, Labels],
+    test: tuple[Images, Labels],
+    settings: Evaluation,
+    fit: Fit,
+    out: Path,
+) -> dict[str, Any]:
+    """Write the int8 twin of `source` to `out`; returns its metrics.json, `before` being its logits uncalibrated.
+
+    Weights int8 per channel, activations uint8 per tensor (QDQ), ranges by the minima and maxima of up to 512
+    validation images. On processors with int8 dot products (VNNI) it is 3.5 times as fast as fp32 for ResNet-18, 1.9
+    for ResNet-20, 1.3 for ResNet-8 (32 x 32, one thread); with signed activations it was slower than fp32 for the last
+    two. Older processors may saturate: there the golden prediction differs and the bundle is refused.
+    `fit` makes the calibrator of the twin's validation logits.
+
+    Raises:
+        QuantisationError: onnxruntime cannot quantise or run the graph.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    model = out / bundle.MODEL
+    try:
+        _quantise(source.model_path, model, validation[0][:CALIBRATED_ON])
+        val_NC, test_NC = (_logits(model, images) for images, _ in (validation, test))
+    except UserError:
+        raise
+    except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
+        raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
+    calibrator = fit(val_NC, validation[1])
+    before, after = (judge(c, test_NC, test[1], settings) for c in (Identity(), calibrator))
+    table = table_of(before, after, [], calibrator, settings)
+    write_json(out / bundle.CALIBRATOR, calibrator.to_json())
+    pixels = source.golden_input()
+    golden_NC = run(model, "logits", pixels)
+    twin = {
+        "metrics": {key: table[key] for key in ("n", "bins", "level", "before", "after")},
+        "risk_coverage": RiskCoverage.of(after.sums, "test"),
+        "notes": [
+            f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; calibrated anew.",
+            *table["notes"],
+        ],
+        "files": {name: sha256(out / name) for name in (bundle.MODEL, bundle.CALIBRATOR)},
+        "golden": bundle.Golden(
+            input_b64=base64.b64encode(pixels.tobytes()).decode(),
+            logits=golden_NC[0].tolist(),
+            probabilities=calibrator(golden_NC)[0].tolist(),
+        ),
+        "reference": bundle.Reference.of(calibrator(val_NC).max(axis=1)),
+    }
+    write_json(out / bundle.CARD, source.card.model_copy(update=twin).model_dump())
+    return table
+
+
+def _quantise(source: Path, out: Path, images: Images) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            self._batches: Iterator[dict[str, Images]] = iter(
+                [{name: images[start : start + ROWS]} for start in range(0, len(images), ROWS)]
+            )
+
+        def get_next(self) -> dict[str, Images] | None:
+            return next(self._batches, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = Path(folder) / "prepared.onnx"
+        quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+        quantize_static(
+            str(prepared),
+            str(out),
+            Reader(_input_of(prepared)),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=OPERATORS,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+
+
+def _input_of(path: Path) -> str:
+    import onnx
+
+    name: str = onnx.load(path).graph.input[0].name
+    return name
+
+
+def _logits(path: Path, images: Images) -> npt.NDArray[np.float32]:
+    return np.concatenate([run(path, "logits", images[start : start + ROWS]) for start in range(0, len(images), ROWS)])

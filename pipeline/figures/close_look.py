@@ -1,0 +1,166 @@
+"""The training rows at named epochs: how reliable, and how hard each still pulls at the last layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.figures.reliability import panel
+from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
+from trueodds.metrics import CalibrationSums, ece
+from trueodds.sums.inputs import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 25
+LEVEL = 0.95
+ACROSS = 4  # epochs beside each other
+CELLS = 60  # of the two-dimensional histogram, each way
+MERGED = 3  # cells for one value of the quantile lines
+FEWEST = 20  # rows for one value of the quantile lines
+RIGHT: dict[str, Any] = {"histtype": "stepfilled", "color": BAR, "alpha": 0.75}
+WRONG: dict[str, Any] = {"histtype": "step", "color": GAP, "linewidth": 1.8}
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def reliability(arrays: Arrays, out: Path, title: str) -> None:
+    """Reliability in 25 equal-width bins at each named epoch, and the share of rows in each bin beneath.
+
+    After Mukhoti et al. 2020, figure 2. Written to `out`.svg and `out`.png.
+    """
+    with drawn(out, title, _size(arrays, 3.9), png=True) as figure:
+        for epoch, (top, low) in _grid(figure, arrays, [2.4, 1]):
+            confidence, correct = arrays["train_confidence"][epoch], arrays["train_correct"][epoch]
+            sums = CalibrationSums.from_top(confidence, correct)
+            bins = sums.bins(BINS)
+            panel(top, bins, LEVEL)
+            top.set_title(
+                f"epoch {arrays['epochs'][epoch]}\nECE {ece(sums, bins=BINS):.4f}, error {1 - correct.mean():.4f}"
+            )
+            low.bar(bins.lo_B, 100 * bins.count_B / bins.n, 1 / BINS, align="edge", color=LINE, edgecolor="white")
+            low.set(xlim=(0, 1), xlabel="confidence")
+            _percent(low, int(bins.n))
+            if epoch % ACROSS == 0:
+                top.set_ylabel("accuracy")
+                low.set_ylabel("% of rows (log)")
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        legend = figure.legend(handles, labels, **_legend(arrays))
+        for handle in filter(None, legend.legend_handles):
+            handle.set_alpha(1)
+
+
+def gradients(arrays: Arrays, out: Path, title: str) -> None:
+    """Gradient norm against Brier score of each training row, and the histogram of the norms, at each named epoch.
+
+    After the BSCE-GRA paper, figure 4, and Mukhoti et al. 2020, figure 4. Written to `out`.svg and `out`.png. One scale
+    for all epochs, its axes stretched by the square root: most rows of a trained net lie near the origin. Lines are the
+    median and the 5% and 95% quantiles of the norm at a Brier score.
+    """
+    norms, briers = arrays["train_gradient_norm"], arrays["train_brier"]
+    rows, edges = norms.shape[1], (_stretched(briers.max()), _stretched(norms.max()))
+    with drawn(out, title, _size(arrays, 4.6), png=True) as figure:
+        grid = _grid(figure, arrays, [1.9, 1], share=False)
+        for epoch, (top, low) in grid:
+            norm, brier, right = norms[epoch], briers[epoch], arrays["train_correct"][epoch]
+            mesh = _density(top, brier, norm, edges)
+            top.set_title(f"epoch {arrays['epochs'][epoch]}\nrank correlation {_spearman(brier, norm):.3f}")
+            top.set_xlabel("Brier score of the row")
+            for chosen, words, style in ((right, "right", RIGHT), (~right, "wrong", WRONG)):
+                weights = np.full(np.count_nonzero(chosen), 100 / rows)
+                low.hist(norm[chosen], edges[1].tolist(), weights=weights, label=words, **style)
+            _percent(low, rows)
+            _stretch(low, "x", edges[1])
+            low.set_xlabel("gradient norm")
+            if epoch % ACROSS == 0:
+                top.set_ylabel("gradient norm")
+                low.set_ylabel("% of rows (log)")
+        figure.colorbar(mesh, ax=[top for _, (top, _) in grid], label="rows (log scale)", pad=0.01, aspect=35)
+        handles = [handle for axes in grid[0][1] for handle in axes.get_legend_handles_labels()[0]]
+        figure.legend(handles=handles, **_legend(arrays))
+
+
+def _density(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> Any:
+    from matplotlib.colors import LogNorm
+
+    counts = np.histogram2d(brier, norm, edges)[0].T
+    # Counts from .2 on, so that a single row is not white on white.
+    scale = LogNorm(0.2, len(brier))
+    mesh = axes.pcolormesh(*edges, np.where(counts > 0, counts, np.nan), norm=scale, cmap="Blues", rasterized=True)
+    wide = edges[0][::MERGED]
+    cell_N = np.clip(np.digitize(brier, wide) - 1, 0, len(wide) - 2)
+    levels = np.full((3, len(wide) - 1), np.nan)
+    for cell in np.flatnonzero(np.bincount(cell_N) >= FEWEST):
+        levels[:, cell] = np.quantile(norm[cell_N == cell], [0.05, 0.5, 0.95])
+    middle, dashes = (wide[1:] + wide[:-1]) / 2, (0, (3, 2))
+    axes.plot(middle, levels[1], color=INK, linewidth=1.6, label="median")
+    axes.plot(middle, levels[0], color=INK, linewidth=0.9, linestyle=dashes, label="5% and 95% quantiles")
+    axes.plot(middle, levels[2], color=INK, linewidth=0.9, linestyle=dashes)
+    _stretch(axes, "x", edges[0])
+    _stretch(axes, "y", edges[1])
+    bare(axes)
+    return mesh
+
+
+def _stretched(most: float) -> Array:
+    """Edges of CELLS cells of equal width in the square root, from 0 to `most`."""
+    edges: Array = np.linspace(0, 1, CELLS + 1) ** 2 * max(float(most), 1e-12)
+    return edges
+
+
+def _stretch(axes: Axes, which: str, edges: Array) -> None:
+    """The square root's scale over these edges, with round numbers that stand apart from each other."""
+    most, ticks = edges[-1], [0.0]
+    for tick in (digit * 10.0**power for power in range(-14, 9) for digit in (1, 2, 5)):
+        if tick <= most and np.sqrt(tick / most) > np.sqrt(ticks[-1] / most) + 0.17:
+            ticks.append(tick)
+    functions = (lambda x: np.sqrt(np.maximum(x, 0)), np.square)
+    (axes.set_xscale if which == "x" else axes.set_yscale)("function", functions=functions)
+    axes.set(**{f"{which}lim": (0, most), f"{which}ticks": ticks, f"{which}ticklabels": [f"{t:g}" for t in ticks]})
+
+
+def _percent(axes: Axes, rows: int) -> None:
+    """A log scale of percent, from half a row to all."""
+    least = 50 / rows
+    ticks = [tick for tick in (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0) if tick > least]
+    axes.set(yscale="log", ylim=(least, 150))
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks([], minor=True)
+    axes.grid(visible=True, axis="y", linewidth=0.6)
+    bare(axes)
+
+
+def _spearman(a: Array, b: Array) -> float:
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(a, b).statistic) if np.ptp(a) and np.ptp(b) else float("nan")
+
+
+def _size(arrays: Arrays, height: float) -> tuple[float, float]:
+    epochs = len(arrays["epochs"])
+    return max(2.7 * min(epochs, ACROSS) + 0.6, 5.4), height * -(-epochs // ACROSS) + 0.6
+
+
+def _legend(arrays: Arrays) -> dict[str, Any]:
+    wide = len(arrays["epochs"]) > 2
+    return {"loc": "outside lower center", "ncols": 4 if wide else 2, "fontsize": 8, "frameon": False}
+
+
+def _grid(
+    figure: Figure, arrays: Arrays, heights: list[float], *, share: bool = True
+) -> list[tuple[int, tuple[Axes, Axes]]]:
+    """(index of the epoch, its upper and lower axes)."""
+    epochs = len(arrays["epochs"])
+    rows, across = -(-epochs // ACROSS), min(epochs, ACROSS)
+    axes = figure.subplots(
+        2 * rows, across, squeeze=False, height_ratios=heights * rows, sharex="col" if share else False
+    )
+    for empty in range(epochs, rows * across):
+        for one in axes[2 * (empty // across) : 2 * (empty // across) + 2, empty % across]:
+            one.set_visible(False)
+    return [(k, (axes[2 * (k // across), k % across], axes[2 * (k // across) + 1, k % across])) for k in range(epochs)]

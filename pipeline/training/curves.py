@@ -1,0 +1,214 @@
+"""What the papers plot of a training run: columns of epochs.csv, and on request a close look at named epochs.
+
+Mukhoti et al. 2020, figures 1 to 4; BSCE-GRA paper, figures 4 and 5. `pipeline.figures.training` draws it.
+
+Columns whose names begin with train_ come from the logits that the steps of the epoch made anyway: of augmented rows,
+normalised by their batch, while the weights moved (under mixup: of mixed rows, with the class of the larger share).
+Those of val_, test_ and clean_train_ come from rows as they are, with the net of the epoch's end in eval mode.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pipeline.data.images import ImageBatches
+from pipeline.methods import Method
+from pipeline.nets import ResNet
+from trueodds import metrics
+from trueodds.errors import ConfigError, UserError
+from trueodds.files import FileError, read_npz, write_npz
+from trueodds.sums.sums import SMALLEST_PROBABILITY
+
+BY_OUTCOME = tuple(f"{name}_{outcome}" for name in ("nll", "entropy", "p") for outcome in ("right", "wrong"))
+COLUMNS = ("error", "nll", "ece", *BY_OUTCOME)
+CLEAN_TRAIN, TEST = "clean_train", "test"
+ROWS = 500  # of a batch in eval mode
+ELEMENTS = 2**18  # of a block of rows x classes: 2 MB in float64, a quarter of the time of 45,000 x 100 at once
+HIGHEST_NLL = -math.log(SMALLEST_PROBABILITY)  # as `metrics.nll` has it
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class CurvesError(UserError, RuntimeError):
+    """What a close look left behind cannot be read."""
+
+
+def scores(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
+    """COLUMNS of these rows: error, NLL (nats), ECE in 15 equal-width bins, and `by_outcome`."""
+    probabilities_NC = metrics.softmax(logits_NC.cpu().numpy().astype(np.float64))
+    sums = metrics.CalibrationSums.from_probabilities(probabilities_NC, labels_N.cpu().numpy())
+    # Not by `metrics.nll`, which warns of rows that were clipped: nets of the first epochs may well be as wild.
+    nll = sums.total("nll") / sums.n
+    whole = {"error": metrics.error_rate(sums), "nll": nll, "ece": metrics.ece(sums)}
+    return {**whole, **by_outcome(logits_NC, labels_N)}
+
+
+def by_outcome(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
+    """BY_OUTCOME: means over the rows whose top label is right, and over the wrong ones; None where there are none.
+
+    nll: -log p_y in nats. entropy: -sum_k p_k log p_k in nats. p: p_y, the probability of the row's own class
+    (Mukhoti et al. 2020, figures 1 and 3). In float64 on the logits' device; ties go to the smallest class.
+    """
+    sums, counts = logits_NC.new_zeros(3, 2, dtype=torch.float64), logits_NC.new_zeros(2, dtype=torch.float64)
+    rows = max(ELEMENTS // logits_NC.shape[1], 1)
+    for logits, labels in zip(torch.split(logits_NC, rows), torch.split(labels_N, rows), strict=True):
+        log_p_NC = torch.log_softmax(logits.double(), 1)
+        entropy_N = -(log_p_NC.exp() * log_p_NC).sum(1)
+        log_p_N = log_p_NC.gather(1, labels.unsqueeze(1)).squeeze(1)
+        right_N = is_right(logits, labels).double()
+        outcome_N2 = torch.stack([right_N, 1 - right_N], 1)
+        sums += torch.stack([(-log_p_N).clamp_max(HIGHEST_NLL), entropy_N, log_p_N.exp()]) @ outcome_N2
+        counts += outcome_N2.sum(0)
+    totals = zip(sums.flatten().tolist(), 3 * counts.tolist(), strict=True)
+    return dict(zip(BY_OUTCOME, (total / count if count else None for total, count in totals), strict=True))
+
+
+def is_right(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
+    """Whether the label is the first class that reaches the row's maximum (argmax leaves the order of ties open)."""
+    label_N1 = labels_N.unsqueeze(1)
+    top_N1, own_N1 = logits_NC.amax(1, keepdim=True), logits_NC.gather(1, label_N1)
+    class_C = torch.arange(logits_NC.shape[1], device=logits_NC.device)
+    return (own_N1 == top_N1).squeeze(1) & ~((logits_NC == top_N1) & (class_C < label_N1)).any(1)
+
+
+def weight_norm(head: nn.Linear) -> float:
+    """‖W‖_2 (Frobenius) of the last layer's weights, its bias left out (Mukhoti et al. 2020, figure 3h)."""
+    return float(torch.linalg.vector_norm(head.weight.detach(), dtype=torch.float64))
+
+
+def check(epochs: Sequence[int], run: int) -> None:
+    """Raises ConfigError for an epoch that a run of `run` epochs does not have."""
+    if late := sorted(set(epochs) - set(range(1, run + 1))):
+        raise ConfigError(f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {run}")
+
+
+def look(
+    epochs: Sequence[int],
+    epoch: int,
+    net: ResNet,
+    method: Method,
+    train: ImageBatches,
+    test: ImageBatches,
+    folder: Path,
+    *,
+    batch_size: int,
+    progress: float,
+) -> dict[str, float | None]:
+    """The columns of one epoch that are logged on request; for an epoch that is named, its arrays too, in `folder`.
+
+    epochs: those named; none: nothing is done. test_ columns belong to every epoch, clean_train_ to the named ones
+    (None elsewhere). Weights, random states and the method's state are left as they were; the net in eval mode.
+    """
+    if not epochs:
+        return {}
+    net.eval()
+    test_ND, labels = _features(net, test)
+    with torch.no_grad():
+        test_logits = net.head(test_ND)
+    row = _named(TEST, scores(test_logits, labels))
+    if epoch not in epochs:
+        return {**row, **_named(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
+    train_ND, train_labels = _features(net, train)
+    with torch.no_grad():
+        train_logits = net.head(train_ND)
+    # Parts as large as a batch of the training: one loss (mse, official) is divided by the number of rows.
+    parts = zip(*(x.tensor_split(train.steps(batch_size)) for x in (train_ND, train_labels)), strict=True)
+    cuda = [train_ND.device] if train_ND.device.type == "cuda" else []
+    with torch.random.fork_rng(cuda):  # `consistency` draws
+        norms = [gradient_norms(method, net.head, *part, progress=progress) for part in parts]
+    arrays = {f"train_{name}": values for name, values in _rows(train_logits, train_labels).items()}
+    arrays |= {f"test_{name}": values for name, values in _rows(test_logits, labels).items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_npz(_path(folder, epoch), {**arrays, "train_gradient_norm": torch.cat(norms).cpu().numpy()})
+    return {**row, **_named(CLEAN_TRAIN, scores(train_logits, train_labels))}
+
+
+def gradient_norms(
+    method: Method, head: nn.Linear, features_ND: Tensor, labels_N: Tensor, *, progress: float = 0.0
+) -> Tensor:
+    """‖dL_n / d(W, b)‖_2 of each row's own loss L_n, by the last layer's weights and bias; (N,), float64.
+
+    L_n is the primary loss, labels smoothed where the method does so but never mixed; penalties belong to a batch and
+    have no part in it. With z = W h + b, dL/dW = g h^T for g = dL/dz, so the norm is ‖g‖ sqrt(1 + ‖h‖^2): g by
+    autograd, the rest in closed form. Where a loss puts the features through the layer again (`consistency`),
+    ‖sum_t g_t (h_t, 1)^T‖^2 = sum_st (g_s . g_t) (1 + h_s . h_t). In float64: float32 ends at 6e-8, where p_y rounds
+    to 1.
+    """
+    weight, bias = head.weight.detach().double(), head.bias.detach().double()
+    calls: list[tuple[Tensor, Tensor]] = []
+
+    def layer(features: Tensor) -> Tensor:
+        logits = nn.functional.linear(features, weight, bias).requires_grad_()
+        calls.append((features, logits))
+        return logits
+
+    features_ND = features_ND.detach().double()
+    first = layer(features_ND)
+    with torch.enable_grad():
+        total = method.per_sample(first, labels_N, features_ND, head=layer, progress=progress).sum()
+    found = torch.autograd.grad(total, [logits for _, logits in calls], allow_unused=True)
+    used = [(h, g) for (h, _), g in zip(calls, found, strict=True) if g is not None]
+    h_TND, g_TNC = (torch.cat([x if x.ndim == 3 else x.unsqueeze(0) for x in xs]) for xs in zip(*used, strict=True))
+    g_STN, h_STN = torch.einsum("snc,tnc->stn", g_TNC, g_TNC), torch.einsum("snd,tnd->stn", h_TND, h_TND)
+    return (g_STN * (1 + h_STN)).sum((0, 1)).clamp_min(0).sqrt()
+
+
+def gathered(folder: Path, epochs: Sequence[int]) -> Arrays:
+    """`epochs` (E,), and what `look` wrote for each, as (E, N): for train and test rows, in the order of the data set,
+    confidence, correct and brier; for train rows gradient_norm. 25 bytes a training row, 17 a test row. Without epochs
+    only that empty array.
+
+    Raises:
+        CurvesError: a file that is missing or damaged.
+    """
+    looks: list[Arrays] = []
+    for epoch in sorted(set(epochs)):
+        path = _path(folder, epoch)
+        try:
+            looks.append(read_npz(path))
+        except (FileNotFoundError, FileError):
+            raise CurvesError(f"{path} is missing or damaged; remove {folder} and train again") from None
+    names = looks[0] if looks else ()
+    stacked = {name: np.stack([look[name] for look in looks]) for name in names}
+    return {"epochs": np.array(sorted(set(epochs)), dtype=np.int64), **stacked}
+
+
+def write(path: Path, history: Sequence[Mapping[str, float | None]]) -> None:
+    """epochs.csv: one row an epoch, nan for None (`dvc plots` leaves nan out, and would draw an empty cell as 0)."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(history[0]))
+        writer.writeheader()
+        writer.writerows({k: math.nan if value is None else value for k, value in row.items()} for row in history)
+
+
+def _features(net: ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
+    """(N, D) of a split, in order, and its labels. Without inference mode, whose tensors autograd refuses."""
+    with torch.no_grad():
+        pairs = [(net.features(images), labels) for images, labels in batches.ordered(ROWS)]
+    return torch.cat([features for features, _ in pairs]), torch.cat([labels for _, labels in pairs])
+
+
+def _rows(logits_NC: Tensor, labels_N: Tensor) -> Arrays:
+    """Confidence, whether it was right, and the Brier score sum_k (p_k - [k = y])^2, of each row."""
+    p_NC = torch.softmax(logits_NC.double(), 1)
+    others_NC = p_NC.scatter(1, labels_N.unsqueeze(1), 0)  # 1 - p_y as their sum: nothing cancels
+    brier_N = others_NC.square().sum(1) + others_NC.sum(1).square()
+    found = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
+    return {name: values.cpu().numpy() for name, values in found.items()}
+
+
+def _named(split: str, columns: dict[str, Any]) -> dict[str, Any]:
+    return {f"{split}_{name}": value for name, value in columns.items()}
+
+
+def _path(folder: Path, epoch: int) -> Path:
+    return folder / f"epoch-{epoch}.npz"

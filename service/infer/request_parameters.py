@@ -1,0 +1,70 @@
+"""The parameters of an infer request of the Open Inference Protocol: what each may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from service.errors import ServiceError, short
+from service.predict import options
+
+MAX_SEQUENCE_ID = 128
+"""Characters, as in Triton."""
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise _invalid(f"{name} is {short(value)}; allowed are true and false")
+    return value
+
+
+def _whole_number(value: Any, name: str) -> int:
+    if type(value) is not int or value < 0:
+        raise _invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on")
+    return value
+
+
+def _sequence_id(value: Any, name: str) -> int | str:
+    if isinstance(value, str) and len(value) <= MAX_SEQUENCE_ID:
+        return value
+    if type(value) is not int or value < 0:
+        text = f"a text of up to {MAX_SEQUENCE_ID} characters"
+        raise _invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on, or {text}")
+    return value
+
+
+CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "prediction_id": options.check_id,
+    "tag": options.check_tag,
+    "propensity": options.check_propensity,
+    "binary_data_output": _flag,
+    "timeout": _whole_number,
+    "priority": _whole_number,
+    "sequence_id": _sequence_id,
+    "sequence_start": _flag,
+    "sequence_end": _flag,
+}
+"""By name, the check of a value; Triton's clients send the last five."""
+
+
+def checked(given: Any) -> dict[str, Any]:
+    """The parameters by name.
+
+    Raises:
+        ServiceError: 422 for what is not an object, an unknown parameter or a value that is not allowed.
+    """
+    if not isinstance(given, dict):
+        raise _invalid(f"parameters is {short(given)}; expected an object")
+    if unknown := given.keys() - CHECKS.keys():
+        raise _invalid(f"unknown parameter {short(min(unknown))}; allowed are {', '.join(CHECKS)}")
+    return {name: CHECKS[name](value, f"parameters.{name}") for name, value in given.items()}
+
+
+def seconds(parameters: dict[str, Any], most: float) -> float:
+    """The time that an answer may take: `timeout`, in microseconds, where it is given and not 0, at most `most`."""
+    timeout: int = parameters.get("timeout", 0)
+    return min(timeout / 1e6, most) if timeout else most
+
+
+def _invalid(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_request", message)

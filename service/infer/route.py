@@ -1,0 +1,281 @@
+"""The Open Inference Protocol, version 2 (REST, with its binary tensor extension), over the same engines as /predict.
+
+https://github.com/kserve/open-inference-protocol, https://github.com/triton-inference-server/server (binary data).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service import request_schemas, schemas
+from service.errors import ServiceError, short
+from service.http import keys
+from service.infer import request_parameters, tensors
+from service.infer.tensors import HEADER_LENGTH, Output
+from service.models.engine import Engine
+from service.models.requests import Answers, Asked
+from service.predict import request_body
+from service.predict.route import LARGE_ANSWER
+from service.runtime import Runtime
+
+OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
+DEFAULT_OUTPUTS = OUTPUTS[:3]
+
+router = APIRouter(tags=["open inference protocol"])
+direct = APIRouter(tags=["open inference protocol"])
+
+
+@router.get("/v2", summary="Server metadata", response_model=request_schemas.ServerMetadata)
+async def server() -> Response:
+    """Name, version and extensions of the server."""
+    return _json({"name": "TrueOdds", "version": schemas.VERSION, "extensions": ["binary_tensor_data"]})
+
+
+@router.get("/v2/health/live", summary="Is the server up?", response_model=request_schemas.Live)
+async def live() -> Response:
+    """200 as long as the process answers at all."""
+    return _json({"live": True})
+
+
+@router.get(
+    "/v2/health/ready",
+    summary="Can the server answer?",
+    response_model=request_schemas.Ready,
+    responses=request_schemas.protocol_errors(_503="no model answers yet, or the store cannot be written"),
+)
+async def ready(request: Request) -> Response:
+    """200 once the default model answers and what it answers can be stored."""
+    runtime = _runtime(request)
+    ready = runtime.engine is not None  # or it raises, with the reason
+    await runtime.check_store()
+    return _json({"ready": ready})
+
+
+_UNKNOWN = "no such model or version"
+_METADATA: dict[str, Any] = {
+    "response_model": request_schemas.ModelMetadata,
+    "responses": request_schemas.protocol_errors(
+        _404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"
+    ),
+}
+_READY: dict[str, Any] = {**_METADATA, "response_model": request_schemas.ModelReady}
+_INFER: dict[str, Any] = {
+    "openapi_extra": {"requestBody": request_schemas.INFER_BODY, **keys.NEEDS_KEY},
+    "responses": {
+        200: {"model": request_schemas.InferResponse, "content": {"application/octet-stream": {}}},
+        **request_schemas.protocol_errors(
+            _400="not JSON",
+            _401="no key, or an unknown one",
+            _403="another role's key",
+            _404=_UNKNOWN,
+            _408="the body came too slowly",
+            _409="another input came with this id",
+            _413="too many bytes or images",
+            _415="neither JSON nor binary",
+            _422="not what the model takes",
+            _503="not loaded, or too much is waiting",
+        ),
+    },
+}
+
+
+@router.get("/v2/models/{model}", summary="Metadata of a model", **_METADATA)
+async def model_metadata(request: Request, model: str) -> Response:
+    """Inputs and outputs: images in, calibrated probabilities out, and an id for each to send its true label with."""
+    return await _metadata(request, model, None)
+
+
+@router.get("/v2/models/{model}/versions/{version}", summary="Metadata of a version", **_METADATA)
+async def version_metadata(request: Request, model: str, version: str) -> Response:
+    """As of a model."""
+    return await _metadata(request, model, version)
+
+
+@router.get("/v2/models/{model}/ready", summary="Is a model ready?", **_READY)
+async def model_ready(request: Request, model: str) -> Response:
+    """200 once its default version is loaded and has passed every check; 503 with the reason where it is refused."""
+    return await _ready(request, model, None)
+
+
+@router.get("/v2/models/{model}/versions/{version}/ready", summary="Is a version ready?", **_READY)
+async def version_ready(request: Request, model: str, version: str) -> Response:
+    """200 once it is loaded, which asking does, and has passed every check; 503 with the reason where it is refused."""
+    return await _ready(request, model, version)
+
+
+@direct.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
+async def model_infer(request: Request, model: str) -> Response:
+    """Calibrated probabilities for a tensor of images, stored before they are answered.
+
+    One input, `images`: UINT8, or another type of numbers whose values are all whole and 0..255. Parameters:
+    `prediction_id` (for one image, the caller's own), `tag`, `propensity`, `binary_data_output` and `timeout`
+    (microseconds; 0: none), after which 503 is answered, though the answer may be stored. `priority` changes nothing,
+    nor do `sequence_id`, `sequence_start` and `sequence_end`: no model keeps a state from one request to the next.
+    """
+    return await _infer(request, model, None)
+
+
+@direct.post("/v2/models/{model}/versions/{version}/infer", summary="Ask a version", **_INFER)
+async def version_infer(request: Request, model: str, version: str) -> Response:
+    """As of a model; a version that is not loaded is loaded first."""
+    return await _infer(request, model, version)
+
+
+async def _metadata(request: Request, model: str, version: str | None) -> Response:
+    registry = _runtime(request).registry
+    engine = await registry.engine(model, version)
+    shape, classes = list(engine.input.shape), len(engine.version.classes)
+    return _json(
+        {
+            "name": model,
+            "versions": registry.versions(model),
+            "platform": "onnxruntime_onnx",
+            "inputs": [{"name": tensors.IMAGES, "datatype": "UINT8", "shape": [-1, *shape]}],
+            "outputs": [
+                {"name": "prediction_id", "datatype": "BYTES", "shape": [-1]},
+                {"name": "label", "datatype": "BYTES", "shape": [-1]},
+                {"name": "probabilities", "datatype": "FP64", "shape": [-1, classes]},
+                {"name": "logits", "datatype": "FP32", "shape": [-1, classes]},
+            ],
+        }
+    )
+
+
+async def _ready(request: Request, model: str, version: str | None) -> Response:
+    await _runtime(request).registry.engine(model, version)
+    return _json({"name": model, "ready": True})
+
+
+async def _infer(request: Request, model: str, version: str | None) -> Response:
+    keys.check(request, "predict")
+    runtime = _runtime(request)
+    engine = await runtime.registry.engine(model, version)
+    with engine:
+        request.state.version = engine.version.model, engine.version.version
+        head, binary = await _parts(request)
+        tree, asked = await request_body.built(
+            head, runtime.settings, lambda tree: _asked(tree, binary, engine, runtime, request.state.request_id)
+        )
+        wanted = _wanted(tree)
+        seconds = request_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
+        answers = await engine.predict(asked, seconds=seconds, gone=request.is_disconnected)
+    if answers.probabilities_NC.size > LARGE_ANSWER:
+        return await asyncio.to_thread(_answer, tree, wanted, answers, engine)
+    return _answer(tree, wanted, answers, engine)
+
+
+async def _parts(request: Request) -> tuple[bytes, bytes]:
+    """The JSON of an infer request and what follows it."""
+    length = request.headers.get(HEADER_LENGTH)
+    kind = request_body.media_type(request)
+    if kind not in ("", request_body.JSON) and (
+        length is None or kind != request_body.RAW
+    ):  # Triton's client sends none
+        taken = f"{request_body.JSON}, or {request_body.RAW} with"
+        message = f"the content type is {short(kind)}; {request.url.path} takes {taken}"
+        raise ServiceError(415, "unsupported_media_type", f"{message} Inference-Header-Content-Length")
+    body = await request_body.body_of(request)
+    if length is None:
+        return body, b""
+    if not length.isdecimal() or int(length) > len(body):
+        message = f"Inference-Header-Content-Length is {short(length)}; the body has {len(body):,} bytes"
+        raise ServiceError(400, "invalid_header", message)
+    return body[: int(length)], body[int(length) :]
+
+
+def _asked(tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_id: str) -> tuple[dict[str, Any], Asked]:
+    if not isinstance(tree, dict):
+        raise _invalid(f"the body is {short(tree)}; expected an object with inputs")
+    if unknown := tree.keys() - {"id", "parameters", "inputs", "outputs"}:
+        raise _invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
+    if not isinstance(tree.get("id", ""), str):
+        raise _invalid(f"id is {short(tree['id'])}; expected a text")
+    parameters = tree["parameters"] = request_parameters.checked(tree.get("parameters", {}))
+    images_NHWC = tensors.images_of(tree.get("inputs"), binary, engine.input, runtime.settings.max_instances)
+    count = len(images_NHWC)
+    lists: dict[str, list[Any]] = {}
+    if "prediction_id" in parameters:
+        if count != 1:
+            raise _invalid(f"parameters.prediction_id names one image; this call has {count:,}")
+        lists["ids"] = [parameters["prediction_id"]]
+    if "tag" in parameters:
+        lists["tags"] = [parameters["tag"]] * count
+    if "propensity" in parameters:
+        lists["propensities"] = [parameters["propensity"]] * count
+    kept = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
+    return kept, Asked(images_NHWC, request_id, **lists)
+
+
+def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
+    """The outputs by name, and whether each is wanted in binary."""
+    binary: bool = tree["parameters"].get("binary_data_output", False)
+    outputs = tree.get("outputs")
+    if outputs is None:
+        return dict.fromkeys(DEFAULT_OUTPUTS, binary)
+    if not isinstance(outputs, list):
+        raise _invalid(f"outputs is {short(outputs)}; expected a list")
+    wanted: dict[str, bool] = {}
+    for output in outputs:
+        name = output.get("name") if isinstance(output, dict) else None
+        if not isinstance(name, str) or name not in OUTPUTS:
+            raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(OUTPUTS)}")
+        parameters = output.get("parameters", {})
+        if not isinstance(parameters, dict):
+            raise _invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
+        if unknown := parameters.keys() - {"binary_data"}:  # such as classification, shared_memory_region
+            raise _invalid(f"the output {name!r} has the parameter {short(min(unknown))}; allowed is binary_data")
+        wanted[name] = parameters.get("binary_data", binary)
+        if not isinstance(wanted[name], bool):
+            raise _invalid(f"the output {name!r} has binary_data {short(wanted[name])}; allowed are true and false")
+    return wanted
+
+
+def _answer(tree: dict[str, Any], wanted: dict[str, bool], answers: Answers, engine: Engine) -> Response:
+    outputs, parts = [], []
+    for output in _outputs(answers, wanted):
+        shown: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
+        if wanted[output.name]:
+            parts.append(output.binary())
+            shown["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            shown["data"] = output.data()
+        outputs.append(shown)
+    head: dict[str, Any] = {"model_name": engine.version.model, "model_version": engine.version.version}
+    if "id" in tree:
+        head["id"] = tree["id"]
+    body = orjson.dumps({**head, "outputs": outputs})
+    if not parts:
+        return Response(body, media_type=request_body.JSON)
+    headers = {HEADER_LENGTH: str(len(body))}
+    return Response(body + b"".join(parts), media_type=request_body.RAW, headers=headers)
+
+
+def _outputs(answers: Answers, wanted: dict[str, bool]) -> list[Output]:
+    """The tensors in the order they were asked for."""
+    count = len(answers)
+    labels = [answers.classes(n)[i] for n, i in enumerate(answers.index_N.tolist())]
+    logits_NC, p_NC = answers.logits_NC, answers.probabilities_NC
+    every = {
+        "prediction_id": Output("prediction_id", "BYTES", [count], answers.ids),
+        "label": Output("label", "BYTES", [count], labels),
+        "probabilities": Output("probabilities", "FP64", list(p_NC.shape), p_NC),
+        "logits": Output("logits", "FP32", list(logits_NC.shape), logits_NC),
+    }
+    return [every[name] for name in wanted]
+
+
+def _invalid(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_request", message)
+
+
+def _runtime(request: Request) -> Runtime:
+    return cast(Runtime, request.app.state.runtime)
+
+
+def _json(tree: Any) -> Response:
+    return Response(orjson.dumps(tree), media_type=request_body.JSON)

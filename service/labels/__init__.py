@@ -1,0 +1,1 @@
+"""Labels that come back, and labelled answers that go out."""

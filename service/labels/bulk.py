@@ -1,0 +1,144 @@
+"""Labels in bulk: CSV or JSON lines, taken block by block as they come, with a report of every row.
+
+Rows stand alone: a bad one does not keep the others from being stored. What is in memory is one block, however long
+the body is; the report of rows waits in a temporary file, because many clients read nothing before they have sent all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import IO, Any, get_args
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from service.errors import ServiceError
+from service.labels.formats import CsvLines, JsonLines, LineReader, Row
+from service.store import Store, StoreError
+from service.store.label_rules import SHOWN, Outcome, Problem
+from service.store.records import GivenLabel
+from service.telemetry.metrics import Telemetry
+from trueodds.texts import plural
+
+CSV, NDJSON = "text/csv", "application/x-ndjson"
+READERS: dict[str, type[LineReader]] = {CSV: CsvLines, NDJSON: JsonLines}
+"""Content types of labels in bulk."""
+BLOCK = 64 * 1024
+"""Bytes from which lines are stored: some 1,500 labels, 25 ms in which predictions wait. The most of one line."""
+IN_MEMORY = 1024**2
+"""Bytes of the report that are kept in memory."""
+
+
+@dataclass
+class Report:
+    """What became of the rows so far."""
+
+    lines: IO[bytes] | None
+    """One JSON object for each row, if they are wanted."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+    rows: int = 0
+
+    def add(self, rows: list[Row], outcomes: list[Outcome | Problem]) -> None:
+        self.rows += len(outcomes)
+        self.outcomes.update("failed" if isinstance(o, Problem) else o for o in outcomes)
+        problems = [o for o in outcomes if isinstance(o, Problem)]
+        self.problems += problems[: SHOWN - len(self.problems)]
+        if self.lines is None:
+            return
+        for (number, row), outcome in zip(rows, outcomes, strict=True):
+            line: dict[str, Any] = {"row": number, "id": row.id}
+            if isinstance(outcome, Problem):
+                line |= {"outcome": "failed", "code": outcome.code, "message": outcome.message}
+            else:
+                line["outcome"] = outcome
+            self.lines.write(orjson.dumps(line) + b"\n")
+
+    def summary(self) -> dict[str, Any]:
+        names = (*get_args(Outcome), "failed")
+        shown = [{"row": p.row, "id": p.id, "code": p.code, "message": p.message} for p in self.problems]
+        return {"rows": self.rows, **{name: self.outcomes[name] for name in names}, "problems": shown}
+
+
+async def take(
+    request: Request, reader: LineReader, store: Store, telemetry: Telemetry, *, rows_wanted: bool
+) -> Response:
+    """Store what the body holds; a summary, or with `rows_wanted` one line for each row.
+
+    Raises:
+        ServiceError: a bad header (422), a body or a line that is too long (413), or the store failed (503). What was
+            stored before stays; sending all again is safe.
+    """
+    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
+
+    async def put(rows: list[Row]) -> None:
+        outcomes = await _store(rows, store, report)
+        for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
+            telemetry.label(outcome, count)
+
+    try:
+        async for block in _blocks(request):
+            await put(await asyncio.to_thread(reader.rows, block))
+        await put(reader.rest())
+    except (ServiceError, StoreError) as error:
+        if report.lines:
+            report.lines.close()
+        raise _interrupted(error, report) from error
+    if report.lines is None:
+        return Response(orjson.dumps(report.summary()), media_type="application/json")
+    return StreamingResponse(_sent(report.lines), media_type=NDJSON)
+
+
+async def _store(rows: list[Row], store: Store, report: Report) -> list[Outcome | Problem]:
+    if not rows:
+        return []
+    labels = [row for _, row in rows if isinstance(row, GivenLabel)]
+    found = iter(await store.put_each_label(labels) if labels else [])
+    outcomes: list[Outcome | Problem] = []
+    for number, row in rows:
+        outcome = row if isinstance(row, Problem) else next(found)
+        outcomes.append(replace(outcome, row=number) if isinstance(outcome, Problem) else outcome)
+    report.add(rows, outcomes)
+    return outcomes
+
+
+async def _blocks(request: Request) -> AsyncIterator[bytes]:
+    """Whole lines, at least BLOCK bytes of them save for the last."""
+    buffer = bytearray()
+    async for chunk in request.stream():
+        buffer += chunk
+        if len(buffer) < BLOCK:
+            continue
+        end = buffer.rfind(b"\n") + 1
+        if not end:
+            message = f"a line has more than {BLOCK:,} bytes; a label is one short line"
+            raise ServiceError(413, "line_too_long", message)
+        block = bytes(buffer[:end])
+        del buffer[:end]
+        yield block
+    if buffer:
+        yield bytes(buffer)
+
+
+def _interrupted(error: ServiceError | StoreError, report: Report) -> ServiceError:
+    if isinstance(error, StoreError):
+        status, code, retry_after = 503, "store_unavailable", 1
+    elif not report.rows:
+        return error
+    else:
+        status, code, retry_after = error.status, error.code, None
+    taken = plural(report.rows, "row was", "rows were")
+    done = f"{error}. {taken} taken before; sending all again changes nothing about that"
+    return ServiceError(status, code, done, retry_after=retry_after, details=report.summary())
+
+
+async def _sent(lines: IO[bytes]) -> AsyncIterator[bytes]:
+    with lines:
+        lines.seek(0)
+        while chunk := await asyncio.to_thread(lines.read, 64 * 1024):
+            yield chunk

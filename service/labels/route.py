@@ -1,0 +1,178 @@
+"""The routes of what remembers: labels come in, one by one or in bulk, and labelled logits go out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, cast
+from urllib.parse import quote
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from service import schemas
+from service.errors import ServiceError
+from service.http import keys
+from service.labels import bulk, formats, labelled_file
+from service.predict import request_body
+from service.settings import Settings
+from service.store import Store, StoreError
+from service.store.label_rules import FeedbackError
+from service.store.moves import HOUR_MS
+
+if TYPE_CHECKING:
+    from service.runtime import Runtime
+
+HOUSEKEEPING_SECONDS = 3600.0
+
+log = logging.getLogger("trueodds")
+router = APIRouter()
+
+
+@router.post(
+    "/feedback",
+    tags=["odds"],
+    summary="Say what was right",
+    dependencies=[keys.requires("feedback")],
+    openapi_extra={"requestBody": schemas.FEEDBACK_BODY},
+    responses={
+        200: {
+            "model": schemas.LabelsStored | schemas.BulkReport,
+            "content": {bulk.NDJSON: {"schema": {"type": "string", "description": "one JSON object for each row"}}},
+        },
+        **schemas.errors(
+            _400="not JSON",
+            _404="no such prediction",
+            _409="another label is stored already, or an own id that two models know",
+            _413="too many bytes or labels",
+            _415="neither JSON nor CSV nor JSON lines",
+            _422="no such class, or a body of another shape",
+            _408="the body came too slowly",
+            _503="the store cannot be written; try again after Retry-After",
+            **schemas.KEYS,
+        ),
+    },
+)
+async def give_feedback(request: Request) -> Response:
+    """True labels for earlier predictions, by class name or index; a class named "3" is the text "3".
+
+    The same label again changes nothing. A different one is refused unless `"correct": true`. A JSON call is all or
+    nothing: with one bad row nothing is stored, the status is that of the first bad row, and the bad rows are listed.
+    A label for an id of your own may come before its prediction if it names its `model`: it is held, by default for 72
+    hours.
+
+    In bulk, as `text/csv` (columns id and label, or id and index, and maybe correct and model, separated by commas,
+    semicolons or tabs) or `application/x-ndjson` (one object a line), rows stand alone: good ones are stored, bad ones
+    are counted and the first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one
+    line for every row.
+    """
+    runtime = _runtime(request)
+    media_type = request_body.media_type(request)
+    if media_type in bulk.READERS:
+        rows_wanted = bulk.NDJSON in request.headers.get("accept", "").lower()
+        reader = bulk.READERS[media_type]()
+        return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
+    if media_type != request_body.JSON:
+        given = request.headers.get("content-type") or "missing"
+        message = (
+            f"the content type is {given[:100]}; /feedback takes {request_body.JSON}, {' and '.join(bulk.READERS)}"
+        )
+        raise ServiceError(415, "unsupported_media_type", f"{message}. Set the Content-Type header")
+    settings = runtime.settings
+    labels = await request_body.json_of(request, settings, lambda tree: formats.parse(tree, settings.max_labels))
+    try:
+        counts = await runtime.store.put_labels(labels)
+    except FeedbackError as error:
+        for problem in error.details["problems"]:
+            runtime.telemetry.label(problem["code"])
+        raise
+    runtime.telemetry.labels(counts)
+    return Response(orjson.dumps(asdict(counts)), media_type="application/json")
+
+
+@router.get(
+    "/admin/labelled.npz",
+    tags=["operation"],
+    summary="Labelled logits, for recalibration",
+    dependencies=[keys.requires("admin")],
+    response_class=Response,
+    responses={
+        200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
+        **schemas.errors(
+            _404="unknown model or version, or no labelled answers",
+            _422="a parameter that is unknown, given twice or out of range",
+            _503="no model has been served yet, or the store cannot be read",
+            **schemas.KEYS,
+        ),
+    },
+)
+async def labelled_logits(
+    request: Request,
+    model: Annotated[str | None, Query(description="default: the one that is served")] = None,
+    version: Annotated[str | None, Query(description="default: the one that is served")] = None,
+    since: Annotated[
+        datetime | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
+    ] = None,
+    last: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")
+    ] = None,
+    shadow: Annotated[
+        str | None, Query(description="only answers that this version, the model's shadow, has scored: and its logits")
+    ] = None,
+) -> Response:
+    """All labelled answers of a version in the format of logits.npz: val_logits (float32, each row minus its maximum),
+    val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived; with `shadow`, also
+    val_shadow_logits.
+    """
+    runtime = _runtime(request)
+    found = await runtime.version(model, version)
+    start = None if since is None else unix_ms(since)
+    try:
+        file, rows = await labelled_file.build(runtime.store.labelled(found.model, found.version, start, last, shadow))
+    except OSError as error:
+        message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
+        raise ServiceError(503, "no_space", message) from None
+    if not rows:
+        file.close()
+        since_then = "" if since is None else f" since {since.isoformat()}"
+        message = f"{found.model}/{found.version} has no labelled answers{since_then}; send labels to POST /feedback"
+        raise ServiceError(404, "no_labels", message)
+    name = quote(f"{found.model}-{found.version}-labelled_file.npz", safe="")
+    headers = {
+        "content-length": str(file.seek(0, 2)),
+        "content-disposition": f"attachment; filename*=UTF-8''{name}",
+    }
+    return StreamingResponse(labelled_file.sent(file), media_type="application/zip", headers=headers)
+
+
+def unix_ms(time_: datetime) -> int:
+    """Milliseconds since 1970; a time without an offset is in UTC."""
+    aware = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+async def keep_house(store: Store, settings: Settings) -> None:
+    """Every hour: retention, and labels whose prediction never came. Runs until it is cancelled."""
+    while True:
+        now = time.time_ns() // 1_000_000
+        days = settings.retention_days
+        try:
+            gone = await store.prune(
+                None if days is None else now - days * 24 * HOUR_MS, now - settings.hold_hours * HOUR_MS
+            )
+        except StoreError as error:
+            log.warning("retention: %s", error)
+        else:
+            if gone.held:
+                log.warning("%d labels were held %d hours for predictions that never came; they are gone", gone.held,
+                            settings.hold_hours)  # fmt: skip
+        await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+
+def _runtime(request: Request) -> Runtime:
+    return cast("Runtime", request.app.state.runtime)

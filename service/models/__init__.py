@@ -1,0 +1,1 @@
+"""From the model directory to answers."""

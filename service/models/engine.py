@@ -1,0 +1,153 @@
+"""A model version behind its queue: images in, durably stored predictions out."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from service.models.batching import Batcher, Gone
+from service.models.model import Model
+from service.models.requests import Answers, Asked, images_of, repeat, split
+from service.models.shadow import Shadow
+from service.store import RowsError, Store, StoreError
+from service.store.records import Earlier, PredictionBatch, Version
+from service.telemetry.metrics import Telemetry
+from trueodds.bundle.bundle import Card, ImageInput
+
+Scored = tuple[PredictionBatch, list[Asked]]
+Find = Callable[[str, str], Awaitable[Version]]
+"""The version of a model that stored answers are of."""
+
+
+class Engine:
+    """Between `start` and `close`, `predict` answers. `with engine:` keeps it from being closed meanwhile."""
+
+    def __init__(
+        self, model: Model, store: Store, telemetry: Telemetry, find: Find, *, max_batch: int, max_waiting: int
+    ) -> None:
+        self.version: Version = model.version
+        self.card: Card = model.bundle.card
+        self.shadow: Shadow | None = None
+        """Scores the same inputs, once they are answered."""
+        self._model, self._store, self._find = model, store, find
+        self._telemetry = telemetry.of(self.version.model, self.version.version)
+        self._batcher: Batcher[Asked, Scored, Answers | BaseException] = Batcher(
+            self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting, lanes=model.threads
+        )
+        self._in_use = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    @property
+    def input(self) -> ImageInput:
+        return self.card.input
+
+    def __enter__(self) -> Self:
+        self._in_use += 1
+        self._unused.clear()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._in_use -= 1
+        if not self._in_use:
+            self._unused.set()
+
+    async def start(self) -> None:
+        await self._store.put_version(self.version)
+        self._batcher.start()
+
+    async def close(self) -> None:
+        """Let the requests that have this engine come to their end, then stop."""
+        await self._unused.wait()
+        await self._batcher.close()
+
+    def shadowing(self, max_waiting: int) -> Shadow:
+        """This version as another's shadow, with a queue of its own."""
+        return Shadow(self._model, self._store, self._telemetry, max_waiting=max_waiting)
+
+    async def predict(self, asked: Asked, *, seconds: float | None = None, gone: Gone | None = None) -> Answers:
+        """One answer per image, stored before it is returned.
+
+        Raises:
+            ServiceError: 503 where the queue is full or the answer takes longer than `seconds`; 409 for an id of the
+                caller's own that came with another input earlier.
+            CallerGoneError: the caller is `gone`.
+            StoreError: the predictions could not be stored.
+        """
+        answers = await self._batcher.submit(asked, gone=gone, seconds=seconds)
+        if isinstance(answers, BaseException):
+            raise answers
+        return answers
+
+    def _score(self, asked: list[Asked], alone: bool) -> Scored:
+        images_NHWC = images_of(asked)
+        now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC, alone=alone)
+        own = any(a.ids for a in asked)
+        ids = [i for a in asked for i in a.ids or new_ids(len(a), now)] if own else new_ids(len(images_NHWC), now)
+        batch = PredictionBatch(
+            model=self.version.model,
+            version=self.version.version,
+            created_ms=now,
+            ids=ids,
+            request_ids=[a.request_id for a in asked for _ in range(len(a))],
+            logits_NC=scores.logits_NC,
+            probabilities_NC=scores.probabilities_NC,
+            index_N=scores.index_N,
+            raw_confidence_N=scores.raw_confidence_N,
+            confidence_N=scores.confidence_N,
+            digests=[d for a in asked for d in a.digests()],
+            tags=[t for a in asked for t in a.tags or [None] * len(a)],
+            propensities=[p for a in asked for p in a.propensities or [None] * len(a)],
+        )
+        return batch, asked
+
+    async def _store_and_answer(self, scored: Scored) -> list[Answers | BaseException]:
+        batch, asked = scored
+        try:
+            earlier = await self._store.put_predictions(batch)
+        except Exception as error:
+            store_fails = isinstance(error, StoreError) and not isinstance(error, RowsError)
+            if store_fails or len(asked) == 1:
+                raise
+            return await self._store_each(batch, asked)
+        known = sum(found is not None for found in earlier)
+        self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=self._batcher.waiting)
+        if self.shadow:
+            self.shadow.follow(asked, batch, [found is None for found in earlier])
+        answers = split(batch, self.version, [len(a) for a in asked])
+        return await self._with_earlier(answers, earlier) if known else list(answers)
+
+    async def _store_each(self, batch: PredictionBatch, asked: list[Asked]) -> list[Answers | BaseException]:
+        """Each request by itself: the rows of one cannot be stored, and those of the others can."""
+        calls, start = [], 0
+        for one in asked:
+            calls.append(self._store_and_answer((batch.rows(slice(start, start + len(one))), [one])))
+            start += len(one)
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        return [outcome if isinstance(outcome, BaseException) else outcome[0] for outcome in outcomes]
+
+    async def _with_earlier(
+        self, answers: list[Answers], earlier: list[Earlier | None]
+    ) -> list[Answers | BaseException]:
+        settled: list[Answers | BaseException] = []
+        start = 0
+        for answer in answers:
+            found = earlier[start : start + len(answer)]
+            start += len(answer)
+            try:
+                settled.append(await repeat(answer, found, lambda v: self._find(self.version.model, v)))
+            except Exception as error:  # that request's own affair; the answers of all are stored
+                settled.append(error)
+        return settled
+
+
+def new_ids(count: int, now_ms: int) -> list[str]:
+    """Ids that sort by time to the millisecond and cannot be guessed: 12 hex digits of time, 24 of randomness."""
+    prefix, random = f"{now_ms:012x}", secrets.token_hex(12 * count)
+    return [prefix + random[24 * k : 24 * (k + 1)] for k in range(count)]

@@ -1,0 +1,148 @@
+"""From a published folder to an engine: every check first, one bundle at a time, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.models.engine import Engine, Find
+from service.models.model import Model, available_cores
+from service.models.published import Key, Signature, signature
+from service.settings import Settings
+from service.store import Store, StoreError
+from service.telemetry.metrics import Telemetry
+from trueodds.bundle.bundle import Bundle, BundleError
+
+RETRY_SECONDS = 30.0
+"""Until a bundle that failed for a reason outside its files (memory, file handles) is tried again."""
+
+log = logging.getLogger("trueodds")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A bundle that was tried and is not served."""
+
+    reason: str
+    signature: Signature
+    again: float
+    """Monotonic time from which it is tried again though its files are the same."""
+
+
+class Loader:
+    """The engines that are loaded, what became of their files since, and the bundles that were refused."""
+
+    def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
+        self.engines: dict[Key, Engine] = {}
+        self.refused: dict[Key, Refused] = {}
+        self.altered: dict[Key, str] = {}
+        """Loaded versions whose files are no longer those that were loaded, and how they differ."""
+        self._seen: dict[Key, Signature] = {}
+        """Of the files of loaded versions, when their content was last looked at."""
+        self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
+        self._threads = settings.threads or max(1, available_cores() // settings.workers)
+        self._adapt = settings.threads is None
+        self._one = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def load(self, key: Key) -> Engine | None:
+        """The engine of a published version; None where it is refused.
+
+        A refused bundle is looked at again when one of its files changes.
+        """
+        if (engine := self.engines.get(key)) is not None:
+            return engine
+        async with self._one:
+            if (engine := self.engines.get(key)) is not None:
+                return engine
+            folder, known = self._settings.models.joinpath(*key), self.refused.get(key)
+            stamp = await asyncio.to_thread(signature, folder)
+            if known and known.signature == stamp and time.monotonic() < known.again:
+                return None
+            try:
+                model = await asyncio.to_thread(Model.load, folder, self._threads, adapt=self._adapt)
+                engine = await self._start(model, key)
+            except BundleError as error:
+                self._refuse(key, str(error), stamp, float("inf"))
+            except StoreError as error:
+                self._refuse(key, str(error), stamp, 0.0)
+            except Exception as error:
+                if not known:
+                    log.exception("loading %s/%s failed", *key)
+                self._refuse(key, f"loading it failed: {error}", stamp, time.monotonic() + RETRY_SECONDS)
+            else:
+                self.refused.pop(key, None)
+                self.engines[key], self._seen[key] = engine, stamp
+                self._telemetry.load("loaded")
+                return engine
+            return None
+
+    async def look_again(self) -> None:
+        """Compare loaded versions' files with what was loaded: by their stamps, by their hashes where those differ.
+
+        What is in memory is sound whatever becomes of the files, and goes on answering.
+        """
+        folders = {key: self._settings.models.joinpath(*key) for key in self.engines}
+        stamps = await asyncio.to_thread(lambda: {key: signature(folder) for key, folder in folders.items()})
+        for key, stamp in stamps.items():
+            if stamp == self._seen.get(key):
+                continue
+            try:
+                problem = await asyncio.to_thread(_difference, folders[key], key)
+            except OSError as error:  # nobody knows what the files hold: look again next time
+                self.altered[key] = f"{folders[key]} cannot be read: {error}"
+                continue
+            self._seen[key] = stamp
+            if problem:
+                self.altered[key] = problem
+            else:
+                self.altered.pop(key, None)
+        for key in (self.altered.keys() | self._seen.keys()) - self.engines.keys():
+            self.altered.pop(key, None)
+            self._seen.pop(key, None)
+
+    def end(self, closing: Coroutine[Any, Any, None]) -> None:
+        """Close something in the background; `close` waits for it."""
+        task = asyncio.create_task(closing)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """Close every engine, each once its requests are answered."""
+        async with self._one:
+            for engine in self.engines.values():
+                self.end(engine.close())
+            self.engines.clear()
+        await asyncio.gather(*self._ending)
+
+    async def _start(self, model: Model, key: Key) -> Engine:
+        if (found := (model.version.model, model.version.version)) != key:
+            raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(found)}; publish it again")
+        limits = {"max_batch": self._settings.max_batch, "max_waiting": self._settings.max_waiting}
+        engine = Engine(model, self._store, self._telemetry, self._find, **limits)
+        await engine.start()
+        return engine
+
+    def _refuse(self, key: Key, reason: str, stamp: Signature, again: float) -> None:
+        if key not in self.refused or self.refused[key].reason != reason:
+            self._telemetry.load("refused")
+        self.refused[key] = Refused(reason, stamp, again)
+
+
+def _difference(folder: Path, key: Key) -> str:
+    """How a bundle's files differ from those of the version; "" where they do not.
+
+    Raises:
+        OSError: a file that is there and cannot be read.
+    """
+    try:
+        bundle = Bundle.load(folder)
+    except BundleError as error:
+        return str(error)
+    found = bundle.card.name, bundle.version
+    return "" if found == key else f"{bundle.directory} holds {'/'.join(found)}"

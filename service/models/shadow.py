@@ -1,0 +1,110 @@
+"""A version that is scored on another's inputs without being answered: what it would have said is stored beside."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.errors import ServiceError
+from service.ids import OURS
+from service.models.batching import Batcher
+from service.models.model import Model
+from service.models.requests import Asked, images_of
+from service.store import Store, StoreError
+from service.store.records import PredictionBatch, shadow_of
+from service.telemetry.metrics import VersionTelemetry
+from trueodds.inputs.pictures import Pixels
+
+OWN = b""
+"""The digest of a row with the caller's own id: the inputs were compared when they were answered."""
+
+log = logging.getLogger("trueodds")
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """Inputs that another version has just answered, and what is known of each."""
+
+    images_NHWC: Pixels
+    ids: list[str]
+    request_ids: list[str]
+    tags: list[str | None]
+    propensities: list[float | None]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Shadow:
+    """Its queue is its own and it never holds up an answer: what does not fit is left out, and counted."""
+
+    def __init__(self, model: Model, store: Store, telemetry: VersionTelemetry, *, max_waiting: int) -> None:
+        self.version = replace(model.version, model=shadow_of(model.version.model))
+        self._model, self._store, self._telemetry = model, store, telemetry
+        # One answered batch at a time: its rows must stay one batch of the store.
+        self._batcher: Batcher[_Answered, PredictionBatch, None] = Batcher(
+            self._score, self._store_rows, max_batch=1, max_waiting=max_waiting
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._known = False
+
+    def start(self) -> None:
+        self._batcher.start()
+
+    async def close(self) -> None:
+        """Score and store what is queued, then stop."""
+        await asyncio.gather(*self._tasks)
+        await self._batcher.close()
+
+    def follow(self, asked: list[Asked], batch: PredictionBatch, new: list[bool]) -> None:
+        """Queue the rows of a batch that another version has answered and the store has taken as new."""
+        images_NHWC = images_of(asked)
+        rows = [row for row, is_new in enumerate(new) if is_new]
+        if not rows:
+            return
+        columns = (batch.ids, batch.request_ids, batch.tags, batch.propensities)
+        kept: list[list[Any]] = [list(c) if all(new) else [c[row] for row in rows] for c in columns]
+        answered = _Answered(images_NHWC if all(new) else images_NHWC[rows], *kept)
+        task = asyncio.create_task(self._follow(answered))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, answered: _Answered) -> None:
+        try:
+            await self._batcher.submit(answered)
+        except (ServiceError, StoreError) as error:  # its queue is full, or the store fails: the answer is given
+            self._telemetry.shadow_left_out(len(answered))
+            log.debug("shadow %s: %s", self.version.version, error)
+        except Exception:
+            self._telemetry.shadow_left_out(len(answered))
+            log.exception("shadow %s/%s failed", self.version.model, self.version.version)
+
+    def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
+        (one,) = answered
+        scores = self._model.score(one.images_NHWC)
+        return PredictionBatch(
+            model=self.version.model,
+            version=self.version.version,
+            created_ms=time.time_ns() // 1_000_000,
+            ids=one.ids,
+            request_ids=one.request_ids,
+            logits_NC=scores.logits_NC,
+            probabilities_NC=scores.probabilities_NC,
+            index_N=scores.index_N,
+            raw_confidence_N=scores.raw_confidence_N,
+            confidence_N=scores.confidence_N,
+            digests=[None if OURS.fullmatch(id_) else OWN for id_ in one.ids],
+            tags=one.tags,
+            propensities=one.propensities,
+        )
+
+    async def _store_rows(self, batch: PredictionBatch) -> list[None]:
+        if not self._known:
+            await self._store.put_version(self.version)
+            self._known = True
+        await self._store.put_predictions(batch)
+        self._telemetry.batch(len(batch.ids), stored=len(batch.ids))
+        return [None]

@@ -1,0 +1,72 @@
+"""Where the page's form goes, so that it works without a script, and errors that a browser's reader can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import RedirectResponse, Response
+
+from service import errors
+from service.errors import ServiceError
+from service.http import query_parameters
+from service.report.page import query, rendering
+
+
+class Readable(APIRoute):
+    """A route whose errors are a page in a browser; status and message are those of the JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        plain = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await plain(request)
+            except (ServiceError, RequestValidationError) as error:
+                if not (wanted(request) and is_preferred(request.headers.get("accept", ""))):
+                    raise
+                answer = await errors.answer(request, error)
+            message = orjson.loads(answer.body)["error"]["message"]
+            retry = {name: answer.headers[name] for name in ("retry-after",) if name in answer.headers}
+            headers = {"vary": "accept", **rendering.HEADERS, **retry}
+            return Response(rendering.problem(message), answer.status_code, headers, media_type="text/html")
+
+        return handle
+
+
+def wanted(request: Request) -> bool:
+    """Whether a page was asked for: by `format`, else by Accept."""
+    form = request.query_params.get("format")
+    return form == "html" or (not form and is_preferred(request.headers.get("accept", "")))
+
+
+def is_preferred(accept: str) -> bool:
+    """Whether an Accept header asks for HTML before JSON; `*/*` and a missing header do not."""
+    quality = {"text/html": 0.0, "application/json": 0.0}
+    for part in accept.lower().split(","):
+        media, *parameters = (word.strip() for word in part.split(";"))
+        if media in quality:
+            quality[media] = max([_quality(p) for p in parameters if p.startswith("q=")], default=1.0)
+    return quality["text/html"] > quality["application/json"]
+
+
+def _quality(parameter: str) -> float:
+    try:
+        return float(parameter[2:])
+    except ValueError:
+        return 0.0
+
+
+router = APIRouter(route_class=Readable)
+
+
+@router.get(query.CHOOSE, include_in_schema=False)
+async def choose(request: Request) -> Response:
+    """On to the report that was chosen: blank fields left out, days and sliding windows as times."""
+    query_parameters.check(request, query.FIELDS)
+    return RedirectResponse(query.wanted(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"})

@@ -1,0 +1,198 @@
+"""The rows that flow between the service and its store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.bundle.bundle import Reference
+from trueodds.calibrators import Calibrator
+from trueodds.metrics import CELLS, CalibrationSums
+from trueodds.sums.inputs import Array
+
+Integers = npt.NDArray[np.int64]
+
+SHADOW = "~shadow"
+"""Ends the name under which a version is remembered that was scored on a model's inputs without being answered:
+`digits` is shadowed by `digits~shadow`. Its rows have the ids of the answers given, and their labels. No bundle's name
+has a ~."""
+
+
+def shadow_of(model: str) -> str:
+    return model + SHADOW
+
+
+@dataclass(frozen=True)
+class Version:
+    """A model version the service has served: enough to score stored logits again and to show its offline values."""
+
+    model: str
+    version: str
+    classes: tuple[str, ...]
+    calibrator: Calibrator
+    metrics: dict[str, Any]
+    reference: Reference | None = None
+    """Of the validation rows' confidences, if the bundle has it."""
+
+
+@dataclass(frozen=True)
+class PredictionBatch:
+    """N answers of one model version. The logits are those the calibrator was applied to, bit for bit."""
+
+    model: str
+    version: str
+    created_ms: int
+    """Unix time in milliseconds."""
+    ids: list[str]
+    """Ours (36 hex digits, sorting by time), or the caller's own (never 36 hex digits)."""
+    request_ids: list[str]
+    """Of the HTTP request each row came with."""
+    logits_NC: npt.NDArray[np.float32]
+    """Each row minus its maximum."""
+    probabilities_NC: npt.NDArray[np.float64]
+    """Not stored: the calibrator gives them again."""
+    index_N: npt.NDArray[np.intp]
+    raw_confidence_N: npt.NDArray[np.float64]
+    """softmax(logits)[index]: before the calibrator."""
+    confidence_N: npt.NDArray[np.float64]
+    """After it."""
+    digests: list[bytes | None]
+    """16-byte blake2b of the input where the id is the caller's own, else None."""
+    tags: list[str | None]
+    """At most 64 characters each."""
+    propensities: list[float | None]
+    """Chance in (0, 1] that this answer gets a label, where the caller knows it."""
+
+    def rows(self, which: slice) -> PredictionBatch:
+        """Some of the answers, as a batch of their own."""
+        columns = [f.name for f in fields(self) if f.name not in ("model", "version", "created_ms")]
+        return replace(self, **{name: getattr(self, name)[which] for name in columns})
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A row whose id was the caller's own and was known already: the stored answer."""
+
+    logits: bytes | None
+    """Little-endian float32, as stored; None: another input came with this id."""
+    version: str
+    """The model version that had answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLabel:
+    """One row of feedback: a class by name (str) or by index (int)."""
+
+    id: str
+    label: str | int
+    correct: bool = False
+    """Whether it may replace a different label."""
+    model: str | None = None
+    """Needed only for an own id that is not there yet (the label is then held), or that two models know."""
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """What became of the rows of accepted labels; the four add up to the number of labels."""
+
+    stored: int
+    already_known: int
+    corrected: int
+    held: int = 0
+    """Their predictions have not arrived yet."""
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """What the store holds about a prediction."""
+
+    id: str
+    model: str
+    version: str
+    created_ms: int
+    predicted: int
+    raw_confidence: float
+    confidence: float
+    logits: bytes
+    """Little-endian float32, each row minus its maximum."""
+    tag: str | None
+    propensity: float | None
+    label: int | None
+    """The label as it now is."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSums:
+    """All answers per confidence cell and, for the labelled ones, their calibration sums.
+
+    Sums by class or by tag are kept on 60 cells. Each of those lies here in the one of its 50 cells that holds its
+    mean confidence, so binnings of a divisor of 60 (10, 12, 15, 20, 30, 60) are exact and all metrics apply.
+    """
+
+    answers_C: Integers
+    labelled: CalibrationSums
+
+    @classmethod
+    def zero(cls) -> StoredSums:
+        return cls(np.zeros(CELLS, np.int64), CalibrationSums.zero())
+
+    @property
+    def answers(self) -> int:
+        """Number of answers."""
+        return int(self.answers_C.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBlock:
+    """L labels of one model version in the order in which they arrived.
+
+    Values are those of the label as it now is, save `first_correct_L`: only a sequential test uses that one, for
+    evidence once shown cannot be taken back.
+    """
+
+    sequence_L: Integers
+    """1, 2, ... without holes when they were given; retention may have taken some out."""
+    ids: list[str]
+    created_ms_L: Integers
+    """Of the prediction."""
+    arrived_ms_L: Integers
+    """Of the first label; never before the prediction."""
+    label_L: Integers
+    predicted_L: Integers
+    confidence_L: Array
+    correct_L: npt.NDArray[np.bool_]
+    first_correct_L: npt.NDArray[np.bool_]
+    """Whether the label that came first said that the answer was right."""
+    nll_L: Array
+    brier_L: Array
+    propensity_L: Array
+    """NaN where the caller gave none."""
+    tags: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.sequence_L)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledLogits:
+    """Some labelled answers of one version, in the order of their labels' arrival: what recalibration needs."""
+
+    logits_NC: npt.NDArray[np.float32]
+    labels_N: Integers
+    ids: list[str]
+    created_ms_N: Integers
+    shadow_logits_NC: npt.NDArray[np.float32] | None = None
+    """Of the shadow that was asked for, on the same inputs."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What retention took away."""
+
+    predictions: int
+    labels: int
+    held: int
+    """Labels whose prediction never came."""

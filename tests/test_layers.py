@@ -1,0 +1,199 @@
+"""Who may import whom: docs/architecture.md, folder by folder, held by every import in the code and by real ones.
+
+An import inside a function and one under TYPE_CHECKING count like all others.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("trueodds", "pipeline", "service")
+LAYERS = {
+    ".": """
+        pipeline service
+        trueodds
+    """,
+    "trueodds": """
+        bundle
+        calibrators
+        logits metrics
+        sums inputs
+        files
+        errors texts privacy processes
+    """,
+    "trueodds/metrics": """
+        summary
+        classwise labelling
+        binned decomposition smooth intervals
+        alarms drift ranked significance
+        scores
+    """,
+    "pipeline": """
+        __main__
+        cli
+        flows
+        stages
+        figures recalibrate
+        export
+        evaluate
+        training
+        methods nets
+        data
+        parameters
+        config progress
+    """,
+    "service": """
+        __main__
+        app
+        examples
+        report status
+        infer
+        predict
+        labels
+        alarm
+        runtime
+        models
+        http
+        telemetry
+        store
+        request_schemas schemas
+        settings
+        ids
+        errors
+        replay
+    """,
+}
+"""From the top down. Modules and packages on one line do not know each other; `__init__` stands above its folder."""
+MOST_MODULES = 20
+STILL_UPWARDS = {
+    "service": {
+        ("alarm", "predict"),
+        ("alarm", "report"),
+        ("http", "labels"),
+        ("http", "models"),
+        ("labels", "predict"),
+        ("request_schemas", "infer"),
+        ("request_schemas", "predict"),
+        ("request_schemas", "schemas"),
+        ("runtime", "alarm"),
+        ("runtime", "labels"),
+        ("settings", "alarm"),
+        ("settings", "http"),
+        ("telemetry", "alarm"),
+    }
+}
+"""What moving files did not mend; nothing may be added."""
+TORCH = (
+    "pipeline/nets",
+    "pipeline/methods",
+    "pipeline/training",
+    "pipeline/export",
+    "pipeline/data",
+    "pipeline/figures/gamma.py",
+    "pipeline/stages.py",
+)
+LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names that a file imports, wherever the import stands; type-checking ones too."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def parts_of(folder: str) -> dict[str, set[str]]:
+    """Each module or package of a folder, with those of the same folder that it imports."""
+    place = ROOT / folder
+    prefix = "" if folder == "." else folder.replace("/", ".") + "."
+    parts: dict[str, set[str]] = {}
+    for path in sources(folder) if folder != "." else [file for name in PACKAGES for file in sources(name)]:
+        own = path.relative_to(place).parts[0].removesuffix(".py")
+        others = parts.setdefault(own, set())
+        for name in imports(path):
+            if not name.startswith(prefix):
+                continue
+            other = name.removeprefix(prefix).partition(".")[0]
+            if other != own and ((place / other).is_dir() or (place / f"{other}.py").is_file()):
+                others.add(other)
+    return parts
+
+
+FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for name in PACKAGES for path in sources(name)})
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_imports_run_downwards(folder: str) -> None:
+    lines = [line.split() for line in LAYERS[folder].strip().splitlines()]
+    height = {part: -k for k, line in enumerate(lines) for part in line}
+    parts = parts_of(folder)
+    if folder == ".":
+        parts = {name: others & set(PACKAGES) for name, others in parts.items()}
+    parts.pop("__init__", None)
+    assert set(parts) == set(height) - ({"status"} - set(parts)), "a module or package without its place in LAYERS"
+    upwards = {(part, other) for part, others in parts.items() for other in others if height[other] >= height[part]}
+    assert upwards == STILL_UPWARDS.get(folder, set())
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_folder_has_a_circle_or_too_many_modules(folder: str) -> None:
+    parts = parts_of(folder)
+    for part, other in STILL_UPWARDS.get(folder, set()):
+        parts[part].discard(other)
+    try:
+        list(TopologicalSorter(parts).static_order())
+    except CycleError as error:
+        pytest.fail(f"{folder}: {' -> '.join(error.args[1])}")
+    assert len(parts) <= MOST_MODULES, f"{folder} has {len(parts)} modules and packages"
+
+
+@pytest.mark.parametrize("path", sources("trueodds"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_library_needs_few_packages(path: Path) -> None:
+    packages = {name.partition(".")[0] for name in imports(path)} - {"trueodds"}
+    assert packages <= LIBRARY | sys.stdlib_module_names
+
+
+def test_torch_stays_where_networks_are() -> None:
+    users = {str(path.relative_to(ROOT)) for name in PACKAGES for path in sources(name) if imports_torch(path)}
+    assert {user for user in users if not user.startswith(TORCH)} == set()
+
+
+def imports_torch(path: Path) -> bool:
+    return any(name.partition(".")[0] in ("torch", "torchvision") for name in imports(path))
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("service.app, service.__main__", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
+        (
+            "trueodds.metrics, trueodds.calibrators, trueodds.bundle.bundle, pipeline.config",
+            {"torch", "fastapi", "onnxruntime", "service"},
+        ),
+        ("pipeline.cli.commands, pipeline.recalibrate", {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
+        (
+            "pipeline.training.loop, pipeline.export.network, pipeline.evaluate, pipeline.stages",
+            {"prefect", "dvc", "fastapi", "service"},
+        ),
+    ],
+)
+def test_what_an_import_loads(module: str, unwanted: set[str]) -> None:
+    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not unwanted & set(done.stdout.split())

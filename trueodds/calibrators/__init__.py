@@ -1,0 +1,44 @@
+"""Post-hoc calibrators: `fit(name, logits_NC, labels_N)` -> object; `object(logits_NC)` -> probabilities; JSON."""
+
+from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.base import Calibrator, FitError
+from trueodds.calibrators.bbq import BBQ
+from trueodds.calibrators.dirichlet import Dirichlet
+from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.histogram import Histogram
+from trueodds.calibrators.identity import Identity
+from trueodds.calibrators.isotonic import Isotonic
+from trueodds.calibrators.registry import fit, from_json, get, names, options
+from trueodds.calibrators.selection import Candidate, Selection, select
+from trueodds.calibrators.sigmoid import Beta, Platt
+from trueodds.calibrators.spline import Spline
+from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
+from trueodds.calibrators.temperature import Temperature
+
+__all__ = [
+    "BBQ",
+    "Beta",
+    "BiasCorrectedTemperature",
+    "Calibrator",
+    "Candidate",
+    "Dirichlet",
+    "EnsembleTemperature",
+    "FitError",
+    "Histogram",
+    "Identity",
+    "Isotonic",
+    "Matrix",
+    "Platt",
+    "Selection",
+    "Spline",
+    "StructuredMatrix",
+    "StructuredVector",
+    "Temperature",
+    "Vector",
+    "fit",
+    "from_json",
+    "get",
+    "names",
+    "options",
+    "select",
+]

@@ -1,0 +1,249 @@
+"""Affine maps of the logits fitted by likelihood: bias-corrected temperature, vector and matrix scaling.
+
+All take centred logits z - mean_k z_k. The softmax cannot see a shift of a row, but softmax(W z + b) with W other than
+a multiple of I can; centring makes the answer independent of it (a service that sends z - max z gets the same one),
+and keeps the map affine. All are fitted on centred logits divided by the temperature of least NLL, so that bounds
+and penalties do not depend on the logits' scale.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.calibrators.base import (
+    Calibrator,
+    FitError,
+    Labels,
+    Logits,
+    check_number,
+    check_seen,
+    frozen_array,
+    listed,
+    softmax_over,
+)
+from trueodds.calibrators.multinomial import Multinomial
+from trueodds.calibrators.objectives import Rows
+from trueodds.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, bound_notes, end_of_range, solve_nll
+from trueodds.sums.inputs import Array
+
+UNSEEN = "use 'temperature', 'structured_vector' or 'structured_matrix', or add rows of that class"
+LARGEST = 1e5
+"""Largest feature: beyond it the softmax is saturated everywhere, and there is nothing to follow downhill."""
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Calibrator):
+    """p = softmax(W z~ + b), z~ = z - mean_k z_k."""
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return False
+
+    @abstractmethod
+    def _weights(self) -> Array:
+        """W: a number, its diagonal (C,) or the whole matrix (C, C)."""
+
+    @property
+    @abstractmethod
+    def _bias_C(self) -> Array: ...
+
+    @property
+    def classes(self) -> int:
+        return len(self._bias_C)
+
+    def _apply(self, logits_NC: Array) -> Array:
+        weights, eta_NC = self._weights(), centred(logits_NC)
+        if weights.ndim == 2:
+            eta_NC = eta_NC @ weights.T
+        else:
+            eta_NC *= weights
+        eta_NC += self._bias_C
+        return softmax_over(eta_NC)
+
+    def affine(self, classes: int) -> tuple[Array, Array] | None:
+        weights = self._weights()
+        matrix_CC = weights if weights.ndim == 2 else np.diag(np.broadcast_to(weights, self.classes))
+        return matrix_CC - matrix_CC.mean(axis=1, keepdims=True), self._bias_C.copy()
+
+
+@dataclass(frozen=True, eq=False)
+class BiasCorrectedTemperature(Affine):
+    """p = softmax(z / T + b), T in [.05, 20], mean b = 0 (Alexandari, Kundaje & Shrikumar 2020, section 3).
+
+    T and b minimise together the NLL, the prior of `temperature` (its pseudo-rows, weighted by `shrinkage`), and
+    intercept/N |b|^2: convex in (1/T, b), solved to a gradient of 1e-9.
+    shrinkage = intercept = 0 is the paper's formula.
+    """
+
+    name: ClassVar[str] = "bias_corrected_temperature"
+    held: ClassVar[bool] = True
+
+    temperature: float
+    bias_C: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not LOWEST <= self.temperature <= HIGHEST:
+            raise ValueError(f"temperature is {self.temperature}; allowed is [{LOWEST}, {HIGHEST}]")
+        object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (None,)))
+
+    @property
+    def at_bound(self) -> bool:
+        return end_of_range(self.temperature) is not None
+
+    @classmethod
+    def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
+        check_number("shrinkage", shrinkage, 0.0, 1e6)
+        check_number("intercept", intercept, 0.0, 1e6)
+        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        scale, x_NC, prior = scaled(logits_NC, labels_N, shrinkage)
+        classes = x_NC.shape[1]
+        penalty_P = np.append(0.0, np.full(classes, intercept / len(labels_N)))
+        problem = Multinomial(x_NC, labels_N, "scalar", penalty_P)
+        problem.shrink(prior, scale)
+        (beta,), bias_C = problem.solve(scale / HIGHEST, scale / LOWEST, cls.name)
+        return cls(float(np.clip(scale / beta, LOWEST, HIGHEST)), bias_C)
+
+    def notes(self) -> list[str]:
+        return super().notes() + bound_notes(self.temperature, end_of_range(self.temperature), "NLL")
+
+    def _weights(self) -> Array:
+        return np.array(1 / self.temperature)
+
+    @property
+    def _bias_C(self) -> Array:
+        return np.asarray(self.bias_C)
+
+
+@dataclass(frozen=True, eq=False)
+class Vector(Affine):
+    """p = softmax(w z~ + b), a factor and an offset per class (Guo et al. 2017, section 4.2).
+
+    Each w_k lies in [0, 20 / T], T the temperature of least NLL: a negative factor would turn a class's logit round,
+    and without an upper limit separable rows have no optimum. Convex; solved to a gradient of 1e-9. Two numbers per
+    class and no regularisation: with fewer than some 50 rows per class prefer 'structured_vector'.
+    """
+
+    name: ClassVar[str] = "vector"
+
+    weight_C: npt.ArrayLike
+    bias_C: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "weight_C", frozen_array(self.weight_C, "weight_C", (None,)))
+        object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (len(np.asarray(self.weight_C)),)))
+
+    @classmethod
+    def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
+        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        scale, x_NC, _ = scaled(logits_NC, labels_N)
+        weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, 20.0, cls.name)
+        return cls(weight_C / scale, bias_C)
+
+    @property
+    def at_bound(self) -> bool:
+        return bool((self._weights() <= 0).any())
+
+    def notes(self) -> list[str]:
+        turned_C = self._weights() <= 0
+        return super().notes() + ([wrong_way(listed(turned_C))] if turned_C.any() else [])
+
+    def _weights(self) -> Array:
+        return np.asarray(self.weight_C)
+
+    @property
+    def _bias_C(self) -> Array:
+        return np.asarray(self.bias_C)
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix(Affine):
+    """p = softmax(W z~ + b) with off-diagonal and intercept regularisation (ODIR; Kull et al. 2019, section 3.3).
+
+    Minimises the NLL + off_diagonal / (C (C-1)) sum_{j != k} (T W_jk)^2 + intercept / C sum_k b_k^2, T the temperature
+    of least NLL. Both strengths default to what gives every entry the weight of Berta et al. (see `structured_matrix`):
+    off_diagonal = C^2 (C-1)^2 / N, intercept = C^2 / N. A strength that does not grow with C overfits: unregularised,
+    C = 100 classes have 10,100 parameters. Convex; solved to a gradient of 1e-9. The diagonal is free.
+    """
+
+    name: ClassVar[str] = "matrix"
+
+    weight_CC: npt.ArrayLike
+    bias_C: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        classes = len(np.asarray(self.bias_C))
+        object.__setattr__(self, "weight_CC", frozen_array(self.weight_CC, "weight_CC", (classes, classes)))
+        object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (classes,)))
+
+    @classmethod
+    def fit(
+        cls,
+        logits_NC: Logits,
+        labels_N: Labels,
+        *,
+        off_diagonal: float | None = None,
+        intercept: float | None = None,
+    ) -> Self:
+        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        penalty_P = odir(len(logits_NC), logits_NC.shape[1], off_diagonal, intercept)
+        scale, x_NC, _ = scaled(logits_NC, labels_N)
+        weights, bias_C = Multinomial(x_NC, labels_N, "full", penalty_P).solve(-np.inf, np.inf, cls.name)
+        return cls(weights.reshape(x_NC.shape[1], -1) / scale, bias_C)
+
+    def _weights(self) -> Array:
+        return np.asarray(self.weight_CC)
+
+    @property
+    def _bias_C(self) -> Array:
+        return np.asarray(self.bias_C)
+
+
+def wrong_way(which: str) -> str:
+    """What a user must know of classes, listed in words, whose logits are left out by the fit."""
+    return (
+        f"The logit of class {which} points the wrong way on the rows of the fit: it falls where the class is right,"
+        " and is left out. Check that logits and labels belong together, or use more rows."
+    )
+
+
+def centred(logits_NC: Array) -> Array:
+    """z - mean_k z_k; the maximum goes first, so that a large common offset costs no precision."""
+    shifted_NC: Array = logits_NC - logits_NC.max(axis=1, keepdims=True)
+    shifted_NC -= shifted_NC.mean(axis=1, keepdims=True)
+    return shifted_NC
+
+
+def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple[float, Array, float]:
+    """(T, centred logits / T, the prior's weight a row) with the temperature of least NLL under this shrinkage."""
+    rows = Rows(logits_NC, labels_N)
+    temperature = solve_nll(rows, shrinkage)[0]
+    features_NC: Array = centred(logits_NC.astype(np.float64, copy=False))
+    features_NC /= temperature
+    if not np.abs(features_NC).max() <= LARGEST:
+        raise FitError(
+            f"logits reach {np.abs(logits_NC).max():.3g}, {LARGEST:g} or more after division by T = {temperature:g};"
+            " this calibrator cannot be fitted on them; use 'temperature', or scale the logits down"
+        )
+    return temperature, features_NC, rows.prior
+
+
+def odir(rows: int, classes: int, off_diagonal: float | None, intercept: float | None) -> Array:
+    """Penalty per parameter of a full matrix and its offsets; None takes the default of `Matrix`."""
+    pairs = classes * max(classes - 1, 1)
+    given: dict[str, Any] = {"off_diagonal": off_diagonal, "intercept": intercept}
+    for name, value in given.items():
+        if value is not None:
+            check_number(name, value, 0.0, 1e12)
+    off_diagonal = pairs**2 / rows if off_diagonal is None else off_diagonal
+    intercept = classes**2 / rows if intercept is None else intercept
+    matrix_CC = np.full((classes, classes), off_diagonal / pairs)
+    np.fill_diagonal(matrix_CC, 0.0)
+    return np.concatenate([matrix_CC.ravel(), np.full(classes, intercept / classes)])

@@ -1,0 +1,36 @@
+"""No calibration: the softmax of the logits as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from trueodds.calibrators.base import Calibrator, Labels, Logits
+from trueodds.sums.inputs import Array, softmax
+
+
+@dataclass(frozen=True, eq=False)
+class Identity(Calibrator):
+    """p = softmax(z)."""
+
+    name: ClassVar[str] = "identity"
+    held: ClassVar[bool] = True
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return True
+
+    @classmethod
+    def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
+        return cls()
+
+    def _apply(self, logits_NC: Array) -> Array:
+        return softmax(logits_NC)
+
+    def affine(self, classes: int) -> tuple[Array, Array]:
+        return np.eye(classes), np.zeros(classes)
+
+    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+        return ()

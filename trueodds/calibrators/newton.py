@@ -1,0 +1,137 @@
+"""Convex problems within bounds, solved until the gradient says so: Newton's method with conjugate gradients."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.calibrators.base import FitError
+from trueodds.sums.inputs import Array
+
+TOLERANCE = 1e-9
+"""On every component of the projected gradient of a mean loss."""
+ITERATIONS = 200
+
+Free = npt.NDArray[np.bool_]
+
+
+class Problem(Protocol):
+    """A convex function of P parameters."""
+
+    def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
+        """The loss and its gradient; later calls of the other two refer to this point."""
+
+    def hessian_times(self, direction_P: Array) -> Array:
+        """H d."""
+
+    def hessian_diagonal(self) -> Array:
+        """diag(H), or something of its size: it only preconditions."""
+
+
+def minimise(problem: Problem, start_P: Array, low: Array | float, high: Array | float, what: str) -> Array:
+    """The minimum within low <= theta <= high.
+
+    Parameters that press against a bound are held there; for the others the Newton step comes from preconditioned
+    conjugate gradients, and is shortened until the loss falls. Stops when no component of
+    theta - clip(theta - gradient) exceeds 1e-9, or when the loss can fall no further in float64 and none exceeds 1e-6.
+
+    Raises:
+        FitError: not there after 200 steps, or no step helps: the rows do not determine the parameters. Also where
+            numbers leave the range of float64.
+    """
+    theta_P = np.clip(start_P, low, high)
+    value, gradient_P = problem.value_and_gradient(theta_P)
+    off = np.inf
+    for _ in range(ITERATIONS):
+        off = float(np.abs(theta_P - np.clip(theta_P - gradient_P, low, high)).max(initial=0.0))
+        if off <= TOLERANCE:
+            return theta_P
+        step_P = _step(problem, theta_P, gradient_P, low, high)
+        size = 1.0
+        while True:
+            tried_P = np.clip(theta_P + size * step_P, low, high)
+            fall = float(gradient_P @ (tried_P - theta_P))
+            tried, tried_gradient_P = problem.value_and_gradient(tried_P)
+            if tried <= value + 1e-4 * min(fall, 0.0) + 4e-16 * abs(value):
+                break
+            size /= 4
+            if size < 1e-9:
+                if off <= 1e-6:
+                    return theta_P
+                raise _not_reached(what, off)
+        theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
+    if off <= 1e-6:
+        return theta_P
+    raise _not_reached(what, off)
+
+
+def _not_reached(what: str, off: float) -> FitError:
+    return FitError(
+        f"{what} has no minimum within reach on these rows (Newton's method stopped at a gradient of {off:.1g});"
+        " use more rows, a stronger regularisation, or the calibrator 'temperature'"
+    )
+
+
+def _step(problem: Problem, theta_P: Array, gradient_P: Array, low: Array | float, high: Array | float) -> Array:
+    """A Newton step within the bounds: what it would carry across one goes to the bound, and the rest is solved again.
+
+    Clipping such a step instead leaves the others where they suit the unclipped values, and the search creeps.
+    """
+    inside_P = ~(((theta_P <= low) & (gradient_P > 0)) | ((theta_P >= high) & (gradient_P < 0)))
+    held_P, free_P = np.zeros_like(theta_P), inside_P.copy()
+    for _ in range(20):
+        pull_P = gradient_P + problem.hessian_times(held_P) if held_P.any() else gradient_P
+        step_P = _conjugate_gradients(problem, pull_P, free_P) + held_P
+        end_P = theta_P + step_P
+        crossed_P = free_P & ((end_P < low) | (end_P > high))
+        if not crossed_P.any():
+            break
+        held_P = np.where(crossed_P, np.clip(end_P, low, high) - theta_P, held_P)
+        free_P &= ~crossed_P
+    return step_P if step_P @ gradient_P < 0 else _to_first_bound(problem, theta_P, gradient_P, inside_P, low, high)
+
+
+def _to_first_bound(
+    problem: Problem, theta_P: Array, gradient_P: Array, free_P: Free, low: Array | float, high: Array | float
+) -> Array:
+    """The plain Newton step up to the first bound: never long where bounds are many, but always downhill."""
+    while True:
+        step_P = _conjugate_gradients(problem, gradient_P, free_P)
+        room_P = np.where(step_P > 0, high - theta_P, theta_P - low) / np.maximum(np.abs(step_P), 1e-300)
+        blocked_P = free_P & (room_P <= 1e-12)
+        if not blocked_P.any():
+            return step_P * min(1.0, float(room_P[free_P].min(initial=1.0)))
+        free_P = free_P & ~blocked_P
+
+
+def _conjugate_gradients(problem: Problem, gradient_P: Array, free_P: Free) -> Array:
+    """An inexact Newton step -H^-1 g over the free parameters: exact enough for quadratic convergence at the end."""
+    diagonal_P = problem.hessian_diagonal()
+    weight_P = np.where(free_P, 1 / np.maximum(diagonal_P, 1e-10 * diagonal_P.max(initial=1e-9)), 0.0)
+    residual_P = np.where(free_P, -gradient_P, 0.0)
+    step_P = np.zeros_like(residual_P)
+    direction_P = weighted_P = weight_P * residual_P
+    energy = first = float(residual_P @ weighted_P)
+    # A handful of parameters is solved outright: one bad direction among three is a third of the problem
+    enough = min(0.01, max(first, 1e-12)) if len(step_P) > 8 else 1e-20
+    for _ in range(250):
+        curved_P = np.where(free_P, problem.hessian_times(direction_P), 0.0)
+        curvature = float(direction_P @ curved_P)
+        if curvature <= 1e-15 * float(direction_P @ (direction_P / np.where(free_P, weight_P, 1.0))):
+            break
+        length = energy / curvature
+        step_P = step_P + length * direction_P
+        residual_P = residual_P - length * curved_P
+        weighted_P = weight_P * residual_P
+        energy, previous = float(residual_P @ weighted_P), energy
+        if not np.isfinite(energy) or previous == 0:
+            raise FitError(
+                "Newton's method left the range of float64 on these rows; look for logits of an extreme size, use a"
+                " stronger regularisation, or the calibrator 'temperature'"
+            )
+        if energy <= first * enough:
+            break
+        direction_P = weighted_P + (energy / previous) * direction_P
+    return step_P if step_P.any() else weight_P * -gradient_P  # no curvature at all: downhill

@@ -1,0 +1,133 @@
+"""What a temperature may be chosen by, as functions of beta = 1/T, read block by block: no N x C temporaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from trueodds.calibrators.base import Labels, Logits, row_blocks
+from trueodds.metrics.binned import ece as binned_ece
+from trueodds.metrics.ranked import mass_bins, rank
+from trueodds.sums.inputs import Array
+from trueodds.sums.sums import CalibrationSums
+
+SURE = 1e-6
+"""Wrong rows that a net is taken to expect at least: the prior's weight stays finite, and T = 1 to some 1e-6."""
+NAMES = ("nll", "brier", "ece", "adaptive_ece", "sb_ece")
+
+
+class Rows:
+    """Logits with labels; every method is one pass over them in float64."""
+
+    def __init__(self, logits_NC: Logits, labels_N: Labels) -> None:
+        self.logits_NC, self.labels_N = logits_NC, labels_N
+        self._top_N = logits_NC.max(axis=1, keepdims=True).astype(np.float64)
+        true_N = logits_NC[np.arange(len(labels_N)), labels_N].astype(np.float64)
+        self._true_N = true_N - self._top_N[:, 0]
+        self._mean_true = float(self._true_N.mean())
+        self.prior = self._prior_mean = 0.0
+
+    def _blocks(self, beta: float) -> Iterator[tuple[slice, Array, Array]]:
+        """(rows, z - max z, exp(beta (z - max z))) per block; the two arrays are used again for the next."""
+        rows, classes = self.logits_NC.shape
+        blocks = list(row_blocks(rows, classes))
+        shifted_NC, weight_NC = np.empty((2, blocks[0].stop, classes))
+        for block in blocks:
+            n = block.stop - block.start
+            z_NC, e_NC = shifted_NC[:n], weight_NC[:n]
+            np.subtract(self.logits_NC[block], self._top_N[block], out=z_NC)
+            np.exp(np.multiply(z_NC, beta, out=e_NC), out=e_NC)
+            yield block, z_NC, e_NC
+
+    def nll_slope(self, beta: float) -> tuple[float, float]:
+        """First and second derivative in beta of the mean NLL and its prior: mean (E_p z - z_y) and mean Var_p z, to
+        which the prior adds w mean (E_p z - E_q z) and w mean Var_p z."""
+        mean = variance = 0.0
+        ones_C = np.ones(self.logits_NC.shape[1])  # sums as products: twice as fast as sum(axis=1) for 10 classes
+        for _, z_NC, e_NC in self._blocks(beta):
+            total_N = e_NC @ ones_C
+            e_NC *= z_NC
+            mean_N = e_NC @ ones_C / total_N
+            mean += float(mean_N.sum())
+            variance += float((np.einsum("nc,nc->n", e_NC, z_NC) / total_N - mean_N**2).sum())
+        n = len(self.labels_N)
+        mean, variance = mean / n, max(variance / n, 0.0)
+        return mean - self._mean_true + self.prior * (mean - self._prior_mean), (1 + self.prior) * variance
+
+    def shrink(self, errors: float) -> None:
+        """Set `prior`, the weight w a row of pseudo-rows labelled by q = softmax(z), so that `errors` of these are
+        wrong: errors over the number of rows that q expects to be wrong, or over those that are if they are more."""
+        if errors == 0:
+            self.prior = self._prior_mean = 0.0
+            return
+        doubt = mean = 0.0
+        for _, z_NC, e_NC in self._blocks(1.0):
+            total_N = e_NC.sum(axis=1)
+            doubt += float((1 - 1 / total_N).sum())
+            mean += float((np.einsum("nc,nc->n", e_NC, z_NC) / total_N).sum())
+        n = len(self.labels_N)
+        self.prior = errors / max(doubt, n - float(self.correct_N.sum()), SURE)
+        self._prior_mean = mean / n
+
+    def brier(self, beta: float) -> tuple[float, float]:
+        """The mean Brier score sum_k p_k^2 - 2 p_y + 1, and its derivative in beta.
+
+        dp_k/dbeta = p_k (z_k - m) with m = E_p z, so the derivative is
+        mean 2 [sum_k p_k^2 (z_k - m) - p_y (z_y - m)].
+        """
+        value = slope = 0.0
+        for block, z_NC, e_NC in self._blocks(beta):
+            e_NC /= e_NC.sum(axis=1, keepdims=True)
+            mean_N = np.einsum("nc,nc->n", e_NC, z_NC)
+            square_N = np.einsum("nc,nc->n", e_NC, e_NC)
+            true_N = e_NC[np.arange(len(e_NC)), self.labels_N[block]]
+            value += float((square_N - 2 * true_N + 1).sum())
+            e_NC *= e_NC
+            fall_N = true_N * (self._true_N[block] - mean_N)
+            slope += 2 * float((np.einsum("nc,nc->n", e_NC, z_NC) - square_N * mean_N - fall_N).sum())
+        return value / len(self.labels_N), slope / len(self.labels_N)
+
+    def confidence(self, beta: float) -> Array:
+        """The top label's probability: 1 / sum_k exp(beta (z_k - max z))."""
+        confidence_N = np.empty(len(self.labels_N))
+        for block, _, e_NC in self._blocks(beta):
+            confidence_N[block] = 1 / e_NC.sum(axis=1)
+        return confidence_N
+
+    @cached_property
+    def correct_N(self) -> Array:
+        """1 where the top label is right (ties: the smallest index), the same for every temperature."""
+        correct: Array = (self.logits_NC.argmax(axis=1) == self.labels_N).astype(np.float64)
+        return correct
+
+
+def ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
+    """`metrics.ece` of the top label."""
+    return binned_ece(CalibrationSums.from_top(confidence_N, correct_N > 0), bins=bins)
+
+
+def adaptive_ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
+    """`metrics.adaptive_ece` of the top label, from the confidences themselves."""
+    return float(np.abs(mass_bins(rank(confidence_N, correct_N > 0), bins).gap_B).sum() / len(confidence_N))
+
+
+def sb_ece(confidence_N: Array, correct_N: Array, bins: int, softness: float, order: float) -> float:
+    """Soft-binned ECE (Karandikar et al. 2021, eq. 11): (sum_j S_j / n |A_j - C_j|^p)^(1/p).
+
+    The membership of confidence c in bin j, whose centre is xi_j, is softmax_j(-(c - xi_j)^2 / softness); S, A and C
+    are a bin's sums of memberships and means of correctness and confidence under them (eq. 8 to 10).
+    """
+    centre_B = (np.arange(bins) + 0.5) / bins
+    size_B, gap_B = np.zeros((2, bins))
+    for block in row_blocks(len(confidence_N), bins):
+        c_N = confidence_N[block]
+        distance_NB = (c_N[:, None] - centre_B) ** 2
+        share_NB = np.exp((distance_NB.min(axis=1, keepdims=True) - distance_NB) / softness)
+        share_NB /= share_NB.sum(axis=1, keepdims=True)
+        size_B += share_NB.sum(axis=0)
+        gap_B += (correct_N[block] - c_N) @ share_NB
+    filled = size_B > 0
+    mean_B = np.abs(gap_B[filled]) / size_B[filled]
+    return float(((size_B[filled] * mean_B**order).sum() / len(confidence_N)) ** (1 / order))

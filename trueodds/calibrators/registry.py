@@ -1,0 +1,113 @@
+"""The calibrators by name, and the two ways to one: fitted on rows, or restored from JSON."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy.typing as npt
+
+from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.base import Calibrator, checked_fit_data
+from trueodds.calibrators.bbq import BBQ
+from trueodds.calibrators.dirichlet import Dirichlet
+from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.held_out import overfitting
+from trueodds.calibrators.histogram import Histogram
+from trueodds.calibrators.identity import Identity
+from trueodds.calibrators.isotonic import Isotonic
+from trueodds.calibrators.sigmoid import Beta, Platt
+from trueodds.calibrators.spline import Spline
+from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
+from trueodds.calibrators.temperature import Temperature
+from trueodds.errors import unknown
+
+_CLASSES: tuple[type[Calibrator], ...] = (
+    Identity,
+    Temperature,
+    EnsembleTemperature,
+    BiasCorrectedTemperature,
+    Platt,
+    Beta,
+    Vector,
+    StructuredVector,
+    Matrix,
+    StructuredMatrix,
+    Dirichlet,
+    Isotonic,
+    Histogram,
+    BBQ,
+    Spline,
+)
+_BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
+
+
+def names() -> list[str]:
+    """The names `fit` knows: from no parameter over few to many, then those that bin or smooth one score."""
+    return list(_BY_NAME)
+
+
+def get(name: str) -> type[Calibrator]:
+    """The calibrator's class.
+
+    Raises:
+        ConfigError: an unknown name; the message lists the names and the nearest.
+    """
+    if name not in _BY_NAME:
+        raise unknown("calibrator", name, _BY_NAME)
+    return _BY_NAME[name]
+
+
+def options(name: str) -> dict[str, Any]:
+    """The keyword options of `fit` for this calibrator, with their defaults.
+
+    Raises:
+        ConfigError: an unknown name.
+    """
+    parameters = inspect.signature(get(name).fit).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def check_options(name: str, given: Iterable[str]) -> None:
+    """Raises ConfigError for an unknown calibrator, or an option that its fit does not have; it names the nearest."""
+    allowed = options(name)
+    for option in given:
+        if option not in allowed:
+            raise unknown(f"option of {name!r}", option, allowed)
+
+
+def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **given: Any) -> Calibrator:
+    """Fit the named calibrator on validation logits (any float dtype; computed in float64).
+
+    `given` are its options (see `options`). What the fit makes worse on these rows, or on rows held out of fits like
+    it (see `held_out.overfitting`), is in its `warnings`.
+
+    Raises:
+        ConfigError: an unknown name or option.
+        ValueError: empty, misshapen or non-finite logits, labels outside the classes, an option's value.
+        FitError: rows that do not determine this calibrator, such as a class that never occurs.
+    """
+    calibrator = get(name)
+    check_options(name, given)
+    logits, labels = checked_fit_data(logits_NC, labels_N)
+    found = calibrator.fit(logits, labels, **given)
+    warnings = (*found._compared(logits, labels), *overfitting(found, given, logits, labels))
+    return replace(found, warnings=warnings) if warnings else found
+
+
+def from_json(tree: dict[str, Any]) -> Calibrator:
+    """The calibrator that `to_json` wrote.
+
+    Raises:
+        ValueError: no or unknown `calibrator` name, or fields that the calibrator does not have.
+    """
+    if not isinstance(tree, dict):
+        raise ValueError(f"a calibrator is a JSON object with the key 'calibrator', not {tree!r}")
+    fields = dict(tree)
+    calibrator = get(str(fields.pop("calibrator", None)))
+    try:
+        return calibrator(**fields)
+    except TypeError as error:
+        raise ValueError(f"calibrator {calibrator.name!r} cannot be restored from {sorted(fields)}: {error}") from None

@@ -1,0 +1,146 @@
+"""Calibrators of one score at a time: a curve per class, one curve for all classes, or one for the top label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.calibrators.base import (
+    Calibrator,
+    Labels,
+    Logits,
+    check_choice,
+    check_number,
+    check_seen,
+    frozen_array,
+    row_blocks,
+)
+from trueodds.sums.inputs import Array, softmax
+
+Form = Literal["one_vs_rest", "top_label", "pooled"]
+CURE = "use form='{form}', a calibrator that needs no row of each class ('temperature'), or add rows of that class"
+
+
+@dataclass(frozen=True, eq=False)
+class Curves(Calibrator):
+    """p_k = f(q_k) for scores q = softmax(z), normalised; f is a curve with knots x and values y.
+
+    form "one_vs_rest": a curve per class; the row is divided by its sum (a row of zeros keeps q).
+    "pooled": one curve for the probabilities of all classes, likewise.
+    "top_label": one curve for the top probability; the others share the rest in the proportions of q.
+
+    Then `mixed` of q is added to (1 - mixed) of that, mixed = 1 / (N + 1): the data of N rows do not warrant a
+    probability of 0, and one row that believes the net keeps its order where the curve is flat.
+    """
+
+    form: Form
+    knots: Sequence[npt.ArrayLike]
+    values: Sequence[npt.ArrayLike]
+    mixed: float
+    fitted_classes: int | None = None
+    """Classes of the fit; None: logits of any number of classes are taken."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("form", self.form, ("one_vs_rest", "top_label", "pooled"))
+        check_number("mixed", self.mixed, 0.0, 1.0)
+        if self.fitted_classes is not None:
+            check_number("fitted_classes", self.fitted_classes, 1, 10**9, whole=True)
+        knots = [frozen_array(k, "knots", (None,)) for k in self.knots]
+        if not knots or len(self.values) != len(knots) or (self.form != "one_vs_rest" and len(knots) > 1):
+            raise ValueError(
+                f"knots holds {len(knots)} curves, values {len(self.values)}; expected one per class or one"
+            )
+        values = [frozen_array(v, "values", (self._size(len(k)),)) for k, v in zip(knots, self.values, strict=True)]
+        if any((np.diff(k) < 0).any() for k in knots):
+            raise ValueError("knots fall somewhere; allowed are ascending scores")
+        if any((v < 0).any() or (v > 1).any() for v in values):
+            worst = next(float(x) for v in values for x in v if not 0 <= x <= 1)
+            raise ValueError(f"values holds {worst}; allowed is [0, 1]")
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "values", values)
+
+    @staticmethod
+    def _size(knots: int) -> int:
+        """How many values go with so many knots: a step to the left of each and one beyond the last."""
+        return knots + 1
+
+    def _curve(self, scores: Array, which: int) -> Array:
+        """Values of curve `which`: values[i] on (knots[i-1], knots[i]]."""
+        values: Array = np.asarray(self.values[which])[np.searchsorted(np.asarray(self.knots[which]), scores)]
+        return values
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return False
+
+    @property
+    def classes(self) -> int | None:
+        return len(self.knots) if self.form == "one_vs_rest" else self.fitted_classes
+
+    @property
+    def parameters(self) -> int:
+        return sum(len(np.asarray(values)) for values in self.values)
+
+    def _apply(self, logits_NC: Array) -> Array:
+        q_NC = softmax(logits_NC)
+        if self.form == "top_label":
+            p_NC = self._top(q_NC)
+        else:
+            p_NC = np.empty_like(q_NC)
+            if self.form == "pooled":
+                p_NC[:] = self._curve(q_NC.ravel(), 0).reshape(q_NC.shape)
+            else:
+                for k in range(q_NC.shape[1]):
+                    p_NC[:, k] = self._curve(q_NC[:, k], k)
+            total_N = p_NC.sum(axis=1, keepdims=True)
+            p_NC = np.where(total_N > 0, p_NC / np.where(total_N > 0, total_N, 1.0), q_NC)
+        return (1 - self.mixed) * p_NC + self.mixed * q_NC
+
+    def _top(self, q_NC: Array) -> Array:
+        rows, top_N = np.arange(len(q_NC)), q_NC.argmax(axis=1)
+        top = self._curve(q_NC[rows, top_N], 0) if q_NC.shape[1] > 1 else np.ones(len(q_NC))
+        p_NC = q_NC.copy()
+        p_NC[rows, top_N] = 0.0
+        rest_N = p_NC.sum(axis=1)
+        bare_N = rest_N <= 0  # the others underflowed: they share evenly
+        p_NC[bare_N] = 1.0
+        p_NC[rows, top_N] = 0.0
+        rest_N[bare_N] = max(q_NC.shape[1] - 1, 1)
+        p_NC /= rest_N[:, None]
+        p_NC *= (1 - top)[:, None]
+        p_NC[rows, top_N] = top
+        return p_NC
+
+
+def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[tuple[Array, Array]]:
+    """(scores, 0 or 1) to fit each curve on: one pair per class, or the top label's.
+
+    Raises:
+        FitError: form "one_vs_rest" and a class that labels never hold.
+    """
+    if form == "one_vs_rest":
+        other = "pooled" if name == "isotonic" else "top_label"
+        check_seen(labels_N, logits_NC.shape[1], name, CURE.format(form=other))
+    rows, classes = logits_NC.shape
+    score_CN = np.empty((1 if form == "top_label" else classes, rows))
+    for block in row_blocks(rows, classes):
+        q_NC = softmax(logits_NC[block].astype(np.float64))
+        score_CN[:, block] = q_NC.max(axis=1) if form == "top_label" else q_NC.T
+    if form == "top_label":
+        return [(score_CN[0], (logits_NC.argmax(axis=1) == labels_N).astype(np.float64))]
+    return [(score_N, (labels_N == k).astype(np.float64)) for k, score_N in enumerate(score_CN)]
+
+
+def curves(fitted: Sequence[tuple[Array, Array]], rows: int, classes: int) -> dict[str, Any]:
+    """The fields but `form` of curves fitted on so many rows and classes."""
+    return {
+        "knots": [knots for knots, _ in fitted],
+        "values": [values for _, values in fitted],
+        "mixed": 1 / (rows + 1),
+        "fitted_classes": classes,
+    }

@@ -1,0 +1,163 @@
+"""Which calibrator: the one of least cross-validated NLL, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.calibrators import registry
+from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, check_number, checked_fit_data, separates
+from trueodds.calibrators.held_out import nll_without, stratified
+from trueodds.sums.inputs import Array
+
+CANDIDATES = (
+    "identity",
+    "temperature",
+    "ensemble_temperature",
+    "bias_corrected_temperature",
+    "structured_vector",
+    "structured_matrix",
+)
+"""The default choice: those whose parameters are few or held by a penalty."""
+
+
+ENOUGH = 20
+"""Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
+these overfits: benchmarks/selection.py measures how often it takes one that does ("least")."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One line of the table; all numbers are over rows that the fit did not see."""
+
+    name: str
+    options: Mapping[str, Any]
+    nll: float | None
+    """Mean, in nats; None if it could not be fitted."""
+    standard_error: float | None
+    """Of `nll`: the rows' standard deviation over sqrt(N)."""
+    behind: float | None
+    """nll minus the chosen one's: below 0 for those passed over."""
+    behind_standard_error: float | None
+    """Of `behind`, from the rows' paired differences."""
+    within_one_standard_error: bool
+    """behind <= behind_standard_error: these rows cannot tell it from the chosen one."""
+    problem: str | None = None
+    passed_over: str | None = None
+    """Why it was not chosen although its NLL is lower than the chosen one's."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The winner, fitted on all rows, and the table in the order of the candidates."""
+
+    calibrator: Calibrator
+    table: tuple[Candidate, ...]
+    nll_MN: tuple[Array | None, ...] = field(default=(), repr=False, compare=False)
+    """Each candidate's held-out -ln p_y, row by row, for paired comparisons; None if it could not be fitted."""
+
+
+def select(
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    *,
+    candidates: Sequence[str | tuple[str, Mapping[str, Any]]] = CANDIDATES,
+    folds: int = 5,
+) -> Selection:
+    """The candidate of least cross-validated NLL, fitted on all rows; the earlier one of equals.
+
+    Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
+    than 20 wrong rows, a calibrator with weights of each class.
+
+    A candidate is a name or a pair (name, options). Folds are stratified and deterministic: the rows of a class go
+    round the folds in their order. A candidate that cannot be fitted in some fold is out, and its line says why.
+
+    Raises:
+        ConfigError: an unknown name or option.
+        ValueError: bad data, no candidates or what is none, folds outside 2..N.
+        FitError: no candidate can be fitted.
+    """
+    logits, labels = checked_fit_data(logits_NC, labels_N)
+    if len(logits) < 2:
+        raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
+    check_number("folds", folds, 2, len(logits), whole=True)
+    pairs = _pairs(candidates)
+    if not pairs:
+        raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
+    fold_N = stratified(labels, folds)
+    lost, problems = {}, {}
+    for i, (name, options) in enumerate(pairs):
+        try:
+            lost[i] = _held_out(name, options, logits, labels, fold_N)
+        except FitError as error:
+            problems[i] = str(error)
+    if not lost:
+        raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
+    ranked = sorted(lost, key=lambda i: (float(lost[i].mean()), i))
+    winner, best, passed = _first_sound(ranked, pairs, logits, labels)
+    table = tuple(
+        replace(_line(*pair, lost[i], lost[best]), passed_over=passed.get(i))
+        if i in lost
+        else Candidate(*pair, None, None, None, None, False, problems[i])
+        for i, pair in enumerate(pairs)
+    )
+    return Selection(winner, table, tuple(lost.get(i) for i in range(len(pairs))))
+
+
+def _first_sound(
+    ranked: Sequence[int], pairs: Sequence[tuple[str, dict[str, Any]]], logits_NC: Logits, labels_N: Labels
+) -> tuple[Calibrator, int, dict[int, str]]:
+    """(calibrator, its number, why those before it were passed over): the first of all if none is sound."""
+    wrong = int((logits_NC.argmax(axis=1) != labels_N).sum())
+    passed: dict[int, str] = {}
+    for i in ranked:
+        name, options = pairs[i]
+        if not registry.get(name).held and wrong < ENOUGH:
+            passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
+            continue
+        found = registry.fit(name, logits_NC, labels_N, **options)
+        if found.at_bound:
+            passed[i] = "its fit on all rows stopped at a bound"
+        elif separates(found, logits_NC, labels_N):
+            passed[i] = "its fit separates the rows: it has no doubt left about any"
+        else:
+            return found, i, passed
+    name, options = pairs[ranked[0]]
+    return registry.fit(name, logits_NC, labels_N, **options), ranked[0], {}
+
+
+def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(candidates, str) or not isinstance(candidates, Iterable):
+        raise ValueError(f"candidates is {candidates!r}; allowed is a sequence: [{candidates!r}], or leave it out")
+    pairs: list[tuple[str, dict[str, Any]]] = []
+    for candidate in candidates:
+        match candidate:
+            case str():
+                pairs.append((candidate, {}))
+            case (str() as name, Mapping() as options):
+                pairs.append((name, dict(options)))
+            case _:
+                raise ValueError(f"candidates holds {candidate!r}; allowed are names and pairs (name, options)")
+    return pairs
+
+
+def _held_out(name: str, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels, fold_N: Labels) -> Array:
+    """-ln p_y of every row, by the fit on the other folds."""
+    registry.check_options(name, options)
+    nll_N = np.empty(len(labels_N))
+    for fold in range(int(fold_N.max()) + 1):
+        inside_N = fold_N == fold
+        nll_N[inside_N] = nll_without(registry.get(name), options, logits_NC, labels_N, inside_N)
+    return nll_N
+
+
+def _line(name: str, options: Mapping[str, Any], nll_N: Array, best_N: Array) -> Candidate:
+    root, behind_N = float(np.sqrt(len(nll_N))), nll_N - best_N
+    behind, error = float(behind_N.mean()), float(behind_N.std(ddof=1)) / root
+    return Candidate(
+        name, options, float(nll_N.mean()), float(nll_N.std(ddof=1)) / root, behind, error, bool(behind <= error)
+    )

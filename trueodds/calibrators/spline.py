@@ -1,0 +1,79 @@
+"""Spline calibration (Gupta et al. 2021): the derivative of a spline through the cumulative gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from trueodds.calibrators.base import Labels, Logits, check_choice, check_number
+from trueodds.calibrators.scores import Curves, columns, curves
+from trueodds.sums.inputs import Array
+
+STORED = 1024
+"""Most points of the fitted curve that are kept; between them it is linear."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spline(Curves):
+    """f(c) = c + h'(t(c)), h the natural cubic spline with `pieces` (6) equidistant knots that is nearest, in least
+    squares, to the cumulative gap H(t) = sum over the lowest t N scores of (hit - score) / N (Gupta et al. 2021,
+    section 4; their code's knots, ends and percentiles 0 .. 1).
+
+    t(c) is the rank of c among the fitted scores; equal scores take their mean, and their hits are spread evenly over
+    them, so that the order of the rows says nothing. f is linear between fitted scores (at
+    most 1,024 of them are stored), constant beyond, and clipped to [0, 1]. Nothing makes it rise: a note says where it
+    does not.
+
+    form "top_label" (default) for the confidence, or "one_vs_rest" for every class.
+    """
+
+    name: ClassVar[str] = "spline"
+
+    @staticmethod
+    def _size(knots: int) -> int:
+        return knots
+
+    def _curve(self, scores: Array, which: int) -> Array:
+        values: Array = np.interp(scores, np.asarray(self.knots[which]), np.asarray(self.values[which]))
+        return values
+
+    @classmethod
+    def fit(
+        cls,
+        logits_NC: Logits,
+        labels_N: Labels,
+        *,
+        form: Literal["top_label", "one_vs_rest"] = "top_label",
+        pieces: int = 6,
+    ) -> Self:
+        check_choice("form", form, ("top_label", "one_vs_rest"))
+        check_number("pieces", pieces, 3, 100, whole=True)
+        fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
+        return cls(form, **curves(fitted, *logits_NC.shape))
+
+    def notes(self) -> list[str]:
+        falling = sum(bool((np.diff(np.asarray(values)) < 0).any()) for values in self.values)
+        if not falling:
+            return super().notes()
+        which = (
+            f"{falling} of {len(self.values)} fitted curves fall" if len(self.values) > 1 else "The fitted curve falls"
+        )
+        return [*super().notes(), f"{which} somewhere: there a higher score is given a lower probability."]
+
+
+def recalibration(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array]:
+    """(scores, calibrated scores) of one curve, both ascending in the score."""
+    score_U, first_N, count_U = np.unique(score_N, return_inverse=True, return_counts=True)
+    sorted_N, group_N = np.repeat(score_U, count_U), np.repeat(np.arange(len(score_U)), count_U)
+    share_U = np.bincount(first_N, hit_N) / count_U
+    gap_N = np.cumsum(share_U[group_N] - sorted_N) / len(sorted_N)
+    rank_N, knots = np.linspace(0.0, 1.0, len(sorted_N)), np.linspace(0.0, 1.0, pieces)
+    basis = CubicSpline(knots, np.eye(pieces), bc_type="natural")
+    height = np.linalg.lstsq(basis(rank_N), gap_N, rcond=None)[0]
+    slope_N = basis(rank_N, 1) @ height
+    value_U = np.clip(score_U + np.bincount(group_N, slope_N) / count_U, 0.0, 1.0)
+    kept = np.unique(np.round(np.linspace(0, len(score_U) - 1, STORED)).astype(np.intp))
+    return score_U[kept], value_U[kept]

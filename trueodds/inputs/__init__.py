@@ -1,0 +1,1 @@
+"""Kinds of input: how they are read and checked."""

@@ -1,0 +1,139 @@
+"""Encoded images to uint8 pixels: one reading for training and for the service, so that both see the same pixels."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from trueodds.inputs import png
+
+Pixels = npt.NDArray[np.uint8]
+FORMATS = {"PNG": ".png", "JPEG": ".jpg"}
+MAX_PIXELS = 4096 * 4096
+CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
+"""libjpeg's warnings of image data that are missing or make no sense."""
+ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
+
+
+class PictureError(ValueError):
+    """Bytes that are not an image this project reads; the message says what is allowed."""
+
+
+class PictureTooLargeError(PictureError):
+    """More pixels than are allowed, by the header alone."""
+
+
+def read(
+    source: bytes | Path,
+    channels: int,
+    *,
+    side: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    accept: Callable[[int, int], None] | None = None,
+) -> Pixels:
+    """Decode a PNG or JPEG into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
+
+    `side`: scale the shorter edge to that many pixels (Pillow's bilinear filter) and cut the centre square.
+    The size is read from the header and checked before a pixel is decoded, so a decompression bomb costs nothing.
+    `accept`, given its upright width and height, may refuse it then, by an error of its own.
+    An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
+
+    Raises:
+        PictureError: not a PNG or JPEG, damaged or cut short; PictureTooLargeError: more than `max_pixels` pixels.
+        OSError: a path that cannot be read.
+    """
+    data, mode = source if isinstance(source, bytes) else source.read_bytes(), "L" if channels == 1 else "RGB"
+    flat: Image.Image | None = None
+    if plain := png.plain(data):
+        _check_size(*plain.size, max_pixels)
+        if accept:
+            accept(*plain.size)
+        flat = plain.image()
+    if flat is None:
+        with _opened(data, max_pixels) as image:
+            if accept and not plain:
+                accept(*upright_size(image))
+            _check_whole(data, image)
+            ImageOps.exif_transpose(image, in_place=True)  # without an orientation to apply, no copy
+            flat = _eight_bit(image).convert(mode)
+    if flat.mode != mode:
+        flat = flat.convert(mode)
+    if side is not None and flat.size != (side, side):
+        flat = _centre_square(flat, side)
+    return np.frombuffer(flat.tobytes(), np.uint8).reshape(flat.height, flat.width, channels)
+
+
+@contextmanager
+def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
+    """Pillow's image, nothing decoded yet; Pillow's errors, in the block too, as PictureError."""
+    try:
+        with Image.open(io.BytesIO(png.pixels_only(data)), formats=list(FORMATS)) as image:
+            _check_size(*image.size, max_pixels)
+            yield image
+    except PictureError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # Pillow's own limit, where it comes first
+        message = f"the image has too many pixels; the limit is {max_pixels:,}. Scale it down first"
+        raise PictureTooLargeError(message) from None
+    except UnidentifiedImageError:
+        raise PictureError(f"not an image that can be read; allowed are {' and '.join(FORMATS)}") from None
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for damage
+        raise PictureError(
+            f"the image is damaged or cut short ({error}); allowed are whole PNG and JPEG files"
+        ) from None
+
+
+def _check_whole(data: bytes, image: Image.Image) -> None:
+    """Raise ValueError for fewer image data than the header says: Pillow fills them up with black or grey."""
+    if image.format == "PNG":
+        png.check_whole(data)
+        return
+    import simplejpeg  # a machine that trains on arrays has no need of it
+
+    try:
+        # At an eighth of the size: all data are read, and little is made of them.
+        simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1, min_factor=1)
+    except ValueError as error:
+        if CUT_SHORT.search(str(error)):  # other warnings, such as bytes left over between markers, cost no pixel
+            raise
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if width * height > max_pixels:
+        size = f"{width} x {height} = {width * height:,} pixels"
+        raise PictureTooLargeError(f"the image has {size}; the limit is {max_pixels:,}. Scale it down first")
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """(width, height) after EXIF orientation, from the header alone."""
+    exif = image.info.get("exif")  # getexif() would read a PNG to its end
+    sideways = exif is not None and image.getexif().get(ORIENTATION, 1) >= 5
+    return (image.height, image.width) if sideways else image.size
+
+
+def encode_png(pixels_HWC: Pixels) -> bytes:
+    """Lossless PNG bytes of one H x W x C uint8 image, C = 1 or 3."""
+    out = io.BytesIO()
+    Image.fromarray(pixels_HWC.squeeze(2) if pixels_HWC.shape[2] == 1 else pixels_HWC).save(out, "PNG")
+    return out.getvalue()
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Grey with 16 bits brought to 8; Pillow's convert clips instead: everything above 255 would be white."""
+    if not image.mode.startswith("I"):
+        return image
+    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+
+
+def _centre_square(image: Image.Image, side: int) -> Image.Image:
+    # Cut and scale in one: scaling first would make 1 x 16,000,000 pixels into 224 x 3,600,000,000.
+    edge = min(image.size)
+    left, top = (image.width - edge) / 2, (image.height - edge) / 2
+    return image.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + edge, top + edge))

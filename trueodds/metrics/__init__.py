@@ -1,0 +1,133 @@
+"""Calibration metrics in numpy: one definition each, for training curves, evaluation, the service and benchmarks."""
+
+from trueodds.metrics.alarms.prequential import Prequential
+from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
+from trueodds.metrics.alarms.weighted import WeightedEProcess
+from trueodds.metrics.binned import (
+    SweepEce,
+    adaptive_ece,
+    debiased_ece,
+    ece,
+    ks_error,
+    label_binned_ece,
+    mce,
+    sweep_ece,
+)
+from trueodds.metrics.classwise import (
+    classwise_ece,
+    ece_per_class,
+    noise_floor_per_class,
+    samplewise_error,
+    samplewise_noise_floor,
+)
+from trueodds.metrics.decomposition import BrierDecomposition, brier_decomposition
+from trueodds.metrics.drift import ConfidenceDrift, confidence_drift
+from trueodds.metrics.intervals.binomial import binomial_interval
+from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
+from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
+from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
+from trueodds.metrics.labelling.coverage import (
+    ChoiceOfLabels,
+    LabelDelay,
+    Sensitivity,
+    choice_of_labels,
+    label_delay,
+    sensitivity,
+)
+from trueodds.metrics.labelling.weighted import (
+    CrowdedCellError,
+    FullestCell,
+    WeightedEce,
+    fullest_cell,
+    inverse_probability_ece,
+    weighted_ece,
+)
+from trueodds.metrics.ranked import whole_bins
+from trueodds.metrics.scores import (
+    FractionAbove,
+    accuracy,
+    brier,
+    error_rate,
+    fraction_above,
+    mean_confidence,
+    nll,
+    signed_gap,
+)
+from trueodds.metrics.significance.calibration import CalibrationTest, calibration_test
+from trueodds.metrics.significance.kolmogorov_smirnov import KsTest, ks_test
+from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
+from trueodds.metrics.summary import summary
+from trueodds.sums.bins import CELLS, Bins, cell_of
+from trueodds.sums.entropy import mean_entropy
+from trueodds.sums.inputs import softmax
+from trueodds.sums.sums import COLUMNS, CalibrationSums
+
+__all__ = [
+    "CELLS",
+    "COLUMNS",
+    "Bins",
+    "BrierDecomposition",
+    "CalibrationSums",
+    "CalibrationTest",
+    "ChoiceOfLabels",
+    "ConfidenceDrift",
+    "CrowdedCellError",
+    "EProcess",
+    "EceInterval",
+    "FractionAbove",
+    "FullestCell",
+    "GapSequence",
+    "KsTest",
+    "LabelDelay",
+    "NoiseFloor",
+    "Prequential",
+    "ScoreInterval",
+    "Sensitivity",
+    "ShiryaevRoberts",
+    "SweepEce",
+    "WeightedEProcess",
+    "WeightedEce",
+    "accuracy",
+    "adaptive_ece",
+    "binomial_interval",
+    "blocks",
+    "brier",
+    "brier_decomposition",
+    "calibration_test",
+    "cell_of",
+    "choice_of_labels",
+    "classwise_ece",
+    "confidence_drift",
+    "debiased_ece",
+    "ece",
+    "ece_interval",
+    "ece_per_class",
+    "error_rate",
+    "fraction_above",
+    "fullest_cell",
+    "gap_sequence",
+    "inverse_probability_ece",
+    "kde_ece",
+    "ks_error",
+    "ks_test",
+    "label_binned_ece",
+    "label_delay",
+    "mce",
+    "mean_confidence",
+    "mean_entropy",
+    "nll",
+    "noise_floor",
+    "noise_floor_per_class",
+    "samplewise_error",
+    "samplewise_noise_floor",
+    "score_interval",
+    "sece",
+    "sensitivity",
+    "signed_gap",
+    "smooth_ece",
+    "softmax",
+    "summary",
+    "sweep_ece",
+    "weighted_ece",
+    "whole_bins",
+]

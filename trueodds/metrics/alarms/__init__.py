@@ -1,0 +1,1 @@
+"""Sequential tests: evidence that may be looked at after every label."""

@@ -1,0 +1,217 @@
+"""Would recalibrating help? Each block of labels is predicted by a fit to the labels before it, then learnt.
+
+What is scored is the event "the answer is right", under its served confidence c and under recalibrated ones. Nothing is
+predicted by a fit that has seen it, so the gain is honest (prequential: Dawid 1984), and valid whenever one looks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, log_expit, logit
+
+from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.sums.inputs import Array, check_top, is_number, is_whole
+
+HALF_LIVES = (math.inf, 5_000.0, 500.0)
+"""Labels after which a fit has half forgotten a label: a steady error is learnt best by the first, a fresh one by the
+last. Each is one expert; the served confidence is another."""
+PRIOR = (0.5, 0.2, 0.2, 0.1)
+"""Share of the capital of the served confidence and of each fit."""
+SHARE = 0.002
+"""Of every expert's capital, laid anew by PRIOR after each block: one change in 10,000 labels is expected."""
+RIDGE = 10.0
+"""Pulls a fit towards a = 1, b = 0 as strongly as some forty labels of confidence .5 would: no wild map from a few."""
+REFIT = 5
+"""Blocks between fits."""
+MOST_LOG_ODDS = float(logit(1 - 1e-6))
+"""A confidence beyond counts as 1 - 1e-6, served or recalibrated, so that no single label decides everything."""
+LOWEST, WIDTH, GROUPS = -4.0, 0.32, 41
+CENTRES = LOWEST + WIDTH * (np.arange(GROUPS) + 0.5)
+"""Log odds of the groups that a fit sees, from .018 to .9999: the map need not be exact to be valid."""
+FIT_STEPS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Prequential:
+    """A mixture of the served confidence and of recalibrated ones, by a test martingale of the served being right.
+
+    A fit is q(c) = sigma(a logit(c) + b) with the (a, b) of `fit`. With l_k(block) the log likelihood of a block under
+    expert k, 0 the served one, and w_k the experts' shares:
+
+        E <- E sum_k w_k exp(l_k - l_0),   w_k <- (1 - s) w_k exp(l_k) / sum + s prior_k
+
+    (fixed share: Herbster and Warmuth 1998). If every served confidence is right, given the past, E is 1 on average at
+    every moment and P(ever E >= 1/alpha) <= alpha.
+    """
+
+    blocks: int
+    labels: int
+    log_e: float
+    """Nats: by how much the mixture has predicted the labels better than the served confidences."""
+    served_nats: float
+    """-sum log of the served likelihoods."""
+    log_share_K: Array
+    """Of each expert's capital, the served one first."""
+    maps_R2: Array
+    """(a, b) of each fit in use."""
+    counts_RG2: Array
+    """Wrong and right labels by log odds of the confidence, as far as each fit remembers them."""
+
+    @classmethod
+    def start(cls) -> Self:
+        """Before any label."""
+        fits = len(HALF_LIVES)
+        maps = np.tile([1.0, 0.0], (fits, 1))
+        return cls(0, 0, 0.0, 0.0, np.log(PRIOR), maps, np.zeros((fits, GROUPS, 2)))
+
+    @property
+    def served_log_loss(self) -> float | None:
+        """Mean -log likelihood of right or wrong under the served confidence, nats; None before the first label."""
+        return self.served_nats / self.labels if self.labels else None
+
+    @property
+    def recalibrated_log_loss(self) -> float | None:
+        """The same under the mixture."""
+        return (self.served_nats - self.log_e) / self.labels if self.labels else None
+
+    def advance(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Self:
+        """The state after one more block of labels: scored by what was known before it, then learnt.
+
+        Raises:
+            ValueError: shapes that disagree, a confidence outside [0, 1], correctness that is not 0 or 1.
+        """
+        return self._block(*_signed(confidence_N, correct_N)) if np.size(confidence_N) else self
+
+    def advance_each(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK) -> Self:
+        """As `advance` for each whole block of `size` labels in their order.
+
+        Raises:
+            ValueError: a size that does not divide N, or what `advance` refuses.
+        """
+        odds_N, sign_N = _signed(confidence_N, correct_N)
+        if not (is_whole(size) and size >= 1) or len(odds_N) % size:
+            raise ValueError(f"{len(odds_N)} labels in blocks of {size!r}; allowed are whole blocks only")
+        state = self
+        for first in range(0, len(odds_N), size):
+            state = state._block(odds_N[first : first + size], sign_N[first : first + size])
+        return state
+
+    def _block(self, odds_N: Array, sign_N: Array) -> Self:
+        maps = self.maps_R2
+        odds_KN = np.vstack([odds_N, maps[:, :1] * odds_N + maps[:, 1:]])  # the served ones are within the limits
+        loss_K = -log_expit(np.clip(odds_KN, -MOST_LOG_ODDS, MOST_LOG_ODDS) * sign_N).sum(axis=1)
+        log_paid_K = self.log_share_K + (loss_K[0] - loss_K)
+        highest = log_paid_K.max()
+        paid_K = np.exp(log_paid_K - highest)
+        total = paid_K.sum()
+        group_N = np.clip(((odds_N - LOWEST) / WIDTH).astype(np.intp), 0, GROUPS - 1)
+        seen_G2 = np.bincount(2 * group_N + (sign_N > 0), minlength=2 * GROUPS).reshape(GROUPS, 2)
+        counts = self.counts_RG2 * np.exp2(-len(odds_N) / np.array(HALF_LIVES))[:, None, None] + seen_G2
+        blocks = self.blocks + 1
+        return replace(
+            self,
+            blocks=blocks,
+            labels=self.labels + len(odds_N),
+            log_e=self.log_e + float(highest + math.log(total)),
+            served_nats=self.served_nats + float(loss_K[0]),
+            log_share_K=np.log((1 - SHARE) * paid_K / total + SHARE * np.array(PRIOR)),
+            maps_R2=fit(counts, maps) if blocks % REFIT == 0 else maps,
+            counts_RG2=counts,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prequential) and self.to_json() == other.to_json()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; `from_json` restores them exactly. Counts of groups nobody has seen are left out."""
+        tree = asdict(self)
+        seen = np.flatnonzero(self.counts_RG2.sum(axis=(0, 2)))
+        shares, maps = self.log_share_K.tolist(), self.maps_R2.tolist()
+        counts = {str(g): self.counts_RG2[:, g].tolist() for g in seen.tolist()}
+        return {"form": "prequential", **tree, "log_share_K": shares, "maps_R2": maps, "counts_RG2": counts}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any] | str) -> Self:
+        """The state that `to_json` wrote, as a tree or as text.
+
+        Raises:
+            ValueError: another form, missing or unknown keys, or numbers of another kind, shape or range.
+        """
+        try:
+            return cls._restored(json.loads(value) if isinstance(value, str) else value)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"a damaged state of a prequential comparison: {error}") from None
+
+    @classmethod
+    def _restored(cls, tree: dict[str, Any]) -> Self:
+        state = cls.start()
+        names = sorted(["form", *asdict(state)])
+        if sorted(tree) != names or tree["form"] != "prequential":
+            raise ValueError(f"the state is {tree!r:.200}; expected form 'prequential' and {', '.join(names)}")
+        counts, group_of = np.zeros_like(state.counts_RG2), {str(g): g for g in range(GROUPS)}
+        for group, seen in tree["counts_RG2"].items():
+            counts[:, group_of[group]] = seen
+        shares, maps = (np.array(tree[name], np.float64) for name in ("log_share_K", "maps_R2"))
+        if (shares.shape, maps.shape) != (state.log_share_K.shape, state.maps_R2.shape):
+            raise ValueError(f"log_share_K {shares.shape} and maps_R2 {maps.shape} have other shapes than expected")
+        plain = [tree["log_e"], tree["served_nats"]]
+        if not (all(map(is_number, plain)) and all(np.isfinite(a).all() for a in (shares, maps, counts, plain))):
+            raise ValueError("a damaged state of a prequential comparison: all its numbers must be finite")
+        blocks, labels = tree["blocks"], tree["labels"]
+        if not (is_whole(blocks) and is_whole(labels) and 0 <= blocks <= labels and (counts >= 0).all()):
+            raise ValueError(f"{blocks!r} blocks of {labels!r} labels; allowed: whole numbers, one label or more each")
+        return cls(blocks, labels, float(plain[0]), float(plain[1]), shares, maps, counts)
+
+
+def fit(counts_RG2: Array, start_R2: Array) -> Array:
+    """For each of R sets of counts the (a, b) with the least penalised log loss; see `objective`.
+
+    Newton's method, in which no group's log odds move by more than 1 in a step: so far the curvature changes by less
+    than e, and every step descends.
+    """
+    found_R2, n_RG = start_R2.copy(), counts_RG2.sum(axis=2)
+    reach_2E = np.array([[CENTRES[0], CENTRES[-1]], [1.0, 1.0]])
+    for _ in range(FIT_STEPS):
+        p_RG = expit(found_R2[:, :1] * CENTRES + found_R2[:, 1:])
+        slope_R2 = _gradient(counts_RG2[:, :, 1], n_RG, p_RG, found_R2)
+        weight_RG = n_RG * p_RG * (1 - p_RG)
+        aa, ab, bb = weight_RG @ CENTRES**2 + RIDGE, weight_RG @ CENTRES, weight_RG.sum(axis=1) + RIDGE
+        step_R2 = np.stack([bb * slope_R2[:, 0] - ab * slope_R2[:, 1], aa * slope_R2[:, 1] - ab * slope_R2[:, 0]], 1)
+        step_R2 /= (aa * bb - ab * ab)[:, None]
+        longest_R = np.abs(step_R2 @ reach_2E).max(axis=1)
+        found_R2 -= step_R2 / np.maximum(longest_R, 1.0)[:, None]
+        if longest_R.max() < 1e-6:
+            break
+    return found_R2
+
+
+def objective(counts_G2: Array, map_2: Array) -> tuple[float, Array]:
+    """Penalised log loss of one set of counts, nats, and its gradient by (a, b):
+
+    -sum_g [right_g log sigma(z_g) + wrong_g log sigma(-z_g)] + RIDGE / 2 ((a - 1)^2 + b^2),  z_g = a x_g + b
+    """
+    a, b = map_2
+    z_G = a * CENTRES + b
+    loss = -(counts_G2[:, 1] @ log_expit(z_G) + counts_G2[:, 0] @ log_expit(-z_G))
+    counts_1G2 = counts_G2[None]
+    slope = _gradient(counts_1G2[:, :, 1], counts_1G2.sum(axis=2), expit(z_G)[None], np.array([[a, b]]))[0]
+    return float(loss + RIDGE / 2 * ((a - 1) ** 2 + b**2)), slope
+
+
+def _gradient(right_RG: Array, n_RG: Array, p_RG: Array, map_R2: Array) -> Array:
+    excess_RG = n_RG * p_RG - right_RG
+    slopes: Array = np.stack([excess_RG @ CENTRES, excess_RG.sum(axis=1)], axis=1) + RIDGE * (map_R2 - [1.0, 0.0])
+    return slopes
+
+
+def _signed(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Array, Array]:
+    """Log odds of the confidences within the limits, and 1 where right, -1 where wrong."""
+    confidence_N, correct_N = check_top(confidence, correct)
+    odds_N = np.clip(logit(confidence_N), -MOST_LOG_ODDS, MOST_LOG_ODDS)
+    return odds_N, np.where(correct_N, 1.0, -1.0)

@@ -1,0 +1,162 @@
+"""Evidence about the ECE of ALL answers, from labels that were drawn with known probabilities; whenever one looks."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from trueodds.metrics.alarms.factors import TURN, bets
+from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_top, is_number, is_whole
+
+FLOOR = 0.05
+"""Smallest propensity that is betted on, if nobody says otherwise."""
+SHARES = (0.98, 0.4, 0.15, 0.05)
+"""Stakes, as shares of the largest at which no bet can lose more than it has."""
+
+
+@dataclass(frozen=True)
+class WeightedEProcess:
+    """Test of "the ECE of all answers so far is at most `tolerance`, at every moment", by labels of known propensity.
+
+    Answers are taken in the order in which their labels arrive, or would. One of confidence c gets its label with the
+    probability p ("propensity"), which may depend on anything known before the label. Those with p < `floor` are left
+    out, labelled or not: the statement is about the others. A label pays, for a sign pattern s and a stake L,
+
+        1 + L floor/p (s(c) (a - c) - tolerance),    L = share / (1 + tolerance),    E the mean over all s and L
+
+    and an answer without a label pays 1. So x, the payoff less 1, has mean L floor (s(c) (P(right) - c) - tolerance),
+    whatever p is. Because 1 + x <= e^x, the product of the payoffs divided by e^(sum of these means) never grows on
+    average (a supermartingale from 1), and the sum of the means is at most L floor n (ECE of the n answers so far -
+    tolerance). While that ECE has never been above the tolerance, P(ever E >= 1/alpha) <= alpha (Ville 1939), even if
+    some corner is labelled more often than the rest, or traffic comes in phases.
+
+    Stakes stay as they are and nothing is laid anew, unlike in `EProcess`: that would speak of the traffic since some
+    moment, and alarm in every bad phase. The price is that after a long good past an error is seen late. Traffic that
+    begins in a bad phase does have a large ECE at that moment, and may alarm.
+
+    The floor must be fixed in advance. The nearer it is to the smallest propensity there is, the larger the stakes:
+    benchmarks/weighted_evidence.py has the delays.
+    """
+
+    tolerance: float
+    floor: float
+    labels: int
+    """Labels betted on."""
+    left_out: int
+    """Labels whose answers had a propensity below the floor."""
+    log_wealth: tuple[float, ...]
+    peak: float
+    """The largest log E after any label: evidence once shown stays."""
+
+    @classmethod
+    def start(cls, tolerance: float = 0.02, floor: float = FLOOR) -> Self:
+        """Before any label.
+
+        Raises:
+            ValueError: a tolerance outside [0, .5), or a floor outside (0, 1].
+        """
+        bets("ece", tolerance)  # refuses a bad tolerance
+        if not (is_number(floor) and 0 < floor <= 1):
+            raise ValueError(f"floor is {floor!r}; allowed is (0, 1], the smallest propensity, such as {FLOOR}")
+        return cls(float(tolerance), float(floor), 0, 0, (0.0,) * (4 * len(SHARES)), 0.0)
+
+    @property
+    def log_e(self) -> float:
+        """log E in nats, after every label so far: 0 at the start."""
+        return float(logsumexp(self.log_wealth)) - math.log(len(self.log_wealth))
+
+    @property
+    def p_value(self) -> float:
+        """The smallest alpha at which this has alarmed so far, valid at every moment: 1 / the largest E."""
+        return math.exp(-self.peak)
+
+    def alarmed(self, alpha: float = 0.05) -> bool:
+        """Whether E has reached 1/alpha after any label.
+
+        Raises:
+            ValueError: alpha outside (0, 1).
+        """
+        check_alpha(alpha)
+        return self.peak >= -math.log(alpha)
+
+    def advance(
+        self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, propensity_N: npt.ArrayLike
+    ) -> tuple[Self, Array]:
+        """The state after more labels in their order, and log E after each; where a label is left out, as before it.
+
+        The same to the last bit however a stream is cut into calls. Memory: N x 16 numbers.
+
+        Raises:
+            ValueError: shapes that disagree, propensities outside (0, 1], or what `CalibrationSums.from_top` refuses.
+        """
+        confidence, correct = check_top(confidence_N, correct_N)
+        propensity = as_numbers(propensity_N, "propensity").astype(np.float64)
+        if propensity.shape != confidence.shape:
+            raise ValueError(
+                f"propensity has shape {propensity.shape}; expected {confidence.shape}, one for each label"
+            )
+        good = (propensity > 0) & (propensity <= 1)
+        if not good.all():
+            raise ValueError(
+                f"propensity holds {propensity[~good][0]}; allowed is (0, 1], the chance of the answer to get its label"
+            )
+        kept = propensity >= self.floor
+        paid_NK = np.zeros((1 + len(confidence), len(self.log_wealth)))
+        paid_NK[0] = self.log_wealth
+        paid_NK[1:][kept] = self._log_payoffs(confidence[kept], correct[kept], self.floor / propensity[kept])
+        wealth_NK = np.cumsum(paid_NK, axis=0)[1:]
+        log_e_N: Array = logsumexp(wealth_NK, axis=1) - math.log(wealth_NK.shape[1])
+        if not len(confidence):
+            return self, log_e_N
+        end = replace(
+            self,
+            labels=self.labels + int(kept.sum()),
+            left_out=self.left_out + int((~kept).sum()),
+            log_wealth=tuple(wealth_NK[-1].tolist()),
+            peak=max(self.peak, float(log_e_N.max())),
+        )
+        return end, log_e_N
+
+    def _log_payoffs(self, confidence_N: Array, correct_N: npt.NDArray[np.bool_], weight_N: Array) -> Array:
+        stake_K = np.array(SHARES) / (1 + self.tolerance)
+        side_N = np.where(confidence_N <= TURN, 1.0, -1.0)
+        gap_N = correct_N - confidence_N
+        gain_SN = np.stack([gap_N, -gap_N, side_N * gap_N, -side_N * gap_N]) - self.tolerance
+        paid_NSK = np.log1p((weight_N * gain_SN).T[:, :, None] * stake_K)
+        return paid_NSK.reshape(len(gap_N), len(self.log_wealth))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; `from_json` restores them exactly."""
+        return {"form": "weighted e-process", **asdict(self), "log_wealth": list(self.log_wealth)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any] | str) -> Self:
+        """The state that `to_json` wrote, as a tree or as text.
+
+        Raises:
+            ValueError: another form, missing or unknown keys, or numbers of another kind or range.
+        """
+        try:
+            return cls._restored(json.loads(value) if isinstance(value, str) else value)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"a damaged state of a weighted e-process: {error}") from None
+
+    @classmethod
+    def _restored(cls, tree: dict[str, Any]) -> Self:
+        names = ["form", *(field.name for field in fields(cls))]
+        if sorted(tree) != sorted(names) or tree["form"] != "weighted e-process":
+            expected = f"form 'weighted e-process' and {', '.join(names[1:])}"
+            raise ValueError(f"the state is {tree!r:.200}; expected {expected}")
+        state = cls.start(tree["tolerance"], tree["floor"])
+        counts, wealth, peak = (tree["labels"], tree["left_out"]), tree["log_wealth"], tree["peak"]
+        if not all(is_whole(count) and count >= 0 for count in counts):
+            raise ValueError(f"labels and left_out are {counts}; allowed are whole numbers from 0 on")
+        if len(wealth) != len(state.log_wealth) or not (np.isfinite([*wealth, peak]).all() and peak >= 0):
+            raise ValueError(f"log_wealth must hold {len(state.log_wealth)} finite numbers, and peak one from 0 on")
+        return replace(state, labels=counts[0], left_out=counts[1], log_wealth=tuple(wealth), peak=float(peak))

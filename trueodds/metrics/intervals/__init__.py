@@ -1,0 +1,1 @@
+"""Intervals and noise floors: how far chance alone can move a figure."""

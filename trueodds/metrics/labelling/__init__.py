@@ -1,0 +1,1 @@
+"""What labels that are chosen, or few, can tell."""

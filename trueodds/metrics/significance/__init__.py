@@ -1,0 +1,1 @@
+"""Tests of the null hypothesis that a model is calibrated."""

@@ -1,0 +1,83 @@
+"""Processes that must not outlive another one, however that one dies (SIGKILL included).
+
+    engine of a scheduled run -> dvc -> (a shell) -> python -m pipeline train
+
+The kernel kills dvc when the engine is gone (`python -m trueodds.processes PID COMMAND ...`); the stage, which may have
+a shell for a parent, watches dvc itself (`obey`). Without the second half a killed dvc leaves its training running.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+LIFELINE = "TRUEODDS_LIFELINE"
+"""Environment variable: the process id that this process must not outlive."""
+_PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 1.0
+
+
+def die_with_parent(number: signal.Signals, parent: int) -> None:
+    """Ask Linux to send this process the signal when its parent ends; elsewhere a thread sends it.
+
+    `parent` is who the parent was when this process was asked for: where that one is gone already, the signal comes
+    at once.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
+    else:
+        when_gone(parent, lambda: os.kill(os.getpid(), number))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def when_gone(pid: int, act: Callable[[], None]) -> None:
+    """Call `act` from a daemon thread when the process has ended (a zombie has ended)."""
+
+    def follow() -> None:
+        _wait(pid)
+        act()
+
+    threading.Thread(target=follow, name=f"lifeline-{pid}", daemon=True).start()
+
+
+def obey() -> None:
+    """Follow the process that TRUEODDS_LIFELINE names, if it names one, into death. Called first by every stage."""
+    if named := os.environ.get(LIFELINE):
+        when_gone(int(named), lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """`arguments` as a command whose process the kernel kills with the calling one."""
+    return [sys.executable, "-m", "trueodds.processes", str(os.getpid()), *arguments]
+
+
+def _wait(pid: int) -> None:
+    try:
+        if hasattr(os, "pidfd_open"):
+            descriptor = os.pidfd_open(pid)
+            select.select([descriptor], [], [])
+            os.close(descriptor)
+            return
+        while True:  # without pidfd (macOS) a zombie is told from the living only once its parent has looked
+            os.kill(pid, 0)
+            time.sleep(_POLL_SECONDS)
+    except ProcessLookupError:
+        return
+
+
+def main(parent: str, *arguments: str) -> None:
+    """Become the command, bound to `parent`; its own children find its process id in TRUEODDS_LIFELINE."""
+    die_with_parent(signal.SIGKILL, int(parent))
+    os.environ[LIFELINE] = str(os.getpid())
+    os.execvp(arguments[0], arguments)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,91 @@
+"""One pass over N x C probabilities, in blocks of rows that fit the cache, checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_matrix, check_labels, check_probabilities
+
+ROWS = 32_768  # rows of a block that holds one number a row
+NARROW = 32  # up to so many classes, maxima over columns beat argmax along rows (10 classes: 6 ns a row against 27)
+ELEMENTS = 65_536  # numbers in a block of rows x classes: 512 KB in float64
+
+
+class TopRows(NamedTuple):
+    """Some rows by their top label; `true` (the label's probability) and `squares` (sum_k p_k^2) only on request."""
+
+    confidence: Array
+    correct: npt.NDArray[np.bool_]
+    true: Array
+    squares: Array
+
+
+def checked_blocks(
+    values: npt.ArrayLike, name: str = "probabilities"
+) -> Iterator[tuple[slice, npt.NDArray[np.floating]]]:
+    """The rows as contiguous float32 or float64 blocks, each within [0, 1] and summing to 1 within 1e-3.
+
+    Raises:
+        ValueError: as `check_probabilities`.
+    """
+    matrix_NC = as_matrix(values, name)
+    rows, classes = matrix_NC.shape
+    dtype = matrix_NC.dtype if matrix_NC.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    one_C, step, doubtful = np.ones(classes, dtype), max(ELEMENTS // classes, 1), True
+    for start in range(0, rows, step):
+        block = np.ascontiguousarray(matrix_NC[start : start + step], dtype=dtype)
+        # The sum passes NaN and infinities on, and none above 1 gets through beside others of at least 0: two passes
+        # instead of five. Where the quick sum is near its limit or fails, the exact check decides and finds the words.
+        with np.errstate(invalid="ignore", over="ignore"):
+            sound = block.min() >= 0 and (np.abs(block @ one_C - 1) < 0.9 * ROW_SUM_TOLERANCE).all()
+        if doubtful and not sound:
+            check_probabilities(matrix_NC, name)
+            doubtful = False
+        yield slice(start, start + len(block)), block
+
+
+def top_rows(probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, scores: bool = False) -> Iterator[TopRows]:
+    """Confidence, clipped to 1, and correctness of the top label, block by block. Ties go to the smallest class.
+
+    Raises:
+        ValueError: as `check_probabilities` and `check_labels`.
+    """
+    matrix_NC = as_matrix(probabilities_NC, "probabilities")
+    blocks = checked_blocks(matrix_NC)
+    first = next(blocks)  # what is wrong with the probabilities is said before what is wrong with the labels
+    labels, classes = check_labels(labels_N, *matrix_NC.shape), matrix_NC.shape[1]
+    offset = np.arange(len(first[1])) * classes
+    nothing = np.empty(0)
+    for rows, block in chain([first], blocks):
+        start, label = offset[: len(block)], labels[rows]
+        highest, correct = _top(block, start, label)
+        confidence = np.minimum(highest, 1).astype(np.float64)
+        true, squares = nothing, nothing
+        if scores:
+            wide = block.astype(np.float64, copy=False)
+            true, squares = wide.take(start + label), np.vecdot(wide, wide)
+        yield TopRows(confidence, correct, true, squares)
+
+
+def _top(
+    block: npt.NDArray[np.floating], start: npt.NDArray[np.intp], label: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.bool_]]:
+    """The highest value of each row, and whether the label is the first to reach it; `start` is each row's place."""
+    if block.shape[1] <= NARROW:
+        columns = np.ascontiguousarray(block.T)
+        highest = columns.max(axis=0)
+        if np.count_nonzero(columns == highest) == len(highest):  # no ties
+            return highest, block.take(start + label) == highest
+    top = block.argmax(axis=1)
+    return block.take(start + top), top == label
+
+
+def top_labels(probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """`top_rows` as two whole vectors: confidence_N and correct_N."""
+    blocks = list(top_rows(probabilities_NC, labels_N))
+    return np.concatenate([b.confidence for b in blocks]), np.concatenate([b.correct for b in blocks])
