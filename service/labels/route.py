@@ -142,7 +142,7 @@ async def labelled_logits(
         since_then = "" if since is None else f" since {since.isoformat()}"
         message = f"{found.model}/{found.version} has no labelled answers{since_then}; send labels to POST /feedback"
         raise ServiceError(404, "no_labels", message)
-    name = quote(f"{found.model}-{found.version}-labelled_file.npz", safe="")
+    name = quote(f"{found.model}-{found.version}-labelled.npz", safe="")
     headers = {
         "content-length": str(file.seek(0, 2)),
         "content-disposition": f"attachment; filename*=UTF-8''{name}",
