@@ -167,7 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     """One option per setting; those not given stay with the environment and the defaults."""
     parser = argparse.ArgumentParser("python -m service", description=__doc__, argument_default=argparse.SUPPRESS)
     for name, setting in Settings.model_fields.items():
-        default = "none" if setting.default in (None, "") else setting.default
+        default = "none" if setting.default in (None, "", ()) else setting.default
         text = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
         parser.add_argument(f"--{name.replace('_', '-')}", help=text, metavar=name.rpartition("_")[2].upper())
     return parser

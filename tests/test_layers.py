@@ -84,8 +84,6 @@ STILL_UPWARDS = {
         ("request_schemas", "schemas"),
         ("runtime", "alarm"),
         ("runtime", "labels"),
-        ("settings", "alarm"),
-        ("settings", "http"),
         ("telemetry", "alarm"),
     }
 }

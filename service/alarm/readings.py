@@ -11,7 +11,6 @@ from service.alarm import schemas as alarm_schemas
 from service.alarm.schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.alarm.traffic import differs
-from service.alarm.webhooks import read_webhooks
 from service.store.records import SHADOW, LabelBlock, StoredSums
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -241,7 +240,7 @@ def _promise(state: AlarmState) -> str:
 
 def _told(state: AlarmState, settings: Settings) -> str:
     """Of webhooks that do not take the news; who they are stands in the log, which not everybody sees."""
-    keys = {hook.key for hook in read_webhooks(settings.alarm_webhook)}
+    keys = {hook.key for hook in settings.alarm_webhook}
     failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
     if not failed:
         return ""

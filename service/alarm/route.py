@@ -21,6 +21,7 @@ from service.alarm.watch import taking
 from service.errors import ServiceError, short
 from service.http import keys
 from service.predict import request_body
+from service.settings import Webhook
 from service.store import StoreError
 from service.store.records import LabelBlock, StoredSums
 from trueodds.texts import line_problem, plural
@@ -137,14 +138,14 @@ async def try_webhooks(request: Request) -> Response:
     version, settings = runtime.engine.version, runtime.settings
     body = webhooks.trial_news(version.model, version.version, address=settings.address)
 
-    async def tried(hook: webhooks.Webhook) -> dict[str, Any]:
+    async def tried(hook: Webhook) -> dict[str, Any]:
         try:
             run = await webhooks.send(hook, body)
         except webhooks.WebhookError as error:
             return {"webhook": str(hook), "taken": False, "problem": str(error), "flow_run": None}
         return {"webhook": str(hook), "taken": True, "problem": None, "flow_run": run}
 
-    found = await asyncio.gather(*map(tried, webhooks.read_webhooks(settings.alarm_webhook)))
+    found = await asyncio.gather(*map(tried, settings.alarm_webhook))
     return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
 
 
