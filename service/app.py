@@ -13,13 +13,13 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
-from service import errors, examples, request_schemas, schemas
+from service import examples, request_schemas, schemas
 from service.alarm import route as alarm
-from service.errors import ServiceError
-from service.http import keys, query_parameters
+from service.http import error_answers, keys, query_parameters
 from service.http.envelope import Envelope
-from service.http.fast_routes import Direct
+from service.http.fast_routes import FastRoutes
 from service.infer import route as infer
+from service.labels import bulk
 from service.labels import route as labels
 from service.predict import route as prediction
 from service.report import page
@@ -27,7 +27,6 @@ from service.report.recent import Recent
 from service.report.route import router as report_router
 from service.runtime import Runtime
 from service.settings import Settings
-from service.store import StoreError
 
 DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
 
@@ -64,10 +63,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent = Recent()
     examples.install(app, runtime)
-    app.add_middleware(Direct, routes=[*direct.routes, *infer.direct.routes])
-    app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings)
-    app.add_exception_handler(StoreError, _store_error)
-    errors.install(app)
+    app.add_middleware(FastRoutes, routes=[*direct.routes, *infer.direct.routes])
+    app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings, streamed=bulk.READERS)
+    error_answers.install(app)
     for part in (router, labels.router, report_router, alarm.router):
         app.include_router(part, dependencies=[query_parameters.DECLARED])
     for part in (direct, page.router, infer.direct, infer.router):
@@ -176,7 +174,3 @@ def _runtime(request: Request) -> Runtime:
 
 def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
-
-
-async def _store_error(request: Request, error: Exception) -> Response:
-    return ServiceError(503, "store_unavailable", str(error), retry_after=1).response(request.scope)

@@ -76,8 +76,6 @@ STILL_UPWARDS = {
     "service": {
         ("alarm", "predict"),
         ("alarm", "report"),
-        ("http", "labels"),
-        ("http", "models"),
         ("labels", "predict"),
         ("request_schemas", "infer"),
         ("request_schemas", "predict"),

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.errors import ServiceError
+from service.http import error_answers
 
 HEAD_SECONDS = 15.0
 """From the opening of a connection, or the first byte after an answer, to the empty line that ends the head."""
@@ -181,7 +182,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self._hung_up = True
         self._forget()
         if error:
-            body = bytes(error.response(dict(self.scope) if self._in_body else {"path": ""}).body)
+            body = bytes(error_answers.response(dict(self.scope) if self._in_body else {"path": ""}, error).body)
             head = (
                 f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
                 f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"

@@ -85,7 +85,7 @@ async def take(
         async for block in _blocks(request):
             await put(await asyncio.to_thread(reader.rows, block))
         await put(reader.rest())
-    except (ServiceError, StoreError) as error:
+    except ServiceError as error:
         if report.lines:
             report.lines.close()
         raise _interrupted(error, report) from error
@@ -125,16 +125,15 @@ async def _blocks(request: Request) -> AsyncIterator[bytes]:
         yield bytes(buffer)
 
 
-def _interrupted(error: ServiceError | StoreError, report: Report) -> ServiceError:
-    if isinstance(error, StoreError):
-        status, code, retry_after = 503, "store_unavailable", 1
-    elif not report.rows:
+def _interrupted(error: ServiceError, report: Report) -> ServiceError:
+    """The error with what became of the rows before it."""
+    if not report.rows and not isinstance(error, StoreError):
         return error
-    else:
-        status, code, retry_after = error.status, error.code, None
     taken = plural(report.rows, "row was", "rows were")
-    done = f"{error}. {taken} taken before; sending all again changes nothing about that"
-    return ServiceError(status, code, done, retry_after=retry_after, details=report.summary())
+    message = f"{error}. {taken} taken before; sending all again changes nothing about that"
+    error_so_far = ServiceError(error.status, error.code, message, details=report.summary())
+    error_so_far.headers = error.headers
+    return error_so_far
 
 
 async def _sent(lines: IO[bytes]) -> AsyncIterator[bytes]:

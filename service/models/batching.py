@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from service.errors import ServiceError
+from service.errors import CallerGoneError, ServiceError
 from trueodds.texts import plural
 
 UNSTORED = 3
@@ -33,10 +33,6 @@ Asked = TypeVar("Asked", bound=Sized)
 Scored = TypeVar("Scored")
 Answers = TypeVar("Answers")
 Gone = Callable[[], Awaitable[bool]]
-
-
-class CallerGoneError(Exception):
-    """Nobody waits for the answer any more."""
 
 
 @dataclass(frozen=True)

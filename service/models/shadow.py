@@ -13,7 +13,7 @@ from service.ids import OURS
 from service.models.batching import Batcher
 from service.models.model import Model
 from service.models.requests import Asked, images_of
-from service.store import Store, StoreError
+from service.store import Store
 from service.store.records import PredictionBatch, shadow_of
 from service.telemetry.metrics import VersionTelemetry
 from trueodds.inputs.pictures import Pixels
@@ -75,7 +75,7 @@ class Shadow:
     async def _follow(self, answered: _Answered) -> None:
         try:
             await self._batcher.submit(answered)
-        except (ServiceError, StoreError) as error:  # its queue is full, or the store fails: the answer is given
+        except ServiceError as error:  # its queue is full, or the store fails: the answer is given
             self._telemetry.shadow_left_out(len(answered))
             log.debug("shadow %s: %s", self.version.version, error)
         except Exception:

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from service.errors import ServiceError
+
 if TYPE_CHECKING:
     from service.store.label_rules import Outcome, Problem
     from service.store.records import (
@@ -31,8 +33,11 @@ By = Literal["class", "tag"]
 Unit = Literal["hour", "day", "month"]
 
 
-class StoreError(Exception):
+class StoreError(ServiceError):
     """The store cannot be opened, read or written; the message says why and what helps."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(503, "store_unavailable", message, retry_after=1)
 
 
 class RowsError(StoreError):

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from service.errors import ServiceError
+from service.errors import CallerGoneError, ServiceError
 from service.models import batching
-from service.models.batching import Batcher, CallerGoneError
+from service.models.batching import Batcher
 from trueodds.inputs.pictures import Pixels
 
 

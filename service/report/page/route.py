@@ -12,9 +12,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
-from service import errors
 from service.errors import ServiceError
-from service.http import query_parameters
+from service.http import error_answers, query_parameters
 from service.report.page import query, rendering
 
 
@@ -30,7 +29,7 @@ class Readable(APIRoute):
             except (ServiceError, RequestValidationError) as error:
                 if not (wanted(request) and is_preferred(request.headers.get("accept", ""))):
                     raise
-                answer = await errors.answer(request, error)
+                answer = await error_answers.answer(request, error)
             message = orjson.loads(answer.body)["error"]["message"]
             retry = {name: answer.headers[name] for name in ("retry-after",) if name in answer.headers}
             headers = {"vary": "accept", **rendering.HEADERS, **retry}
