@@ -13,9 +13,9 @@ import orjson
 from fastapi import FastAPI
 
 from service.errors import ServiceError
+from service.http.json_body import JSON
 from service.labels import bulk
 from service.models.engine import Engine
-from service.predict.request_body import JSON
 from service.runtime import Runtime
 from service.schemas import content
 from trueodds.inputs.pictures import Pixels, encode_png

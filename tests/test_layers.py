@@ -74,9 +74,7 @@ LAYERS = {
 MOST_MODULES = 20
 STILL_UPWARDS = {
     "service": {
-        ("alarm", "predict"),
         ("alarm", "report"),
-        ("labels", "predict"),
         ("request_schemas", "infer"),
         ("request_schemas", "predict"),
         ("request_schemas", "schemas"),

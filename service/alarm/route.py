@@ -19,8 +19,7 @@ from service.alarm.schemas import Alarm, Null
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError, short
-from service.http import keys
-from service.predict import request_body
+from service.http import json_body, keys
 from service.settings import Webhook
 from service.store import StoreError
 from service.store.records import LabelBlock, StoredSums
@@ -71,7 +70,7 @@ _FORM_SCHEMA = {
 BODY = {
     "required": True,
     "content": {
-        request_body.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
+        json_body.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
         FORM: {"schema": _FORM_SCHEMA},
     },
 }
@@ -104,14 +103,14 @@ async def acknowledge(request: Request) -> Response:
     """
     runtime = cast("Runtime", request.app.state.runtime)
     _check_origin(request)
-    is_form = request_body.media_type(request) == FORM
+    is_form = json_body.media_type(request) == FORM
     if is_form:
         given = await _form_of(request)
         _check_key(request, given.pop("key", None))
         asked = _read(given)
     else:
         _check_key(request, None)
-        asked = await request_body.json_of(request, runtime.settings, _read)
+        asked = await json_body.read_json(request, runtime.settings.max_json_values, _read)
     found = await runtime.version(asked.model, asked.version)
     alarm = await _acknowledge(runtime, found.model, found.version, asked)
     if is_form:

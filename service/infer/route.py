@@ -14,12 +14,13 @@ from starlette.responses import Response
 
 from service import request_schemas, schemas
 from service.errors import ServiceError, short
-from service.http import keys
+from service.http import json_body, keys
+from service.http.json_body import JSON
 from service.infer import request_parameters, tensors
 from service.infer.tensors import HEADER_LENGTH, Output
 from service.models.engine import Engine
 from service.models.requests import Answers, Asked
-from service.predict import request_body
+from service.predict.request_body import RAW
 from service.predict.route import LARGE_ANSWER
 from service.runtime import Runtime
 
@@ -158,8 +159,10 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
     with engine:
         request.state.version = engine.version.model, engine.version.version
         head, binary = await _parts(request)
-        tree, asked = await request_body.built(
-            head, runtime.settings, lambda tree: _asked(tree, binary, engine, runtime, request.state.request_id)
+        tree, asked = await json_body.convert_json(
+            head,
+            runtime.settings.max_json_values,
+            lambda tree: _asked(tree, binary, engine, runtime, request.state.request_id),
         )
         wanted = _wanted(tree)
         seconds = request_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
@@ -172,14 +175,12 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
 async def _parts(request: Request) -> tuple[bytes, bytes]:
     """The JSON of an infer request and what follows it."""
     length = request.headers.get(HEADER_LENGTH)
-    kind = request_body.media_type(request)
-    if kind not in ("", request_body.JSON) and (
-        length is None or kind != request_body.RAW
-    ):  # Triton's client sends none
-        taken = f"{request_body.JSON}, or {request_body.RAW} with"
+    kind = json_body.media_type(request)
+    if kind not in ("", JSON) and (length is None or kind != RAW):  # Triton's client sends none
+        taken = f"{JSON}, or {RAW} with"
         message = f"the content type is {short(kind)}; {request.url.path} takes {taken}"
         raise ServiceError(415, "unsupported_media_type", f"{message} Inference-Header-Content-Length")
-    body = await request_body.body_of(request)
+    body = await json_body.read(request)
     if length is None:
         return body, b""
     if not length.isdecimal() or int(length) > len(body):
@@ -250,9 +251,9 @@ def _answer(tree: dict[str, Any], wanted: dict[str, bool], answers: Answers, eng
         head["id"] = tree["id"]
     body = orjson.dumps({**head, "outputs": outputs})
     if not parts:
-        return Response(body, media_type=request_body.JSON)
+        return Response(body, media_type=JSON)
     headers = {HEADER_LENGTH: str(len(body))}
-    return Response(body + b"".join(parts), media_type=request_body.RAW, headers=headers)
+    return Response(body + b"".join(parts), media_type=RAW, headers=headers)
 
 
 def _outputs(answers: Answers, wanted: dict[str, bool]) -> list[Output]:
@@ -278,4 +279,4 @@ def _runtime(request: Request) -> Runtime:
 
 
 def _json(tree: Any) -> Response:
-    return Response(orjson.dumps(tree), media_type=request_body.JSON)
+    return Response(orjson.dumps(tree), media_type=JSON)

@@ -17,9 +17,8 @@ from starlette.responses import Response, StreamingResponse
 
 from service import schemas
 from service.errors import ServiceError
-from service.http import keys
+from service.http import json_body, keys
 from service.labels import bulk, formats, labelled_file
-from service.predict import request_body
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.store.label_rules import FeedbackError
@@ -72,19 +71,17 @@ async def give_feedback(request: Request) -> Response:
     line for every row.
     """
     runtime = _runtime(request)
-    media_type = request_body.media_type(request)
+    media_type = json_body.media_type(request)
     if media_type in bulk.READERS:
         rows_wanted = bulk.NDJSON in request.headers.get("accept", "").lower()
         reader = bulk.READERS[media_type]()
         return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
-    if media_type != request_body.JSON:
-        given = request.headers.get("content-type") or "missing"
-        message = (
-            f"the content type is {given[:100]}; /feedback takes {request_body.JSON}, {' and '.join(bulk.READERS)}"
-        )
-        raise ServiceError(415, "unsupported_media_type", f"{message}. Set the Content-Type header")
+    if media_type != json_body.JSON:
+        raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(bulk.READERS)}")
     settings = runtime.settings
-    labels = await request_body.json_of(request, settings, lambda tree: formats.parse(tree, settings.max_labels))
+    labels = await json_body.read_json(
+        request, settings.max_json_values, lambda tree: formats.parse(tree, settings.max_labels)
+    )
     try:
         counts = await runtime.store.put_labels(labels)
     except FeedbackError as error:

@@ -11,7 +11,6 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-import orjson
 
 from service.errors import ServiceError, short
 from trueodds.bundle.bundle import ImageInput
@@ -24,33 +23,6 @@ EXPECTED = (
     " beside it ids, tags and propensities, with one entry for each instance"
 )
 PER_INSTANCE = ("ids", "tags", "propensities")
-TEXTS = 8
-"""Of so many values of JSON one may be a text: texts are the slowest to read, and few are needed."""
-
-
-def parse_json(body: bytes, max_values: int) -> Any:
-    """Any JSON value of at most `max_values` values.
-
-    They are counted first: 16 MB can hold ten million lists, and reading those holds up everything for a second.
-
-    Raises:
-        ServiceError: 400, with the place of the first error; 413 for too many values.
-    """
-    if len(body) > max_values // TEXTS:
-        bytes_N = np.frombuffer(body, np.uint8)
-        values = sum(int(np.count_nonzero(bytes_N == ord(mark))) for mark in "[{,:")
-        texts = int(np.count_nonzero(bytes_N == ord('"'))) // 2
-        if values > max_values or texts > max_values // TEXTS:
-            found = f"{values:,} values and {texts:,} texts" if texts > max_values // TEXTS else f"{values:,} values"
-            message = f"the JSON has about {found}; the limits are {max_values:,} and {max_values // TEXTS:,}"
-            cure = "send pixels as base64, as raw bytes or as .npy, or less in one call"
-            raise ServiceError(413, "too_many_values", f"{message}. {cure[0].upper()}{cure[1:]}")
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ServiceError(
-            400, "invalid_json", f"the body is not JSON ({error}); NaN and Infinity are not JSON"
-        ) from None
 
 
 def instances(tree: Any, limit: int) -> list[Any]:
