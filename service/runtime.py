@@ -1,14 +1,13 @@
-"""What lives as long as the application: the store, the models, the metrics."""
+"""The parts that live as long as the application: the store, the models, the metrics."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from service.alarm.watch import Watch
+from fastapi import Request
+
 from service.errors import ServiceError
-from service.labels.route import keep_house
 from service.models.engine import Engine
 from service.models.registry import Registry
 from service.settings import Settings
@@ -28,7 +27,6 @@ class Runtime:
         self.settings, self.telemetry = settings, Telemetry()
         self._store: Store | None = None
         self._registry: Registry | None = None
-        self._beside: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Open the store and load the models that are there; what comes later is found within a second.
@@ -37,10 +35,6 @@ class Runtime:
             StoreError: the store cannot be opened.
         """
         self._store = await open_store(self.settings.store, self.settings.database_connections)
-        watch = Watch(self._store, self.settings)
-        self._beside = [
-            asyncio.create_task(work) for work in (keep_house(self._store, self.settings), watch.keep_watching())
-        ]
         self._registry = Registry(self.settings, self._store, self.telemetry, self.answered_by)
         await self._registry.open()
 
@@ -48,10 +42,6 @@ class Runtime:
         """Answer what is queued, then close the store."""
         if self._registry:
             await self._registry.close()
-        for task in self._beside:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
         if self._store:
             await self._store.close()
 
@@ -104,6 +94,11 @@ class Runtime:
         fitting.sort(key=lambda v: not v.model.endswith(SHADOW))
         served = self.registry.served(model)
         return next((v for v in fitting if (v.model, v.version) == served), fitting[-1])
+
+
+def runtime_of(request: Request) -> Runtime:
+    """The runtime of the application that serves a request."""
+    return cast(Runtime, request.app.state.runtime)
 
 
 def _opened(part: T | None) -> T:

@@ -7,22 +7,20 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import orjson
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from service import schemas
 from service.alarm import webhooks
 from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, standing
-from service.alarm.schemas import Alarm, Null
+from service.alarm.schemas import Alarm, AlarmTest, Null, WebhookTest
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError, short
-from service.http import json_body, keys
+from service.http import documentation, error_answers, json_body, keys
 from service.settings import Webhook
 from service.store import StoreError
-from service.store.records import LabelBlock, StoredSums
+from service.store.records import LabelBlock, StoredSums, Version
 from trueodds.texts import line_problem, plural
 
 if TYPE_CHECKING:
@@ -57,7 +55,6 @@ class Acknowledgement(BaseModel):
     null: Null | None = None
 
 
-_EXAMPLE = {"model": "digits", "version": "3f2a9c01d4e5", "who": "Ada", "why": "recalibrating today"}
 _SCHEMA = Acknowledgement.model_json_schema()
 _FORM_SCHEMA = {
     **_SCHEMA,
@@ -70,10 +67,16 @@ _FORM_SCHEMA = {
 BODY = {
     "required": True,
     "content": {
-        json_body.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
+        json_body.JSON: {"schema": _SCHEMA},
         FORM: {"schema": _FORM_SCHEMA},
     },
 }
+
+
+def examples(version: Version) -> documentation.Examples:
+    """Bodies of an acknowledgement of what the version has fired."""
+    acknowledgement = {"model": version.model, "version": version.version, "who": "Ada", "why": "recalibrating today"}
+    return {json_body.JSON: {"all that has fired": acknowledgement}}
 
 
 @router.post(
@@ -84,7 +87,7 @@ BODY = {
     responses={
         200: {"model": Alarm},
         303: {"description": "to a form: on to the report"},
-        **schemas.errors(
+        **error_answers.documented(
             _400="not JSON",
             _404="unknown model or version",
             _408="the body came too slowly",
@@ -93,7 +96,7 @@ BODY = {
             _415="neither JSON nor a form",
             _422="a field is missing, empty, too long, unknown or not a plain line",
             _503="no model has been served yet, or the store cannot be written",
-            **{**schemas.KEYS, "_403": "another role's key, or a form of another site"},
+            **{**keys.ERRORS, "_403": "another role's key, or a form of another site"},
         ),
     },
 )
@@ -125,8 +128,8 @@ async def acknowledge(request: Request) -> Response:
     summary="Try the alarm's webhooks",
     dependencies=[keys.requires("admin")],
     responses={
-        200: {"model": schemas.AlarmTest},
-        **schemas.errors(_503="no model is loaded", **schemas.KEYS),
+        200: {"model": AlarmTest},
+        **error_answers.documented(_503="no model is loaded", **keys.ERRORS),
     },
 )
 async def try_webhooks(request: Request) -> Response:
@@ -137,15 +140,15 @@ async def try_webhooks(request: Request) -> Response:
     version, settings = runtime.engine.version, runtime.settings
     body = webhooks.trial_news(version.model, version.version, address=settings.address)
 
-    async def tried(hook: Webhook) -> dict[str, Any]:
+    async def attempt(hook: Webhook) -> WebhookTest:
         try:
             run = await webhooks.send(hook, body)
         except webhooks.WebhookError as error:
-            return {"webhook": str(hook), "taken": False, "problem": str(error), "flow_run": None}
-        return {"webhook": str(hook), "taken": True, "problem": None, "flow_run": run}
+            return WebhookTest(webhook=str(hook), taken=False, problem=str(error), flow_run=None)
+        return WebhookTest(webhook=str(hook), taken=True, problem=None, flow_run=run)
 
-    found = await asyncio.gather(*map(tried, settings.alarm_webhook))
-    return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
+    test = AlarmTest(webhooks=await asyncio.gather(*map(attempt, settings.alarm_webhook)))
+    return Response(test.model_dump_json(), media_type="application/json")
 
 
 async def parts_of(

@@ -89,3 +89,14 @@ class Advice(BaseModel):
     log_e: float = Field(0.0, description="evidence that the recalibrated confidences are better, in nats")
     reading: str
     command: str | None = None
+
+
+class WebhookTest(BaseModel):
+    webhook: str = Field(description="scheme, host and port of its URL; the rest may be a secret")
+    taken: bool = Field(description="whether it has answered 2xx")
+    problem: str | None
+    flow_run: str | None = Field(description="id of the Prefect flow run that it has started")
+
+
+class AlarmTest(BaseModel):
+    webhooks: list[WebhookTest]

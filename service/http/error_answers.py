@@ -23,13 +23,24 @@ ANSWERED = (ServiceError, HTTPException, RequestValidationError)
 """The errors that `answer` takes; any other is a fault of the service."""
 
 
+class BadRow(BaseModel):
+    """A row of a call that cannot be taken."""
+
+    row: int = Field(description="position in the call, from 0; of CSV as a spreadsheet counts, the header being row 1")
+    id: str | None
+    code: str
+    message: str
+
+
 class ErrorDetail(BaseModel):
-    """What went wrong; some errors say more than these two."""
+    """Why there is no other answer; some errors say more."""
 
     model_config = ConfigDict(extra="allow")
 
     code: str
     message: str = Field(description="what was sent, what is allowed, and the cure")
+    problems: list[BadRow] | None = Field(None, description="of labels: the first 20 bad rows")
+    problem_count: int | None = Field(None, description="of labels: bad rows in all")
 
 
 class ErrorAnswer(BaseModel):
@@ -79,7 +90,9 @@ def response(scope: Scope, error: ServiceError) -> Response:
         body = OpenInferenceError(error=error.message)
     else:
         body = ErrorAnswer(error=ErrorDetail(code=error.code, message=error.message, **error.details))
-    return Response(body.model_dump_json(), error.status, error.headers, media_type="application/json")
+    return Response(
+        body.model_dump_json(exclude_unset=True), error.status, error.headers, media_type="application/json"
+    )
 
 
 def _service_error(request: Request, error: Exception) -> ServiceError:

@@ -89,5 +89,7 @@ def requires(role: Role) -> Any:
     return Depends(_Requires(role))
 
 
+ERRORS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
+"""For `error_answers.documented`, of a route that needs a key."""
 NEEDS_KEY: dict[str, Any] = {"security": [{"HTTPBearer": []}]}
 """For the documentation of a route that calls `check` itself: a dependency costs it 20 us."""

@@ -6,73 +6,74 @@ https://github.com/kserve/open-inference-protocol, https://github.com/triton-inf
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from service import request_schemas, schemas
 from service.errors import ServiceError, short
-from service.http import json_body, keys
+from service.http import error_answers, json_body, keys
 from service.http.json_body import JSON
-from service.infer import request_parameters, tensors
+from service.infer import request_parameters, schemas, tensors
+from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, RequestId, TensorMetadata
 from service.infer.tensors import HEADER_LENGTH, Output
 from service.models.engine import Engine
 from service.models.requests import Answers, Asked
 from service.predict.request_body import RAW
 from service.predict.route import LARGE_ANSWER
-from service.runtime import Runtime
+from service.runtime import Runtime, runtime_of
 
-OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
 DEFAULT_OUTPUTS = OUTPUTS[:3]
 
+_errors = partial(error_answers.documented, error_answers.OpenInferenceError)
+
 router = APIRouter(tags=["open inference protocol"])
-direct = APIRouter(tags=["open inference protocol"])
+fast = APIRouter(tags=["open inference protocol"])
 
 
-@router.get("/v2", summary="Server metadata", response_model=request_schemas.ServerMetadata)
-async def server() -> Response:
+@router.get("/v2", summary="Server metadata", response_model=schemas.ServerMetadata)
+async def server(request: Request) -> Response:
     """Name, version and extensions of the server."""
-    return _json({"name": "TrueOdds", "version": schemas.VERSION, "extensions": ["binary_tensor_data"]})
+    return _json(
+        schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=["binary_tensor_data"])
+    )
 
 
-@router.get("/v2/health/live", summary="Is the server up?", response_model=request_schemas.Live)
+@router.get("/v2/health/live", summary="Is the server up?", response_model=schemas.Live)
 async def live() -> Response:
     """200 as long as the process answers at all."""
-    return _json({"live": True})
+    return _json(schemas.Live(live=True))
 
 
 @router.get(
     "/v2/health/ready",
     summary="Can the server answer?",
-    response_model=request_schemas.Ready,
-    responses=request_schemas.protocol_errors(_503="no model answers yet, or the store cannot be written"),
+    response_model=schemas.Ready,
+    responses=_errors(_503="no model answers yet, or the store cannot be written"),
 )
 async def ready(request: Request) -> Response:
     """200 once the default model answers and what it answers can be stored."""
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     ready = runtime.engine is not None  # or it raises, with the reason
     await runtime.check_store()
-    return _json({"ready": ready})
+    return _json(schemas.Ready(ready=ready))
 
 
 _UNKNOWN = "no such model or version"
 _METADATA: dict[str, Any] = {
-    "response_model": request_schemas.ModelMetadata,
-    "responses": request_schemas.protocol_errors(
-        _404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"
-    ),
+    "response_model": schemas.ModelMetadata,
+    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"),
 }
-_READY: dict[str, Any] = {**_METADATA, "response_model": request_schemas.ModelReady}
+_READY: dict[str, Any] = {**_METADATA, "response_model": schemas.ModelReady}
 _INFER: dict[str, Any] = {
-    "openapi_extra": {"requestBody": request_schemas.INFER_BODY, **keys.NEEDS_KEY},
+    "openapi_extra": {"requestBody": schemas.BODY, **keys.NEEDS_KEY},
     "responses": {
-        200: {"model": request_schemas.InferResponse, "content": {"application/octet-stream": {}}},
-        **request_schemas.protocol_errors(
+        200: {"model": InferResponse, "content": {"application/octet-stream": {}}},
+        **_errors(
             _400="not JSON",
-            _401="no key, or an unknown one",
-            _403="another role's key",
             _404=_UNKNOWN,
             _408="the body came too slowly",
             _409="another input came with this id",
@@ -80,6 +81,7 @@ _INFER: dict[str, Any] = {
             _415="neither JSON nor binary",
             _422="not what the model takes",
             _503="not loaded, or too much is waiting",
+            **keys.ERRORS,
         ),
     },
 }
@@ -109,7 +111,7 @@ async def version_ready(request: Request, model: str, version: str) -> Response:
     return await _ready(request, model, version)
 
 
-@direct.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
+@fast.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
 async def model_infer(request: Request, model: str) -> Response:
     """Calibrated probabilities for a tensor of images, stored before they are answered.
 
@@ -121,40 +123,40 @@ async def model_infer(request: Request, model: str) -> Response:
     return await _infer(request, model, None)
 
 
-@direct.post("/v2/models/{model}/versions/{version}/infer", summary="Ask a version", **_INFER)
+@fast.post("/v2/models/{model}/versions/{version}/infer", summary="Ask a version", **_INFER)
 async def version_infer(request: Request, model: str, version: str) -> Response:
     """As of a model; a version that is not loaded is loaded first."""
     return await _infer(request, model, version)
 
 
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
-    registry = _runtime(request).registry
+    registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
     shape, classes = list(engine.input.shape), len(engine.version.classes)
     return _json(
-        {
-            "name": model,
-            "versions": registry.versions(model),
-            "platform": "onnxruntime_onnx",
-            "inputs": [{"name": tensors.IMAGES, "datatype": "UINT8", "shape": [-1, *shape]}],
-            "outputs": [
-                {"name": "prediction_id", "datatype": "BYTES", "shape": [-1]},
-                {"name": "label", "datatype": "BYTES", "shape": [-1]},
-                {"name": "probabilities", "datatype": "FP64", "shape": [-1, classes]},
-                {"name": "logits", "datatype": "FP32", "shape": [-1, classes]},
+        schemas.ModelMetadata(
+            name=model,
+            versions=registry.versions(model),
+            platform="onnxruntime_onnx",
+            inputs=[TensorMetadata(name=tensors.IMAGES, datatype="UINT8", shape=[-1, *shape])],
+            outputs=[
+                TensorMetadata(name="prediction_id", datatype="BYTES", shape=[-1]),
+                TensorMetadata(name="label", datatype="BYTES", shape=[-1]),
+                TensorMetadata(name="probabilities", datatype="FP64", shape=[-1, classes]),
+                TensorMetadata(name="logits", datatype="FP32", shape=[-1, classes]),
             ],
-        }
+        )
     )
 
 
 async def _ready(request: Request, model: str, version: str | None) -> Response:
-    await _runtime(request).registry.engine(model, version)
-    return _json({"name": model, "ready": True})
+    await runtime_of(request).registry.engine(model, version)
+    return _json(schemas.ModelReady(name=model, ready=True))
 
 
 async def _infer(request: Request, model: str, version: str | None) -> Response:
     keys.check(request, "predict")
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     engine = await runtime.registry.engine(model, version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
@@ -239,17 +241,21 @@ def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
 def _answer(tree: dict[str, Any], wanted: dict[str, bool], answers: Answers, engine: Engine) -> Response:
     outputs, parts = [], []
     for output in _outputs(answers, wanted):
-        shown: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
+        shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if wanted[output.name]:
             parts.append(output.binary())
             shown["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
             shown["data"] = output.data()
         outputs.append(shown)
-    head: dict[str, Any] = {"model_name": engine.version.model, "model_version": engine.version.version}
-    if "id" in tree:
-        head["id"] = tree["id"]
-    body = orjson.dumps({**head, "outputs": outputs})
+    own_id: RequestId = {"id": tree["id"]} if "id" in tree else {}
+    answer: InferResponse = {
+        "model_name": engine.version.model,
+        "model_version": engine.version.version,
+        **own_id,
+        "outputs": outputs,
+    }
+    body = orjson.dumps(answer)
     if not parts:
         return Response(body, media_type=JSON)
     headers = {HEADER_LENGTH: str(len(body))}
@@ -274,9 +280,5 @@ def _invalid(message: str) -> ServiceError:
     return ServiceError(422, "invalid_request", message)
 
 
-def _runtime(request: Request) -> Runtime:
-    return cast(Runtime, request.app.state.runtime)
-
-
-def _json(tree: Any) -> Response:
-    return Response(orjson.dumps(tree), media_type=JSON)
+def _json(body: BaseModel) -> Response:
+    return Response(body.model_dump_json(), media_type=JSON)

@@ -11,23 +11,25 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, get_args
+from typing import IO, Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
+from service.http.error_answers import BadRow
+from service.http.json_body import JSON
 from service.labels.formats import CsvLines, JsonLines, LineReader, Row
+from service.labels.schemas import CSV, NDJSON, BulkSummary
 from service.store import Store, StoreError
 from service.store.label_rules import SHOWN, Outcome, Problem
 from service.store.records import GivenLabel
 from service.telemetry.metrics import Telemetry
 from trueodds.texts import plural
 
-CSV, NDJSON = "text/csv", "application/x-ndjson"
 READERS: dict[str, type[LineReader]] = {CSV: CsvLines, NDJSON: JsonLines}
-"""Content types of labels in bulk."""
+"""Of the media types of labels in bulk."""
 BLOCK = 64 * 1024
 """Bytes from which lines are stored: some 1,500 labels, 25 ms in which predictions wait. The most of one line."""
 IN_MEMORY = 1024**2
@@ -59,10 +61,16 @@ class Report:
                 line["outcome"] = outcome
             self.lines.write(orjson.dumps(line) + b"\n")
 
-    def summary(self) -> dict[str, Any]:
-        names = (*get_args(Outcome), "failed")
-        shown = [{"row": p.row, "id": p.id, "code": p.code, "message": p.message} for p in self.problems]
-        return {"rows": self.rows, **{name: self.outcomes[name] for name in names}, "problems": shown}
+    def summary(self) -> BulkSummary:
+        return BulkSummary(
+            rows=self.rows,
+            stored=self.outcomes["stored"],
+            already_known=self.outcomes["already_known"],
+            corrected=self.outcomes["corrected"],
+            held=self.outcomes["held"],
+            failed=self.outcomes["failed"],
+            problems=[BadRow(row=p.row, id=p.id, code=p.code, message=p.message) for p in self.problems],
+        )
 
 
 async def take(
@@ -90,7 +98,7 @@ async def take(
             report.lines.close()
         raise _interrupted(error, report) from error
     if report.lines is None:
-        return Response(orjson.dumps(report.summary()), media_type="application/json")
+        return Response(report.summary().model_dump_json(), media_type=JSON)
     return StreamingResponse(_sent(report.lines), media_type=NDJSON)
 
 
@@ -131,7 +139,7 @@ def _interrupted(error: ServiceError, report: Report) -> ServiceError:
         return error
     taken = plural(report.rows, "row was", "rows were")
     message = f"{error}. {taken} taken before; sending all again changes nothing about that"
-    error_so_far = ServiceError(error.status, error.code, message, details=report.summary())
+    error_so_far = ServiceError(error.status, error.code, message, details=report.summary().model_dump())
     error_so_far.headers = error.headers
     return error_so_far
 

@@ -1,4 +1,4 @@
-"""The routes of what remembers: labels come in, one by one or in bulk, and labelled logits go out."""
+"""The routes of labels: they come in, one by one or in bulk, and labelled logits go out."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ import tempfile
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 from urllib.parse import quote
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from service import schemas
 from service.errors import ServiceError
-from service.http import json_body, keys
-from service.labels import bulk, formats, labelled_file
+from service.http import error_answers, json_body, keys
+from service.labels import bulk, formats, labelled_file, schemas
+from service.labels.schemas import NDJSON, BulkSummary, LabelsStored
+from service.runtime import runtime_of
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.store.label_rules import FeedbackError
 from service.store.moves import HOUR_MS
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 HOUSEKEEPING_SECONDS = 3600.0
 
@@ -38,13 +35,13 @@ router = APIRouter()
     tags=["odds"],
     summary="Say what was right",
     dependencies=[keys.requires("feedback")],
-    openapi_extra={"requestBody": schemas.FEEDBACK_BODY},
+    openapi_extra={"requestBody": schemas.BODY},
     responses={
         200: {
-            "model": schemas.LabelsStored | schemas.BulkReport,
-            "content": {bulk.NDJSON: {"schema": {"type": "string", "description": "one JSON object for each row"}}},
+            "model": LabelsStored | BulkSummary,
+            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object for each row"}}},
         },
-        **schemas.errors(
+        **error_answers.documented(
             _400="not JSON",
             _404="no such prediction",
             _409="another label is stored already, or an own id that two models know",
@@ -53,7 +50,7 @@ router = APIRouter()
             _422="no such class, or a body of another shape",
             _408="the body came too slowly",
             _503="the store cannot be written; try again after Retry-After",
-            **schemas.KEYS,
+            **keys.ERRORS,
         ),
     },
 )
@@ -70,10 +67,10 @@ async def give_feedback(request: Request) -> Response:
     are counted and the first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one
     line for every row.
     """
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     media_type = json_body.media_type(request)
     if media_type in bulk.READERS:
-        rows_wanted = bulk.NDJSON in request.headers.get("accept", "").lower()
+        rows_wanted = NDJSON in request.headers.get("accept", "").lower()
         reader = bulk.READERS[media_type]()
         return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
     if media_type != json_body.JSON:
@@ -88,8 +85,8 @@ async def give_feedback(request: Request) -> Response:
         for problem in error.details["problems"]:
             runtime.telemetry.label(problem["code"])
         raise
-    runtime.telemetry.labels(counts)
-    return Response(orjson.dumps(asdict(counts)), media_type="application/json")
+    runtime.telemetry.labels(asdict(counts))
+    return Response(LabelsStored.model_validate(counts).model_dump_json(), media_type=json_body.JSON)
 
 
 @router.get(
@@ -100,11 +97,11 @@ async def give_feedback(request: Request) -> Response:
     response_class=Response,
     responses={
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
-        **schemas.errors(
+        **error_answers.documented(
             _404="unknown model or version, or no labelled answers",
             _422="a parameter that is unknown, given twice or out of range",
             _503="no model has been served yet, or the store cannot be read",
-            **schemas.KEYS,
+            **keys.ERRORS,
         ),
     },
 )
@@ -126,7 +123,7 @@ async def labelled_logits(
     val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived; with `shadow`, also
     val_shadow_logits.
     """
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     found = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
@@ -169,7 +166,3 @@ async def keep_house(store: Store, settings: Settings) -> None:
                 log.warning("%d labels were held %d hours for predictions that never came; they are gone", gone.held,
                             settings.hold_hours)  # fmt: skip
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
-
-
-def _runtime(request: Request) -> Runtime:
-    return cast("Runtime", request.app.state.runtime)

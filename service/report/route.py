@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service import schemas
 from service.alarm import route as alarm
+from service.http import error_answers
 from service.report import Asked, numbers_of, page, report, slices
 from service.report import schemas as report_schemas
 from service.report.labelling import labelling
@@ -38,7 +38,7 @@ _TIME = "ISO 8601 (UTC without an offset) or Unix seconds, of the PREDICTION; re
     summary="Do the probabilities mean what they say?",
     responses={
         200: {"model": report_schemas.Report, "content": {"text/html": {}}},
-        **schemas.errors(
+        **error_answers.documented(
             _404="unknown model, version, class or tag",
             _422="a parameter that is unknown, given twice or out of range, or parameters that contradict each other",
             _503="no model has been served yet",
@@ -165,7 +165,7 @@ async def _corrected(store: Store, version: Version, asked: Asked, rows: LabelBl
 
 def _known(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     """What the store has answers of, and what each is now. A shadow's are under its model's name with ~shadow."""
-    listed = {row["model"]: row for row in runtime.registry.listing()["models"]}
+    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
     found = []
     for version in versions:
         row = listed.get(version.model.removesuffix(SHADOW), {})
