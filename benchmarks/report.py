@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.interval_coverage import processor
 from benchmarks.store import HOUR, START, VERSION, YEAR, _insert
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.report import Asked, numbers_of
 from service.report.labelling import labelling
 from service.report.recent import Recent

@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 
 from benchmarks.interval_coverage import processor
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store import moves, open_store
 from service.store.database import DatabaseStore
 from service.store.records import GivenLabel, PredictionBatch, Version

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from service.ids import new_ids
 from service.models.batching import Batcher, Gone
 from service.models.model import Model
 from service.models.requests import Answers, Asked, images_of, repeat, split
@@ -145,9 +145,3 @@ class Engine:
             except Exception as error:  # that request's own affair; the answers of all are stored
                 settled.append(error)
         return settled
-
-
-def new_ids(count: int, now_ms: int) -> list[str]:
-    """Ids that sort by time to the millisecond and cannot be guessed: 12 hex digits of time, 24 of randomness."""
-    prefix, random = f"{now_ms:012x}", secrets.token_hex(12 * count)
-    return [prefix + random[24 * k : 24 * (k + 1)] for k in range(count)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.errors import ServiceError
-from service.ids import OURS
+from service.ids import is_generated
 from service.models.batching import Batcher
 from service.models.model import Model
 from service.models.requests import Asked, images_of
@@ -96,7 +96,7 @@ class Shadow:
             index_N=scores.index_N,
             raw_confidence_N=scores.raw_confidence_N,
             confidence_N=scores.confidence_N,
-            digests=[None if OURS.fullmatch(id_) else OWN for id_ in one.ids],
+            digests=[None if is_generated(id_) else OWN for id_ in one.ids],
             tags=one.tags,
             propensities=one.propensities,
         )

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.errors import ServiceError, short
 from service.http import query_parameters
-from service.ids import OURS, id_problem
+from service.ids import own_id_problem
 from trueodds.texts import plural
 
 MAX_TAG = 64
@@ -63,11 +63,9 @@ def check_id(value: Any, name: str) -> str:
     Raises:
         ServiceError: 422 for one that is empty, too long, not printable or of the form of our own.
     """
-    if problem := id_problem(value):
+    if problem := own_id_problem(value):
         raise ServiceError(422, "invalid_id", f"{name} {problem}")
     assert isinstance(value, str)
-    if OURS.fullmatch(value):
-        raise ServiceError(422, "invalid_id", f"{name} is {value!r}; 36 hex digits are kept for the service's own ids")
     return value
 
 

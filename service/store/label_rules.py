@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from service.errors import ServiceError, short
-from service.ids import OURS
+from service.ids import is_generated
 from service.store.records import SHADOW, GivenLabel, LabelCounts, Version, shadow_of
 from trueodds.errors import nearest
 
@@ -199,9 +199,9 @@ class Rules:
 
     def _hold(self, row: int, given: GivenLabel) -> Outcome | Problem:
         """A label for an own id of a known model waits for its prediction."""
-        if OURS.fullmatch(given.id) or given.model is None or not storable(given.id):
+        if is_generated(given.id) or given.model is None or not storable(given.id):
             message = f"no prediction has the id {short(given.id)}; send an id that /predict answered"
-            if OURS.fullmatch(given.id):
+            if is_generated(given.id):
                 message += " (predictions older than the retention time are gone)"
             elif given.model is None:
                 message += ". A label for an id of your own may come before its prediction if it names its model"

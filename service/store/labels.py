@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from service.ids import OURS
+from service.ids import is_generated
 from service.store import catalogue as catalogues
 from service.store import moves
 from service.store.catalogue import Catalogue
@@ -52,7 +52,7 @@ def put(labels: list[GivenLabel], catalogue: Catalogue, now_ms: int, *, each: bo
     """
     ids = list(dict.fromkeys(given.id for given in labels if storable(given.id)))
     named = sorted({given.model for given in labels if given.model is not None})
-    early = [given.id for given in labels if given.model is not None and not OURS.fullmatch(given.id)]
+    early = [given.id for given in labels if given.model is not None and not is_generated(given.id)]
     if early:  # a prediction with an own id must not slip in between looking for it and holding its label
         yield Lock("SELECT key FROM models WHERE name = ANY($1) ORDER BY key FOR UPDATE", (named,))
     yield Lock(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store.records import PredictionBatch, StoredSums, Version
 from service.store.steps import Rows, Work
 from trueodds.calibrators import Temperature

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store import StoreError, moves, open_store, reading
 from service.store.label_rules import FeedbackError
 from service.store.records import GivenLabel
