@@ -20,8 +20,8 @@ from service.http.json_body import JSON
 from service.infer import request_parameters, schemas, tensors
 from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, RequestId, TensorMetadata
 from service.infer.tensors import HEADER_LENGTH, Output
+from service.models.calls import PredictionCall, PredictionResult
 from service.models.engine import Engine
-from service.models.requests import Answers, Asked
 from service.predict.request_body import RAW
 from service.predict.route import LARGE_ANSWER
 from service.runtime import Runtime, runtime_of
@@ -161,17 +161,17 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
     with engine:
         request.state.version = engine.version.model, engine.version.version
         head, binary = await _parts(request)
-        tree, asked = await json_body.convert_json(
+        tree, call = await json_body.convert_json(
             head,
             runtime.settings.max_json_values,
-            lambda tree: _asked(tree, binary, engine, runtime, request.state.request_id),
+            lambda tree: _call(tree, binary, engine, runtime, request.state.request_id),
         )
         wanted = _wanted(tree)
         seconds = request_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
-        answers = await engine.predict(asked, seconds=seconds, gone=request.is_disconnected)
-    if answers.probabilities_NC.size > LARGE_ANSWER:
-        return await asyncio.to_thread(_answer, tree, wanted, answers, engine)
-    return _answer(tree, wanted, answers, engine)
+        result = await engine.predict(call, seconds=seconds, gone=request.is_disconnected)
+    if result.probabilities_NC.size > LARGE_ANSWER:
+        return await asyncio.to_thread(_answer, tree, wanted, result, engine)
+    return _answer(tree, wanted, result, engine)
 
 
 async def _parts(request: Request) -> tuple[bytes, bytes]:
@@ -191,7 +191,9 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
     return body[: int(length)], body[int(length) :]
 
 
-def _asked(tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_id: str) -> tuple[dict[str, Any], Asked]:
+def _call(
+    tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_id: str
+) -> tuple[dict[str, Any], PredictionCall]:
     if not isinstance(tree, dict):
         raise _invalid(f"the body is {short(tree)}; expected an object with inputs")
     if unknown := tree.keys() - {"id", "parameters", "inputs", "outputs"}:
@@ -211,7 +213,7 @@ def _asked(tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_i
     if "propensity" in parameters:
         lists["propensities"] = [parameters["propensity"]] * count
     kept = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
-    return kept, Asked(images_NHWC, request_id, **lists)
+    return kept, PredictionCall(images_NHWC, request_id, **lists)
 
 
 def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
@@ -238,9 +240,9 @@ def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
     return wanted
 
 
-def _answer(tree: dict[str, Any], wanted: dict[str, bool], answers: Answers, engine: Engine) -> Response:
+def _answer(tree: dict[str, Any], wanted: dict[str, bool], result: PredictionResult, engine: Engine) -> Response:
     outputs, parts = [], []
-    for output in _outputs(answers, wanted):
+    for output in _outputs(result, wanted):
         shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if wanted[output.name]:
             parts.append(output.binary())
@@ -262,13 +264,13 @@ def _answer(tree: dict[str, Any], wanted: dict[str, bool], answers: Answers, eng
     return Response(body + b"".join(parts), media_type=RAW, headers=headers)
 
 
-def _outputs(answers: Answers, wanted: dict[str, bool]) -> list[Output]:
+def _outputs(result: PredictionResult, wanted: dict[str, bool]) -> list[Output]:
     """The tensors in the order they were asked for."""
-    count = len(answers)
-    labels = [answers.classes(n)[i] for n, i in enumerate(answers.index_N.tolist())]
-    logits_NC, p_NC = answers.logits_NC, answers.probabilities_NC
+    count = len(result)
+    labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
+    logits_NC, p_NC = result.logits_NC, result.probabilities_NC
     every = {
-        "prediction_id": Output("prediction_id", "BYTES", [count], answers.ids),
+        "prediction_id": Output("prediction_id", "BYTES", [count], result.ids),
         "label": Output("label", "BYTES", [count], labels),
         "probabilities": Output("probabilities", "FP64", list(p_NC.shape), p_NC),
         "logits": Output("logits", "FP32", list(logits_NC.shape), logits_NC),

@@ -11,8 +11,8 @@ from typing import Any
 from service.errors import ServiceError
 from service.ids import is_generated
 from service.models.batching import Batcher
+from service.models.calls import PredictionCall, images_of
 from service.models.model import Model
-from service.models.requests import Asked, images_of
 from service.store import Store
 from service.store.records import PredictionBatch, shadow_of
 from service.telemetry.metrics import VersionTelemetry
@@ -59,9 +59,9 @@ class Shadow:
         await asyncio.gather(*self._tasks)
         await self._batcher.close()
 
-    def follow(self, asked: list[Asked], batch: PredictionBatch, new: list[bool]) -> None:
+    def follow(self, calls: list[PredictionCall], batch: PredictionBatch, new: list[bool]) -> None:
         """Queue the rows of a batch that another version has answered and the store has taken as new."""
-        images_NHWC = images_of(asked)
+        images_NHWC = images_of(calls)
         rows = [row for row, is_new in enumerate(new) if is_new]
         if not rows:
             return

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from service.errors import ServiceError, short
 from service.http import json_body
 from service.http.json_body import JSON
-from service.models.requests import Asked
+from service.models.calls import PredictionCall
 from service.predict import arrays, decoding
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
@@ -30,7 +30,7 @@ MULTIPART, NPY, RAW = "multipart/form-data", "application/x-npy", "application/o
 _decoder = ThreadPoolExecutor(DECODING, "decode")
 
 
-async def asked_of(request: Request, options: Options, spec: ImageInput, settings: Settings) -> Asked:
+async def read_call(request: Request, options: Options, spec: ImageInput, settings: Settings) -> PredictionCall:
     """The images of a /predict body and what is said of them.
 
     Raises:
@@ -50,7 +50,7 @@ async def asked_of(request: Request, options: Options, spec: ImageInput, setting
         images_NHWC = await asyncio.to_thread(read, body, spec, limit) if huge else read(body, spec, limit)
     else:
         raise json_body.unsupported(request, f"{JSON}, {MULTIPART}, {NPY} and {RAW}")
-    return Asked(images_NHWC, request.state.request_id, **for_all(request, options, lists, len(images_NHWC)))
+    return PredictionCall(images_NHWC, request.state.request_id, **for_all(request, options, lists, len(images_NHWC)))
 
 
 async def _json_images(request: Request, spec: ImageInput, settings: Settings) -> tuple[Pixels, dict[str, list[Any]]]:

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from service.http import error_answers, keys
 from service.http.json_body import JSON
+from service.models.calls import PredictionResult
 from service.models.engine import Engine
-from service.models.requests import Answers
 from service.predict import request_body, schemas
 from service.predict.options import Options
 from service.predict.schemas import Abstention, Prediction, Predictions, Top
@@ -63,49 +63,49 @@ async def predict(request: Request) -> Response:
     engine = await runtime.registry.engine(options.model, options.version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
-        asked = await request_body.asked_of(request, options, engine.input, runtime.settings)
-        answers = await engine.predict(asked, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
-    large = answers.probabilities_NC.size > LARGE_ANSWER
+        call = await request_body.read_call(request, options, engine.input, runtime.settings)
+        result = await engine.predict(call, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
+    large = result.probabilities_NC.size > LARGE_ANSWER
     body = (
-        await asyncio.to_thread(encode, answers, options, engine, asked.request_id)
+        await asyncio.to_thread(encode, result, options, engine, call.request_id)
         if large
-        else encode(answers, options, engine, asked.request_id)
+        else encode(result, options, engine, call.request_id)
     )
     return Response(body, media_type=JSON)
 
 
-def encode(answers: Answers, options: Options, engine: Engine, request_id: str) -> bytes:
+def encode(result: PredictionResult, options: Options, engine: Engine, request_id: str) -> bytes:
     """The JSON of an answer."""
     tree: Predictions = {
         "request_id": request_id,
         "model": engine.version.model,
         "version": engine.version.version,
-        "predictions": rows_of(answers, options),
+        "predictions": rows_of(result, options),
     }
     if options.abstain_below is not None:
         tree["abstention"] = abstention(options.abstain_below, engine.card.risk_coverage)
     return orjson.dumps(tree)
 
 
-def rows_of(answers: Answers, options: Options) -> list[Prediction]:
+def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
     """One object for each image; what was not asked for is not there."""
-    rows = answers.probabilities_NC.tolist()
+    rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []
-    for n, (id_, i, row) in enumerate(zip(answers.ids, answers.index_N.tolist(), rows, strict=True)):
-        classes = answers.classes(n)
+    for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
+        classes = result.classes(n)
         one: Prediction = {"id": id_, "label": classes[i], "index": i, "confidence": row[i]}
         if options.top_k is None:
             one["probabilities"] = row
         else:
-            one["top"] = _top(answers.probabilities_NC[n], classes, options.top_k)
+            one["top"] = _top(result.probabilities_NC[n], classes, options.top_k)
         if options.logits:
-            one["logits"] = answers.logits_NC[n].tolist()
+            one["logits"] = result.logits_NC[n].tolist()
         if options.abstain_below is not None:
             one["abstained"] = row[i] < options.abstain_below
             if one["abstained"]:
                 one["label"] = one["index"] = None
-        if n in answers.repeated:
-            one["repeated"], one["version"] = True, answers.repeated[n].version
+        if n in result.repeated:
+            one["repeated"], one["version"] = True, result.repeated[n].version
         predictions.append(one)
     return predictions
 
