@@ -55,7 +55,7 @@ class Runtime:
 
     @property
     def engine(self) -> Engine:
-        """Who answers when nothing is named; raises ServiceError 503 with the reason while there is none."""
+        """The engine that answers when nothing is named; raises ServiceError 503, with the reason, while none does."""
         return self.registry.default
 
     async def check_store(self) -> None:

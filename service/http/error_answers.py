@@ -83,7 +83,7 @@ async def answer(request: Request, error: Exception) -> Response:
 
 
 def response(scope: Scope, error: ServiceError) -> Response:
-    """The answer to an error, in the form of the path that was asked for."""
+    """The answer to an error, in the form of the request's path."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     body: BaseModel
     if path == OPEN_INFERENCE or path.startswith(OPEN_INFERENCE + "/"):

@@ -1,4 +1,4 @@
-"""Who may do what: a key for each role, of which only the SHA-256 is known here. A role without a key is open.
+"""The keys of callers: one for each role, of which only the SHA-256 is known here. A role without a key is open.
 
 Keys are random (256 bits), so a plain hash suffices: there is nothing to guess, and no need to be slow.
 """
@@ -20,7 +20,7 @@ Role = Literal["predict", "feedback", "admin"]
 
 
 def make() -> tuple[str, str]:
-    """A new key, and its SHA-256 in hex: all that the service is told."""
+    """A new key, and its SHA-256 in hex: all that the service needs."""
     key = secrets.token_urlsafe(32)
     return key, hash_of(key)
 

@@ -1,4 +1,4 @@
-"""Parameters of a query: each one known and given once, or the call is refused."""
+"""Parameters of a query: each one known and sent once, or the call is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueodds.errors import nearest
 
 
 def check(request: Request, known: Iterable[str]) -> None:
-    """Refuse a query with a parameter that the route does not take, or with one that is given twice.
+    """Refuse a query with a parameter that the route does not take, or with one that is sent twice.
 
     A mistyped filter that is ignored would be answered with numbers of something else.
 

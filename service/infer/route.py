@@ -200,7 +200,7 @@ def _call(
         raise _invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
     if not isinstance(tree.get("id", ""), str):
         raise _invalid(f"id is {short(tree['id'])}; expected a text")
-    parameters = tree["parameters"] = request_parameters.checked(tree.get("parameters", {}))
+    parameters = tree["parameters"] = request_parameters.read_parameters(tree.get("parameters", {}))
     images_NHWC = tensors.images_of(tree.get("inputs"), binary, engine.input, runtime.settings.max_instances)
     count = len(images_NHWC)
     lists: dict[str, list[Any]] = {}
@@ -265,7 +265,7 @@ def _answer(tree: dict[str, Any], wanted: dict[str, bool], result: PredictionRes
 
 
 def _outputs(result: PredictionResult, wanted: dict[str, bool]) -> list[Output]:
-    """The tensors in the order they were asked for."""
+    """The tensors in the order in which they were named."""
     count = len(result)
     labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
     logits_NC, p_NC = result.logits_NC, result.probabilities_NC

@@ -65,8 +65,8 @@ def images_of(inputs: Any, binary: bytes, spec: ImageInput, limit: int) -> Pixel
     """
     names = [i.get("name") if isinstance(i, dict) else None for i in inputs] if isinstance(inputs, list) else None
     if names != [IMAGES] or not isinstance(inputs, list):
-        found = short(names) if names is not None else short(inputs)
-        raise _invalid(f"inputs are {found}; the model takes one, named {IMAGES!r}")
+        shown = short(names) if names is not None else short(inputs)
+        raise _invalid(f"inputs are {shown}; the model takes one, named {IMAGES!r}")
     (tensor,) = inputs
     if unknown := tensor.keys() - {"name", "shape", "datatype", "parameters", "data"}:
         raise _invalid(f"the input has an unknown key {short(min(unknown))}")
@@ -124,8 +124,8 @@ def _from_json(data: Any, shape: tuple[int, ...], datatype: str) -> Pixels:
 def _children(parents: list[Any], size: int, axis: int) -> list[Any]:
     for parent in parents:
         if not isinstance(parent, list) or len(parent) != size:
-            found = f"{len(parent):,} values" if isinstance(parent, list) else short(parent)
-            raise _invalid(f"the input's data is not as its shape: axis {axis} has {found}, not {size}")
+            content = f"{len(parent):,} values" if isinstance(parent, list) else short(parent)
+            raise _invalid(f"the input's data is not as its shape: axis {axis} has {content}, not {size}")
     return list(itertools.chain.from_iterable(parents))
 
 

@@ -34,7 +34,7 @@ class LabelsStored(BaseModel):
 
 
 class BulkSummary(BaseModel):
-    """What became of the rows of a CSV or JSON-lines body; the counts add up to `rows`."""
+    """The outcomes of the rows of a CSV or JSON-lines body; the counts add up to `rows`."""
 
     rows: int
     stored: int

@@ -34,7 +34,7 @@ class PredictionCall:
         return len(self.images_NHWC)
 
     def digests(self) -> list[bytes | None]:
-        """What tells the same input from another, for ids of the caller's own."""
+        """Digests that tell the same input from another, for ids of the caller's own."""
         if self.ids is None:
             return [None] * len(self)
         return [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in self.images_NHWC]

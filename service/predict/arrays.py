@@ -26,8 +26,8 @@ def raw(body: bytes, spec: ImageInput, limit: int) -> Pixels:
     """
     size = math.prod(spec.shape)
     if len(body) % size:
-        found = f"the body has {plural(len(body), 'byte')}"
-        message = f"{found}; an image has {size:,} ({_shape_text(spec)}), and only whole ones are taken"
+        problem = f"the body has {plural(len(body), 'byte')}"
+        message = f"{problem}; an image has {size:,} ({_shape_text(spec)}), and only whole ones are taken"
         raise ServiceError(422, "wrong_shape", message)
     decoding.check_count(len(body) // size, limit)
     return np.frombuffer(body, np.uint8).reshape(-1, *spec.shape)

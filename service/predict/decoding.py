@@ -35,9 +35,9 @@ def instances(tree: Any, limit: int) -> list[Any]:
         raise _invalid(f"the body must be {EXPECTED}")
     if extra := tree.keys() - {"instances", *PER_INSTANCE}:
         raise _invalid(f"unknown key {short(min(extra))} in the body; expected {EXPECTED}")
-    found: list[Any] = tree["instances"]
-    check_count(len(found), limit)
-    return found
+    values: list[Any] = tree["instances"]
+    check_count(len(values), limit)
+    return values
 
 
 def check_count(count: int, limit: int) -> None:
@@ -49,7 +49,7 @@ def check_count(count: int, limit: int) -> None:
         raise ServiceError(413, "too_many_instances", message)
 
 
-def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
+def images(values: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
     """Instances (nested lists, or objects with b64) as one N x H x W x C array.
 
     Raises:
@@ -58,7 +58,7 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
     budget = Budget(max_pixels)
 
     def image(n: int) -> Pixels:
-        name, instance = f"instances[{n}]", found[n]
+        name, instance = f"instances[{n}]", values[n]
         if isinstance(instance, list):
             return _from_lists(instance, name, spec)
         if isinstance(instance, dict) and "pixels_b64" in instance:
@@ -67,10 +67,10 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
             return encoded_image(_base64(instance, "b64", name), name, spec, budget)
         raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
 
-    if len(found) == 1:  # most calls; the copy would cost a turn of the GIL
+    if len(values) == 1:  # most calls; the copy would cost a turn of the GIL
         return image(0)[None]
-    images_NHWC = np.empty((len(found), *spec.shape), np.uint8)
-    for n in range(len(found)):
+    images_NHWC = np.empty((len(values), *spec.shape), np.uint8)
+    for n in range(len(values)):
         images_NHWC[n] = image(n)
     return images_NHWC
 

@@ -1,4 +1,4 @@
-"""From a request to what it asks for; work that takes long is done off the event loop."""
+"""From the body of a /predict request to images; work that takes long is done off the event loop."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ async def _json_images(request: Request, spec: ImageInput, settings: Settings) -
     """Images and lists; encoded images are decoded in a thread, unless they are small, by their headers too."""
 
     def build(tree: Any) -> tuple[Pixels | list[Any], dict[str, list[Any]]]:
-        found = decoding.instances(tree, settings.max_instances)
-        lists = lists_of(tree, len(found))
-        encoded = [i["b64"] for i in found if type(i) is dict and "b64" in i]
+        instances = decoding.instances(tree, settings.max_instances)
+        lists = lists_of(tree, len(instances))
+        encoded = [i["b64"] for i in instances if type(i) is dict and "b64" in i]
         if not encoded:
-            return decoding.images(found, spec, settings.max_pixels), lists
+            return decoding.images(instances, spec, settings.max_pixels), lists
         if sum(len(text) for text in encoded if type(text) is str) > SMALL:
-            return found, lists
+            return instances, lists
         try:
-            return decoding.images(found, spec, min(settings.max_pixels, SMALL_PIXELS)), lists
+            return decoding.images(instances, spec, min(settings.max_pixels, SMALL_PIXELS)), lists
         except ServiceError as error:
             if error.code != "image_too_large":
                 raise
-            return found, lists
+            return instances, lists
 
     images, lists = await json_body.convert_json(await json_body.read(request), settings.max_json_values, build)
     if isinstance(images, list):

@@ -88,7 +88,7 @@ def encode(result: PredictionResult, options: Options, engine: Engine, request_i
 
 
 def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
-    """One object for each image; what was not asked for is not there."""
+    """One object for each image; without what the options leave out."""
     rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []
     for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
@@ -117,7 +117,7 @@ def _top(probabilities_C: Any, classes: tuple[str, ...], k: int) -> list[Top]:
 
 
 def abstention(below: float, table: RiskCoverage | None) -> Abstention:
-    """What answering only from a confidence on meant on held-out rows, in numbers and in words."""
+    """The meaning of answering only from a confidence on: on held-out rows, in numbers and in words."""
     if table is None:
         reading = "The model's card has no risk-coverage table, so nobody knows what this threshold means; export anew."
         return {"below": below, "reading": reading}

@@ -28,7 +28,7 @@ class Top(TypedDict):
 
 
 class Prediction(TypedDict):
-    """The answer for one image; what was not asked for is left out."""
+    """The answer for one image, with what the options ask for."""
 
     id: Annotated[str, Field(description="send it to /feedback with the true label, whenever that is known")]
     label: Annotated[
@@ -53,7 +53,7 @@ class Prediction(TypedDict):
 
 
 class Abstention(TypedDict):
-    """What answering only from a confidence on meant on held-out rows, from the model's card."""
+    """The meaning of answering only from a confidence on: on held-out rows, from the model's card."""
 
     below: float
     reading: Annotated[str, Field(description="the numbers in words")]

@@ -21,7 +21,7 @@ ALARM_STATES: tuple[Standing, ...] = ("quiet", "notice", "fired", "acknowledged"
 
 @dataclass(frozen=True)
 class VersionState:
-    """What the store holds of a version."""
+    """The store's sums and evidence of a version."""
 
     version: Version
     sums: StoredSums

@@ -56,8 +56,8 @@ async def models(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {}}}},
 )
 async def metrics(request: Request) -> Response:
-    """What all workers did (requests, latencies, batches, labels), and what the store holds (answers, labels, ECE,
-    evidence of miscalibration).
+    """Counts of all workers (requests, latencies, batches, labels), and of the store (answers, labels, ECE, evidence of
+    miscalibration).
     """
     runtime, gauges = runtime_of(request), request.app.state.gauges
     assert isinstance(gauges, Gauges)
