@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service import schemas
 from service.alarm import route as alarm
-from service.report import Asked, numbers_of, page, report, slices
+from service.report import Asked, data, numbers_of, page, report, slices
 from service.report import schemas as report_schemas
 from service.report.labelling import labelling
 from service.report.recent import Recent
@@ -118,7 +118,7 @@ async def build(
     parts: dict[str, Any] = {
         "about": about,
         "corrected": await _corrected(store, version, asked, labels),
-        "versions": await slices.versions(store, known, asked, version, sums),
+        "versions": slices.versions(await data.sums_of_versions(store, known, asked, version, sums), asked),
         "known": _known(known, runtime),
     }
     if base_url is not None:
@@ -127,9 +127,11 @@ async def build(
         rows = await recent.labels(store, version) if corrected else None
         parts |= await alarm.parts_of(runtime, version.model, version.version, ever, base_url, rows)
     if asked.by:
-        parts["classes" if asked.by == "class" else "tags"] = await slices.groups(store, version, asked)
+        parts["classes" if asked.by == "class" else "tags"] = await asyncio.to_thread(
+            slices.groups, await data.sums_of_groups(store, version, asked), asked
+        )
     if asked.trend:
-        parts["trend"] = await slices.trend(store, version, asked)
+        parts["trend"] = await asyncio.to_thread(slices.trend, *await data.periods_of(store, version, asked), asked)
     return report(version, sums, asked, **parts)
 
 
