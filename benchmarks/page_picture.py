@@ -32,11 +32,12 @@ from benchmarks.interval_coverage import chance_at, pool_logits
 from service.models.engine import new_ids
 from service.store import open_store
 from service.store.records import GivenLabel, PredictionBatch
+from trueodds.hours import HOUR_MS
 from trueodds.metrics import softmax
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "calibration-report.png"
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+DAY_MS = 24 * HOUR_MS
 DAYS, CHANGED, A_DAY, CLASSES = 21, 11, 1_500, 100
 TRUTH, LABELLED, DELAY_DAYS = 2.2, 0.1, 1.0
 WIDTH, MARGIN, COLOURS = 1200, 20, 192

@@ -29,7 +29,7 @@ import httpx
 import numpy as np
 
 from benchmarks.interval_coverage import processor
-from benchmarks.store import HOUR, START, VERSION, YEAR, _insert
+from benchmarks.store import START, VERSION, YEAR, _insert
 from service.models.engine import new_ids
 from service.report import Asked, numbers_of
 from service.report.labelling import labelling
@@ -42,6 +42,7 @@ from service.store.database import DatabaseStore
 from service.store.reading import Merged
 from service.store.steps import Insert, Work
 from trueodds.bundle.bundle import Reference
+from trueodds.hours import HOUR_MS
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 TOTALS = (10**4, 10**5, 10**6, 10**7)
@@ -66,7 +67,7 @@ async def fill(store: DatabaseStore, total: int, rng: np.random.Generator) -> No
     blocks = -(-total // BLOCK)
     for hours in np.array_split(np.arange(YEAR), blocks):
         count = total // blocks
-        created_N = START + rng.choice(hours, count) * HOUR
+        created_N = START + rng.choice(hours, count) * HOUR_MS
         confidence_N, predicted_N = confidences(count, rng), rng.integers(0, 100, count)
         right_N, tag_N = rng.random(count) < 0.95 * confidence_N, np.zeros(count, int)
         told = (created_N, confidence_N, predicted_N, tag_N)
@@ -87,7 +88,7 @@ async def fill(store: DatabaseStore, total: int, rng: np.random.Generator) -> No
 def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[None]:
     rows = []
     created_N, *rest = (column.tolist() for column in columns)
-    delays, ids = rng.exponential(3 * HOUR, len(created_N)).astype(int).tolist(), new_ids(len(created_N), START)
+    delays, ids = rng.exponential(3 * HOUR_MS, len(created_N)).astype(int).tolist(), new_ids(len(created_N), START)
     for k, (ms, confidence, predicted, right, nll, brier) in enumerate(zip(created_N, *rest, strict=True)):
         label = predicted if right else (predicted + 1) % 100
         when = (version, k + 1, ids[k], ms, ms + delays[k], None)

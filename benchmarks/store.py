@@ -32,12 +32,12 @@ from service.store.database import DatabaseStore
 from service.store.records import GivenLabel, PredictionBatch, Version
 from service.store.steps import Insert
 from trueodds.calibrators import Temperature
+from trueodds.hours import HOUR_MS
 from trueodds.metrics import softmax
 
 RESULTS = Path(__file__).parent / "results" / "store.json"
 VERSION = Version("benchmark", "v1", tuple(f"class {k}" for k in range(100)), Temperature(1.7), {})
 START = 1_700_000_000_000
-HOUR = moves.HOUR_MS
 YEAR = 365 * 24
 
 Numbers = dict[str, Any]
@@ -138,7 +138,7 @@ async def sums(store: DatabaseStore, total: int, rng: np.random.Generator) -> Nu
     assert key is not None
     for hours in np.array_split(np.arange(YEAR), max(total // 100_000, 1)):
         count = total // max(total // 100_000, 1)
-        created_N = START + rng.choice(hours, count) * HOUR
+        created_N = START + rng.choice(hours, count) * HOUR_MS
         confidence_N, predicted_N = rng.beta(4, 1, count), rng.integers(0, 100, count)
         right_N, tag_N = rng.random(count) < confidence_N, np.zeros(count, int)
         common = created_N, confidence_N, predicted_N, tag_N
@@ -147,11 +147,11 @@ async def sums(store: DatabaseStore, total: int, rng: np.random.Generator) -> Nu
         await store._write(lambda rows=rows: _insert(rows))  # type: ignore[misc]
         await store.compact()
     found: Numbers = {}
-    middle = START + 100 * 24 * HOUR + 7 * HOUR
+    middle = START + 100 * 24 * HOUR_MS + 7 * HOUR_MS
     for name, window in {
         "everything": (None, None),
         "since an hour in a month": (middle, None),
-        "200 days, ragged": (middle, middle + 200 * 24 * HOUR + 5 * HOUR),
+        "200 days, ragged": (middle, middle + 200 * 24 * HOUR_MS + 5 * HOUR_MS),
     }.items():
         found[name] = await _fastest(store.read_sums, other.model, other.version, *window)
     found["by class"] = await _fastest(store.read_sums_by, "class", other.model, other.version)

@@ -26,7 +26,7 @@ LAYERS = {
         logits metrics
         sums inputs
         files
-        errors texts privacy processes
+        errors texts privacy processes hours shadows
     """,
     "trueodds/metrics": """
         summary

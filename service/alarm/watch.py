@@ -17,8 +17,9 @@ from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
 from service.alarm.webhooks import SEND_SECONDS, Webhook, WebhookError, news, read_webhooks, send
 from service.store import Store, StoreError
-from service.store.records import SHADOW, LabelBlock
+from service.store.records import LabelBlock
 from trueodds.metrics import ece
+from trueodds.shadows import is_shadow
 
 if TYPE_CHECKING:
     from service.settings import Settings
@@ -110,7 +111,7 @@ class Watch:
     def _untold(self, key: Key, state: AlarmState) -> list[Webhook]:
         """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
         evidence = state.nulls["ece"]
-        if key[0].endswith(SHADOW) or evidence.fired is None:
+        if is_shadow(key[0]) or evidence.fired is None:
             return []
         return [hook for hook in self._webhooks if _is_untold(state.deliveries.get(hook.key), evidence)]
 

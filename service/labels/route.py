@@ -23,7 +23,7 @@ from service.predict import request_body
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.store.label_rules import FeedbackError
-from service.store.moves import HOUR_MS
+from trueodds.hours import HOUR_MS
 
 if TYPE_CHECKING:
     from service.runtime import Runtime

@@ -19,8 +19,9 @@ from service.report.recent import Recent
 from service.report.schemas import KnownVersion, Labelling, Report
 from service.report.scope import NO_TAG, TrendUnit, check, check_class, unix_ms, unknown_tag
 from service.store import MAX_LAST, By, Store
-from service.store.records import SHADOW, LabelBlock, StoredSums, Version
+from service.store.records import LabelBlock, StoredSums, Version
 from trueodds.metrics import CalibrationSums
+from trueodds.shadows import is_shadow, shadowed_by
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -170,8 +171,8 @@ def _known(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     listed = {row["model"]: row for row in runtime.registry.listing()["models"]}
     found = []
     for version in versions:
-        row = listed.get(version.model.removesuffix(SHADOW), {})
-        shadow = version.model.endswith(SHADOW)
+        row = listed.get(shadowed_by(version.model), {})
+        shadow = is_shadow(version.model)
         role = "past"
         if version.version == row.get("shadow"):
             role = "shadow"

@@ -39,10 +39,11 @@ from service.store.records import (
     StoredAnswer,
     StoredSums,
     Version,
-    shadow_of,
 )
 from service.store.steps import MakeWork
 from service.store.sums import DAY, HOUR, MONTH, PeriodSums, first_hour
+from trueodds.hours import HOUR_MS, hours_of
+from trueodds.shadows import shadow_of
 
 T = TypeVar("T")
 
@@ -130,7 +131,7 @@ class DatabaseStore(ABC):
     async def read_sums(
         self, model: str, version: str, since: int | None = None, until: int | None = None
     ) -> StoredSums:
-        key, hours = await self._key(model, version), reading.hours_of(since, until)
+        key, hours = await self._key(model, version), hours_of(since, until)
         if key is None:
             return StoredSums.zero()
         return (await self._read(partial(reading.sums, key, moves.TOTAL, *hours, merged=self._merged)))[0]
@@ -145,7 +146,7 @@ class DatabaseStore(ABC):
         *,
         only: str | None = None,
     ) -> dict[str, StoredSums]:
-        key, hours = await self._key(model, version), reading.hours_of(since, until)
+        key, hours = await self._key(model, version), hours_of(since, until)
         if key is None:
             return {}
         names = await self._names(key, by)
@@ -176,7 +177,7 @@ class DatabaseStore(ABC):
         kind, key = _KINDS[by], await self._key(model, version)
         if key is None:
             return _expand({}, 0, kind, 0)
-        hours = reading.hours_of(since, until)
+        hours = hours_of(since, until)
         found = await self._read(partial(reading.trend, key, kind, _UNITS[unit], *hours, MAX_PERIODS))
         if isinstance(found, int):
             cure = "ask for a coarser unit (day, month) or a shorter window"
@@ -211,7 +212,7 @@ class DatabaseStore(ABC):
         group: str = "",
         after: int = 0,
     ) -> int:
-        key, hours = await self._key(model, version), reading.hours_of(since, until)
+        key, hours = await self._key(model, version), hours_of(since, until)
         if key is None:
             return 0
         name = str(self._catalogue.versions[key].classes.index(group)) if by == "class" else group
@@ -312,4 +313,4 @@ async def _expand(
     for period, sums in found.items():
         stored = sums.stored(kind, group).get(group)
         if stored is not None:
-            yield first_hour(period, unit) * moves.HOUR_MS, stored
+            yield first_hour(period, unit) * HOUR_MS, stored

@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple, get_args
 
 from service.errors import ServiceError, short
 from service.ids import OURS
-from service.store.records import SHADOW, GivenLabel, LabelCounts, Version, shadow_of
+from service.store.records import GivenLabel, LabelCounts, Version
 from trueodds.errors import nearest
+from trueodds.shadows import is_shadow, shadow_of
 
 SHOWN = 20
 """Bad rows that an error lists."""
@@ -134,7 +135,7 @@ class Rules:
 
     def _decide(self, row: int, given: GivenLabel) -> Outcome | Problem:
         everywhere = self._candidates.get(given.id, ())
-        found = [c for c in everywhere if not self._model(c).endswith(SHADOW)]
+        found = [c for c in everywhere if not is_shadow(self._model(c))]
         if given.model is not None:
             found = [c for c in found if self._model(c) == given.model]
         if not found:

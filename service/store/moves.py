@@ -7,17 +7,15 @@ periods it needs and the moves that are not merged yet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.hours import Hours, hour_of, within
 from trueodds.metrics import CELLS, COLUMNS, cell_of
+from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.inputs import Array
 
-HOUR_MS = 3_600_000
-GRID = 60
-"""Cells of the sums by class and by tag."""
 MAX_TAGS = 100
 """Tags that get sums of their own in one version; all others share OTHER_TAGS."""
 OTHER_TAGS = "(other)"
@@ -33,11 +31,6 @@ LABEL = np.dtype(
     [*ANSWER.descr, ("sign", "i1"), ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")]
 )
 Records = npt.NDArray[np.void]
-
-
-def hour_of(created_ms: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Hours since 1970, UTC."""
-    return np.asarray(created_ms, np.int64) // HOUR_MS
 
 
 def answers(
@@ -82,19 +75,9 @@ class Moves:
     answers: Records
     labels: Records
 
-    def between(self, first_hour: int | None, end_hour: int | None) -> Moves:
+    def between(self, hours: Hours) -> Moves:
         """Those of the hours [first, end)."""
-        both = (self.answers, self.labels)
-        return Moves(*(records[_within(records["hour"], first_hour, end_hour)] for records in both))
-
-
-def _within(hour_N: npt.NDArray[Any], first: int | None, end: int | None) -> npt.NDArray[np.bool_]:
-    kept: npt.NDArray[np.bool_] = np.ones(len(hour_N), bool)
-    if first is not None:
-        kept &= hour_N >= first
-    if end is not None:
-        kept &= hour_N < end
-    return kept
+        return Moves(*(records[within(records["hour"], hours)] for records in (self.answers, self.labels)))
 
 
 def keys_of(records: Records, kind: int) -> npt.NDArray[np.int64]:
@@ -103,7 +86,7 @@ def keys_of(records: Records, kind: int) -> npt.NDArray[np.int64]:
     if kind == TOTAL:
         return cell_N
     group_N = records["predicted" if kind == BY_CLASS else "tag"].astype(np.int64)
-    return group_N * GRID + cell_N // (CELLS // GRID)
+    return group_N * COARSE_CELLS + cell_N // (CELLS // COARSE_CELLS)
 
 
 def columns_of(records: Records) -> Array:

@@ -11,8 +11,9 @@ from service.store import RowsError, moves
 from service.store.catalogue import Catalogue
 from service.store.label_rules import Candidate, Change, Rules
 from service.store.labels import write_changes
-from service.store.records import SHADOW, Earlier, GivenLabel, PredictionBatch
+from service.store.records import Earlier, GivenLabel, PredictionBatch
 from service.store.steps import Insert, InsertNew, Lock, Rows, Work
+from trueodds.shadows import is_shadow, shadowed_by
 
 COLUMNS = (
     "id",
@@ -57,7 +58,7 @@ def put(batch: PredictionBatch, tag_keys: list[int], catalogue: Catalogue) -> Wo
             batch.created_ms, batch.confidence_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         )
         yield Insert("moves", ("version", "kind", "data"), [(version, moves.ANSWERS, records.tobytes())])
-    if batch.model.endswith(SHADOW):
+    if is_shadow(batch.model):
         yield from _apply_known(batch, rows, model, catalogue)
     elif new := [rows[k] for k in own if outcomes[k] is None]:
         yield from _apply_held(batch, new, model, catalogue)
@@ -110,7 +111,7 @@ def _apply_known(batch: PredictionBatch, rows: list[tuple[Any, ...]], model: int
 
     Those who label the answers wait for their versions' rows, so none comes between reading and writing.
     """
-    answered, ids = batch.model.removesuffix(SHADOW), [row[0] for row in rows]
+    answered, ids = shadowed_by(batch.model), [row[0] for row in rows]
     of = "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
     yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
     known = yield Rows(

@@ -13,6 +13,7 @@ from service.store import moves
 from service.store.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
 from service.store.steps import Rows, Work
 from service.store.sums import PeriodSums, add_up, by_period, cover, period_of
+from trueodds.hours import HOUR_MS
 
 LOG = (
     "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
@@ -23,12 +24,6 @@ WINDOWS = 8
 """Windows whose merged totals are kept, 200 KB each at most."""
 Window = tuple[int, int | None, int | None]
 """Version, first and end hour."""
-
-
-def hours_of(since_ms: int | None, until_ms: int | None) -> tuple[int | None, int | None]:
-    """Whole hours [first, end) that [since, until) touches."""
-    first = None if since_ms is None else since_ms // moves.HOUR_MS
-    return first, None if until_ms is None else -(-until_ms // moves.HOUR_MS)
 
 
 class Merged:
@@ -64,7 +59,7 @@ def sums(
         base = yield from _periods(version, kind, first, end)
         if kind == moves.TOTAL:  # by class they are a hundred times as large
             merged.keep(number, window, base)
-    pending = (yield from _moves(version)).between(first, end)
+    pending = (yield from _moves(version)).between((first, end))
     return add_up([base, PeriodSums.of(pending, kind)]).stored(kind, only)
 
 
@@ -127,7 +122,7 @@ def count_corrected(version: int, kind: int, group: str, hours: tuple[int | None
 
     `kind`: of all, or of those with this predicted class (its index) or tag.
     """
-    first, end = (None if hour is None else hour * moves.HOUR_MS for hour in hours)
+    first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
     where, more = "", list[int | str]()
     if kind == moves.BY_CLASS:
         where, more = " AND predicted = $5", [int(group)]

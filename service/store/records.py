@@ -15,15 +15,6 @@ from trueodds.sums.inputs import Array
 
 Integers = npt.NDArray[np.int64]
 
-SHADOW = "~shadow"
-"""Ends the name under which a version is remembered that was scored on a model's inputs without being answered:
-`digits` is shadowed by `digits~shadow`. Its rows have the ids of the answers given, and their labels. No bundle's name
-has a ~."""
-
-
-def shadow_of(model: str) -> str:
-    return model + SHADOW
-
 
 @dataclass(frozen=True)
 class Version:

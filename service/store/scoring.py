@@ -10,7 +10,7 @@ import numpy.typing as npt
 from service.store.label_rules import Change
 from service.store.records import Integers, Version
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import brier_of, nll_of
 
 SCORED = 1 << 20
 """Probabilities that are worked out at once: 8 MB."""
@@ -49,6 +49,6 @@ def score(changes: list[Change], version: Version) -> Scored:
         squares_N, row_N = np.vecdot(probabilities_NC, probabilities_NC), np.arange(len(probabilities_NC))
         for k, label_L in enumerate((now_L, before_L)):
             true_N = probabilities_NC[row_N, label_L[rows]]
-            scores_4L[2 * k, rows] = -np.log(np.clip(true_N, SMALLEST_PROBABILITY, 1.0))
-            scores_4L[2 * k + 1, rows] = np.maximum(squares_N - 2 * true_N + 1, 0.0)
+            scores_4L[2 * k, rows] = nll_of(true_N)
+            scores_4L[2 * k + 1, rows] = brier_of(true_N, squares_N)
     return Scored(changes, now_L, before_L, *scores_4L)

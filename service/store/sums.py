@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.store import StoreError
-from service.store.moves import GRID, TOTAL, Moves, Records, columns_of, keys_of
+from service.store.moves import TOTAL, Moves, Records, columns_of, keys_of
 from service.store.records import Integers, StoredSums
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
+from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.inputs import Array
 
 HOUR, DAY, MONTH = range(3)
@@ -145,22 +146,22 @@ class PeriodSums:
             answers_C[sums.answer_keys_A], cells[:, sums.label_keys_L] = sums.answers_A, sums.columns_7L
             return {0: StoredSums(answers_C, CalibrationSums(cells))}
         found: dict[int, StoredSums] = {}
-        label_group_L, answer_group_A = sums.label_keys_L // GRID, sums.answer_keys_A // GRID
+        label_group_L, answer_group_A = sums.label_keys_L // COARSE_CELLS, sums.answer_keys_A // COARSE_CELLS
         for group in np.unique(answer_group_A).tolist():
             if only not in (None, group):
                 continue
             asked, told = answer_group_A == group, label_group_L == group
-            place_G, cells = _places(sums.label_keys_L[told] % GRID, sums.columns_7L[:, told])
+            place_G, cells = _places(sums.label_keys_L[told] % COARSE_CELLS, sums.columns_7L[:, told])
             answers_C = np.zeros(CELLS, np.int64)
-            answers_C[place_G[sums.answer_keys_A[asked] % GRID]] = sums.answers_A[asked]
+            answers_C[place_G[sums.answer_keys_A[asked] % COARSE_CELLS]] = sums.answers_A[asked]
             found[group] = StoredSums(answers_C, CalibrationSums(cells))
         return found
 
 
 def _places(grid_L: Integers, columns_7L: Array) -> tuple[Integers, Array]:
     """For each of the 60 cells the one of 3,000 that holds its mean confidence (its middle without labels)."""
-    step = CELLS // GRID
-    place_G = np.arange(GRID) * step + step // 2
+    step = CELLS // COARSE_CELLS
+    place_G = np.arange(COARSE_CELLS) * step + step // 2
     mean_L = columns_7L[1] / columns_7L[0]
     inside = np.ceil(mean_L * CELLS).astype(np.int64) - 1
     place_G[grid_L] = np.clip(inside, grid_L * step, (grid_L + 1) * step - 1)

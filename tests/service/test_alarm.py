@@ -25,13 +25,14 @@ from service.http import keys
 from service.settings import Settings
 from service.store import StoreError, open_store
 from service.store.database import DatabaseStore
-from service.store.records import GivenLabel, shadow_of
+from service.store.records import GivenLabel
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import Hook, until
 from tests.service.store.conftest import address as address
 from tests.service.store.rows import batch, version
 from tests.service.tiny_bundle import pictures
+from trueodds.shadows import shadow_of
 
 
 @pytest.fixture(autouse=True)

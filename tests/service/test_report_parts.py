@@ -17,7 +17,6 @@ from service.app import create_app
 from service.report.recent import Recent
 from service.report.scope import NO_TAG
 from service.settings import Settings
-from service.store.moves import HOUR_MS
 from service.store.records import GivenLabel
 from service.store.sqlite import SqliteStore
 from tests.service.app_client import Client
@@ -25,6 +24,7 @@ from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
 from trueodds.bundle import publishing
 from trueodds.bundle.bundle import Reference
+from trueodds.hours import HOUR_MS
 
 NOW = datetime.now(UTC)
 

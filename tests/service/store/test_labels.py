@@ -13,10 +13,11 @@ import pytest
 
 from service.store.database import DatabaseStore as Store
 from service.store.label_rules import FeedbackError, Problem
-from service.store.records import GivenLabel, LabelBlock, LabelCounts, PredictionBatch, Pruned, shadow_of
+from service.store.records import GivenLabel, LabelBlock, LabelCounts, PredictionBatch, Pruned
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
 from trueodds.metrics import CalibrationSums
+from trueodds.shadows import shadow_of
 
 
 async def filled(store: Store, count: int, **options: Any) -> list[str]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from service.store import StoreError, moves
 from service.store.moves import BY_CLASS, BY_TAG, TOTAL, Moves
 from service.store.sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
+from trueodds.hours import HOUR_MS
 from trueodds.metrics import CalibrationSums, cell_of, ece
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=60)
@@ -52,7 +53,7 @@ def some(count: int, seed: int = 0) -> tuple[Moves, np.ndarray, np.ndarray, np.n
     rng = np.random.default_rng(seed)
     confidence_N, right_N = rng.uniform(0, 1, count), rng.integers(0, 2, count)
     loss_N, hour_N, group_N = rng.uniform(0, 2, (2, count)), rng.integers(0, 2000, count), rng.integers(0, 5, count)
-    created_N = hour_N * moves.HOUR_MS
+    created_N = hour_N * HOUR_MS
     told = moves.labels(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
     return Moves(moves.answers(created_N, confidence_N, group_N, group_N), told), confidence_N, right_N, loss_N
 
