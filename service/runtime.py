@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from service.alarm.watch import Watch
 from service.errors import ServiceError
-from service.labels.route import keep_house
 from service.models.engine import Engine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
+from service.store.housekeeping import keep_house
 from service.store.records import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.shadows import is_shadow
@@ -39,9 +39,8 @@ class Runtime:
         """
         self._store = await open_store(self.settings.store, self.settings.database_connections)
         watch = Watch(self._store, self.settings)
-        self._beside = [
-            asyncio.create_task(work) for work in (keep_house(self._store, self.settings), watch.keep_watching())
-        ]
+        housekeeping = keep_house(self._store, self.settings.retention_days, self.settings.hold_hours)
+        self._beside = [asyncio.create_task(work) for work in (housekeeping, watch.keep_watching())]
         self._registry = Registry(self.settings, self._store, self.telemetry, self.answered_by)
         await self._registry.open()
 

@@ -69,6 +69,26 @@ LAYERS = {
         errors
         replay
     """,
+    "service/store": """
+        housekeeping
+        store
+        reader
+        databases
+        work
+        label_rules
+        records
+    """,
+    "service/store/databases": """
+        postgres sqlite
+        database schema sqlite_statements
+    """,
+    "service/store/work": """
+        predictions states
+        compaction labels reading
+        period_sums retention scoring versions
+        deltas
+        statements
+    """,
 }
 """From the top down. Modules and packages on one line do not know each other; `__init__` stands above its folder."""
 MOST_MODULES = 20
@@ -83,7 +103,6 @@ STILL_UPWARDS = {
         ("request_schemas", "predict"),
         ("request_schemas", "schemas"),
         ("runtime", "alarm"),
-        ("runtime", "labels"),
         ("settings", "alarm"),
         ("settings", "http"),
         ("telemetry", "alarm"),

@@ -195,8 +195,8 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknow
             raise _nothing(state, nulls, f"{model}/{version}")
         return changed.tree()
 
-    await runtime.store.fold(model, version, ALARM, take)  # what has come meanwhile may fire
-    tree = await runtime.store.fold(model, version, ALARM, step)
+    await runtime.store.update_state(model, version, ALARM, take)  # what has come meanwhile may fire
+    tree = await runtime.store.update_state(model, version, ALARM, step)
     sums = await runtime.store.read_sums(model, version)
     return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model, sums=sums)
 

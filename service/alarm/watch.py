@@ -92,7 +92,7 @@ class Watch:
 
     async def _look_at(self, key: Key, arrived: int, taken: int) -> None:
         if arrived > taken:
-            tree = await self._store.fold(*key, ALARM, taking(self._settings))
+            tree = await self._store.update_state(*key, ALARM, taking(self._settings))
         elif self._seen.get(key) != taken:
             tree = await self._store.read_state(*key, ALARM)
         elif key not in self._due or key in self._sending or _now() < self._due[key]:
@@ -177,7 +177,7 @@ class Watch:
             before = state.deliveries.get(hook.key, Delivery())
             return state.with_delivery(hook.key, change(before)).tree()
 
-        return AlarmState.read(await self._store.fold(*key, ALARM, step), self._settings)
+        return AlarmState.read(await self._store.update_state(*key, ALARM, step), self._settings)
 
     async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try

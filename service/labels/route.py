@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import tempfile
-import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, cast
@@ -19,18 +16,13 @@ from service import schemas
 from service.errors import ServiceError
 from service.http import keys
 from service.labels import bulk, formats, labelled_file
+from service.labels.refusals import FeedbackError
 from service.predict import request_body
-from service.settings import Settings
-from service.store import Store, StoreError
-from service.store.label_rules import FeedbackError
-from trueodds.hours import HOUR_MS
+from service.store.label_rules import SHOWN, RefusedLabelsError
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
 
-HOUSEKEEPING_SECONDS = 3600.0
-
-log = logging.getLogger("trueodds")
 router = APIRouter()
 
 
@@ -87,10 +79,10 @@ async def give_feedback(request: Request) -> Response:
     labels = await request_body.json_of(request, settings, lambda tree: formats.parse(tree, settings.max_labels))
     try:
         counts = await runtime.store.put_labels(labels)
-    except FeedbackError as error:
-        for problem in error.details["problems"]:
-            runtime.telemetry.label(problem["code"])
-        raise
+    except RefusedLabelsError as error:
+        for refusal in error.refusals[:SHOWN]:
+            runtime.telemetry.label(refusal.code)
+        raise FeedbackError(error.refusals, error.rows) from error
     runtime.telemetry.labels(counts)
     return Response(orjson.dumps(asdict(counts)), media_type="application/json")
 
@@ -133,7 +125,9 @@ async def labelled_logits(
     found = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
-        file, rows = await labelled_file.build(runtime.store.labelled(found.model, found.version, start, last, shadow))
+        file, rows = await labelled_file.build(
+            runtime.store.read_labelled_logits(found.model, found.version, start, last, shadow)
+        )
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
         raise ServiceError(503, "no_space", message) from None
@@ -154,24 +148,6 @@ def unix_ms(time_: datetime) -> int:
     """Milliseconds since 1970; a time without an offset is in UTC."""
     aware = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
-
-
-async def keep_house(store: Store, settings: Settings) -> None:
-    """Every hour: retention, and labels whose prediction never came. Runs until it is cancelled."""
-    while True:
-        now = time.time_ns() // 1_000_000
-        days = settings.retention_days
-        try:
-            gone = await store.prune(
-                None if days is None else now - days * 24 * HOUR_MS, now - settings.hold_hours * HOUR_MS
-            )
-        except StoreError as error:
-            log.warning("retention: %s", error)
-        else:
-            if gone.held:
-                log.warning("%d labels were held %d hours for predictions that never came; they are gone", gone.held,
-                            settings.hold_hours)  # fmt: skip
-        await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 
 def _runtime(request: Request) -> Runtime:

@@ -14,7 +14,7 @@ from service.models.model import Model
 from service.models.requests import Answers, Asked, images_of, repeat, split
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
-from service.store.records import Earlier, PredictionBatch, Version
+from service.store.records import EarlierAnswer, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.bundle import Card, ImageInput
 
@@ -133,7 +133,7 @@ class Engine:
         return [outcome if isinstance(outcome, BaseException) else outcome[0] for outcome in outcomes]
 
     async def _with_earlier(
-        self, answers: list[Answers], earlier: list[Earlier | None]
+        self, answers: list[Answers], earlier: list[EarlierAnswer | None]
     ) -> list[Answers | BaseException]:
         settled: list[Answers | BaseException] = []
         start = 0

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from service.errors import ServiceError, short
 from service.models.model import Scores, of_logits
-from service.store.records import Earlier, PredictionBatch, Version
+from service.store.records import EarlierAnswer, PredictionBatch, Version
 from trueodds.inputs.pictures import Pixels
 
 SHOWN = 20
@@ -84,7 +84,7 @@ def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[An
     return found
 
 
-async def repeat(answers: Answers, earlier: list[Earlier | None], versions: Versions) -> Answers | ServiceError:
+async def repeat(answers: Answers, earlier: list[EarlierAnswer | None], versions: Versions) -> Answers | ServiceError:
     """The answers with what was stored earlier in place of what was scored again; an error where inputs differ."""
     if conflicts := [answers.ids[row] for row, found in enumerate(earlier) if found and found.logits is None]:
         shown = ", ".join(short(id_) for id_ in conflicts[:SHOWN])

@@ -9,7 +9,7 @@ import numpy as np
 
 from service.models.engine import new_ids
 from service.store.records import PredictionBatch, StoredSums, Version
-from service.store.steps import Rows, Work
+from service.store.work.statements import Query, Work
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, softmax
 
@@ -96,5 +96,5 @@ def assert_same(found: StoredSums, expected: StoredSums, cells: int = CELLS) -> 
 
 def count(table: str) -> Work[int]:
     """Work that counts the rows of a table."""
-    ((number,),) = yield Rows(f"SELECT count(*) FROM {table}")
+    ((number,),) = yield Query(f"SELECT count(*) FROM {table}")
     return int(number)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.store import StoreError, moves
-from service.store.moves import BY_CLASS, BY_TAG, TOTAL, Moves
-from service.store.sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
+from service.store import StoreError
+from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
+from service.store.work.period_sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
 from trueodds.hours import HOUR_MS
 from trueodds.metrics import CalibrationSums, cell_of, ece
 
@@ -49,13 +49,13 @@ def test_ranges_without_an_end(hour: int) -> None:
             assert times == inside
 
 
-def some(count: int, seed: int = 0) -> tuple[Moves, np.ndarray, np.ndarray, np.ndarray]:
+def some(count: int, seed: int = 0) -> tuple[Deltas, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     confidence_N, right_N = rng.uniform(0, 1, count), rng.integers(0, 2, count)
     loss_N, hour_N, group_N = rng.uniform(0, 2, (2, count)), rng.integers(0, 2000, count), rng.integers(0, 5, count)
     created_N = hour_N * HOUR_MS
-    told = moves.labels(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
-    return Moves(moves.answers(created_N, confidence_N, group_N, group_N), told), confidence_N, right_N, loss_N
+    told = label_deltas(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
+    return Deltas(answer_deltas(created_N, confidence_N, group_N, group_N), told), confidence_N, right_N, loss_N
 
 
 @pytest.mark.parametrize("kind", [TOTAL, BY_CLASS, BY_TAG])
@@ -89,7 +89,10 @@ def test_what_is_taken_out_leaves_exact_zeros() -> None:
     found = some(300)[0]
     out = found.labels.copy()
     out["sign"] = -1
-    for parts in ([found, Moves(found.answers[:0], out)], [Moves(found.answers, np.concatenate([found.labels, out]))]):
+    for parts in (
+        [found, Deltas(found.answers[:0], out)],
+        [Deltas(found.answers, np.concatenate([found.labels, out]))],
+    ):
         whole = add_up([PeriodSums.of(part, TOTAL) for part in parts])
         assert (whole.stored(TOTAL)[0].labelled.cells == 0).all()
         assert len(whole.cleared().label_keys_L) == 0
@@ -100,7 +103,7 @@ def test_a_correction_alone_moves_nll_though_no_count() -> None:
     given_, now = some(1)[0], some(1)[0].labels.copy()
     now["nll"], out = 1.5, given_.labels.copy()
     out["sign"] = -1
-    change = PeriodSums.of(Moves(given_.answers[:0], np.concatenate([out, now])), TOTAL)
+    change = PeriodSums.of(Deltas(given_.answers[:0], np.concatenate([out, now])), TOTAL)
     whole = PeriodSums.of(given_, TOTAL) + change
     assert whole.stored(TOTAL)[0].labelled.total("nll") == pytest.approx(1.5)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.store import moves
 from service.store.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
-from service.store.steps import Rows, Work
-from service.store.sums import PeriodSums, add_up, by_period, cover, period_of
-from trueodds.hours import HOUR_MS
+from service.store.work import deltas
+from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
+from service.store.work.statements import Query, Work
+from trueodds.hours import HOUR_MS, Hours
 
 LOG = (
     "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
@@ -26,47 +26,47 @@ Window = tuple[int, int | None, int | None]
 """Version, first and end hour."""
 
 
-class Merged:
+class MergedTotals:
     """Totals of a few windows as the last compaction left them: nothing else writes sums, so until the next they hold.
 
     Without it a report reads and adds up a blob for each month, day and hour of its window: 4 ms for a year.
     """
 
     def __init__(self) -> None:
-        self._number, self._known = -1, OrderedDict[Window, PeriodSums]()
+        self._number, self._sums = -1, OrderedDict[Window, PeriodSums]()
 
     def get(self, number: int, window: Window) -> PeriodSums | None:
         """What was kept of a window, if `number` compactions are still all there were."""
-        return self._known.get(window) if number == self._number else None
+        return self._sums.get(window) if number == self._number else None
 
-    def keep(self, number: int, window: Window, found: PeriodSums) -> None:
+    def keep(self, number: int, window: Window, sums: PeriodSums) -> None:
         if number != self._number:
             self._number = number
-            self._known.clear()
-        self._known[window] = found
-        if len(self._known) > WINDOWS:
-            self._known.popitem(last=False)
+            self._sums.clear()
+        self._sums[window] = sums
+        if len(self._sums) > WINDOWS:
+            self._sums.popitem(last=False)
 
 
 def sums(
-    version: int, kind: int, first: int | None, end: int | None, only: int | None = None, *, merged: Merged
+    version: int, kind: int, hours: Hours, only: int | None = None, *, totals: MergedTotals
 ) -> Work[dict[int, StoredSums]]:
     """Sums of the hours [first, end) of predictions, by group or of one."""
-    ((number,),) = yield Rows("SELECT number FROM compactions")
-    window = version, first, end
-    base = merged.get(number, window) if kind == moves.TOTAL else None
-    if base is None:
-        base = yield from _periods(version, kind, first, end)
-        if kind == moves.TOTAL:  # by class they are a hundred times as large
-            merged.keep(number, window, base)
-    pending = (yield from _moves(version)).between((first, end))
-    return add_up([base, PeriodSums.of(pending, kind)]).stored(kind, only)
+    ((number,),) = yield Query("SELECT number FROM compactions")
+    window = version, *hours
+    merged = totals.get(number, window) if kind == deltas.TOTAL else None
+    if merged is None:
+        merged = yield from _merged(version, kind, hours)
+        if kind == deltas.TOTAL:  # by class they are a hundred times as large
+            totals.keep(number, window, merged)
+    pending = (yield from deltas.pending(version)).between(hours)
+    return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
 
 
-def _periods(version: int, kind: int, first: int | None, end: int | None) -> Work[PeriodSums]:
+def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
     parts = []
-    for unit, low, high in cover(first, end):
-        rows = yield Rows(
+    for unit, low, high in cover(*hours):
+        rows = yield Query(
             "SELECT data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
             (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
         )
@@ -74,33 +74,27 @@ def _periods(version: int, kind: int, first: int | None, end: int | None) -> Wor
     return add_up(parts)
 
 
-def trend(
-    version: int, kind: int, unit: int, first: int | None, end: int | None, most: int
-) -> Work[dict[int, PeriodSums] | int]:
+def trend(version: int, kind: int, unit: int, hours: Hours, most: int) -> Work[dict[int, PeriodSums] | int]:
     """Sums of each period that begins in the hours [first, end); their number if there are more than `most`."""
+    first, end = hours
     low = -_NEVER if first is None else int(period_of(first, unit))
     high = _NEVER if end is None else int(period_of(end - 1, unit)) + 1
     where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
-    ((number,),) = yield Rows(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
-    pending = dict(by_period((yield from _moves(version)), unit))
+    ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
+    pending = dict(by_period((yield from deltas.pending(version)), unit))
     added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
     if number > most or len(added) > most:
         return int(max(number, len(added)))
-    rows = yield Rows(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
-    found = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
+    rows = yield Query(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
+    by_start = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
     for period, part in added.items():
-        found[period] = found[period] + part if period in found else part
-    return dict(sorted(found.items()))
-
-
-def _moves(version: int) -> Work[moves.Moves]:
-    rows = yield Rows("SELECT kind, data FROM moves WHERE version = $1", (version,))
-    return moves.read([(kind, data) for kind, data in rows])
+        by_start[period] = by_start[period] + part if period in by_start else part
+    return dict(sorted(by_start.items()))
 
 
 def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:
     """The first `limit` labels with sequence numbers above `after`."""
-    rows = yield Rows(
+    rows = yield Query(
         f"SELECT {LOG} FROM labels WHERE version = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
         (version, after, limit),
     )
@@ -109,7 +103,7 @@ def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:
 
 def corrected(version: int, after: int, limit: int) -> Work[LabelBlock]:
     """The first `limit` labels with sequence numbers above `after` that are not what they first were."""
-    rows = yield Rows(
+    rows = yield Query(
         f"SELECT {LOG} FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
         " ORDER BY sequence LIMIT $3",
         (version, after, limit),
@@ -117,20 +111,20 @@ def corrected(version: int, after: int, limit: int) -> Work[LabelBlock]:
     return block(rows)
 
 
-def count_corrected(version: int, kind: int, group: str, hours: tuple[int | None, int | None], after: int) -> Work[int]:
+def count_corrected(version: int, kind: int, group: str, hours: Hours, after: int) -> Work[int]:
     """The number of labels above `after` that were corrected, of predictions in the hours [first, end).
 
     `kind`: of all, or of those with this predicted class (its index) or tag.
     """
     first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
     where, more = "", list[int | str]()
-    if kind == moves.BY_CLASS:
+    if kind == deltas.BY_CLASS:
         where, more = " AND predicted = $5", [int(group)]
-    elif kind == moves.BY_TAG and group == moves.OTHER_TAGS:
+    elif kind == deltas.BY_TAG and group == deltas.OTHER_TAGS:
         where = " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
-    elif kind == moves.BY_TAG:
+    elif kind == deltas.BY_TAG:
         where, more = " AND coalesce(tag, '') = $5", [group]
-    rows = yield Rows(
+    rows = yield Query(
         "SELECT count(*) FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
         f" AND created_ms >= $3 AND created_ms < $4{where}",
         (version, after, -_NEVER if first is None else first, _NEVER if end is None else end, *more),
@@ -140,7 +134,7 @@ def count_corrected(version: int, kind: int, group: str, hours: tuple[int | None
 
 def last_labels(version: int, last: int) -> Work[LabelBlock]:
     """The last `last` labels."""
-    rows = yield Rows(f"SELECT {LOG} FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT $2", (version, last))
+    rows = yield Query(f"SELECT {LOG} FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT $2", (version, last))
     return block(rows[::-1])
 
 
@@ -168,7 +162,7 @@ def block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
 
 def before_last(version: int, last: int) -> Work[int]:
     """The sequence number after which the `last` labels come; 0 if there are no more than those."""
-    rows = yield Rows(
+    rows = yield Query(
         "SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT 1 OFFSET $2", (version, last)
     )
     return rows[0][0] if rows else 0
@@ -182,7 +176,7 @@ def labelled(
     With `shadow`, a version: those that it has scored as well.
     """
     # Two statements: joined, PostgreSQL may read all predictions for every block.
-    rows = yield Rows(
+    rows = yield Query(
         "SELECT sequence, prediction, created_ms, label FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
         (version, after, since_ms, limit),
@@ -195,8 +189,8 @@ def labelled(
     _, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
     logits = yield from _logits(ids, version)
 
-    def stacked(found: dict[str, bytes]) -> npt.NDArray[np.float32]:
-        return np.frombuffer(b"".join(found[id_] for id_ in ids), "<f4").reshape(len(rows), classes)
+    def stacked(blobs: dict[str, bytes]) -> npt.NDArray[np.float32]:
+        return np.frombuffer(b"".join(blobs[id_] for id_ in ids), "<f4").reshape(len(rows), classes)
 
     return last, LabelledLogits(
         stacked(logits),
@@ -208,13 +202,13 @@ def labelled(
 
 
 def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
-    found = yield Rows("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
-    return dict(found)
+    rows = yield Query("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
+    return dict(rows)
 
 
 def answers(model: str, ids: list[str]) -> Work[dict[str, StoredAnswer]]:
     """Stored answers of a model by id; unknown ids are left out."""
-    rows = yield Rows(
+    rows = yield Query(
         "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, p.logits, p.tag,"
         " p.propensity, l.label FROM predictions p JOIN versions v ON v.key = p.version JOIN models m ON m.key ="
         " v.model LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"

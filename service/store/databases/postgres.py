@@ -9,15 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import asyncpg
 
-from service.store import RowsError, StoreError
-from service.store.database import DatabaseStore
-from service.store.schema import POSTGRES
-from service.store.steps import Insert, InsertNew, Lock, MakeWork, Many, Rows, Step, Work, insertion
+from service.store.databases.database import Database
+from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_VERSION, other_version
+from service.store.records import RowsError, StoreError
+from service.store.work.statements import (
+    ExecuteMany,
+    Insert,
+    InsertNew,
+    Lock,
+    MakeWork,
+    Query,
+    Statement,
+    Work,
+    insertion,
+)
 
 ATTEMPTS = 3
 """Times a transaction is tried in all."""
@@ -33,8 +44,6 @@ SESSION = {
 }
 COPIED = 64
 """Rows from which COPY is used; below, and in time per row even there, INSERT is as fast (15 us)."""
-MIGRATING = 0x74727565
-"""Number of the advisory lock under which one process at a time changes the schema."""
 
 # asyncpg raises InternalClientError where a server that ends cuts into a running statement.
 _CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -45,19 +54,18 @@ _AGAIN = (*_GONE, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 T = TypeVar("T")
 
 
-class PostgresStore(DatabaseStore):
-    """See `service.store.Store`. Create with `await PostgresStore.open(url)`."""
+class PostgresDatabase(Database):
+    """Create with `await PostgresDatabase.open(url)`."""
 
     def __init__(self, pool: Any, name: str) -> None:
-        super().__init__()
-        self._pool, self._name = pool, name
+        self._pool, self._name, self._closed = pool, name, False
 
     @classmethod
     async def open(cls, url: str, connections: int = 8) -> Self:
-        """Connect and bring the schema up to date; tables live in the first schema of the search path.
+        """Connect, and create the tables of a new database; they live in the first schema of the search path.
 
         Raises:
-            StoreError: no such server or database, a wrong password, or a schema of a newer release.
+            StoreError: no such server or database, a wrong password, or another schema.
         """
         name = _shown(url)
         try:
@@ -71,20 +79,18 @@ class PostgresStore(DatabaseStore):
             )
         except (asyncpg.PostgresError, *_CLIENT, OSError, ValueError, TimeoutError) as error:
             raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
-        store = cls(pool, name)
         try:
             async with pool.acquire() as connection:
-                await _migrate(connection, name)
-            await store.compact()
+                await _create_tables(connection, name)
         except BaseException as error:
             await pool.close()
             if isinstance(error, (asyncpg.PostgresError, *_CLIENT, OSError)):
                 raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
             raise
-        return store
+        return cls(pool, name)
 
     async def ping(self) -> None:
-        with self._told("reached"):
+        with self._errors("reached"):
             async with self._connection() as connection:
                 if await connection.fetchval("SELECT current_setting('transaction_read_only')", timeout=5) == "on":
                     raise StoreError(f"the store {self._name} takes no writes: it is a standby or set to read only")
@@ -92,15 +98,14 @@ class PostgresStore(DatabaseStore):
     async def close(self) -> None:
         if self._closed:
             return
-        await self._finish_compacting()
         self._closed = True
         try:
             await asyncio.wait_for(self._pool.close(), CONNECT_SECONDS)
         except (TimeoutError, OSError, *_CLIENT, asyncpg.PostgresError):
             self._pool.terminate()
 
-    async def _write(self, make: MakeWork[T], *, large: bool = False) -> T:
-        with self._told("written"):
+    async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
+        with self._errors("written"):
             for attempt in range(1, ATTEMPTS + 1):
                 committing = False
                 try:
@@ -108,21 +113,21 @@ class PostgresStore(DatabaseStore):
                         transaction = connection.transaction()
                         await transaction.start()
                         try:
-                            found = await _run(connection, make(), large)
+                            result = await _run(connection, make(), large)
                         except BaseException:
                             with suppress(*_GONE):
                                 await transaction.rollback()
                             raise
                         committing = True
                         await transaction.commit()
-                        return found
+                        return result
                 except _AGAIN as error:
                     if committing or not _again(error, attempt):
                         raise
         raise AssertionError("unreachable")
 
-    async def _read(self, make: MakeWork[T]) -> T:
-        with self._told("read"):
+    async def read(self, make: MakeWork[T]) -> T:
+        with self._errors("read"):
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     async with (
@@ -149,70 +154,72 @@ class PostgresStore(DatabaseStore):
                 await self._pool.release(connection)
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
-        """Raises the driver's errors as StoreError."""
-        self._check_open()
+    def _errors(self, verb: str) -> Iterator[None]:
+        """Raise the driver's errors as StoreError."""
+        if self._closed:
+            raise StoreError("the store is closed: the service is shutting down")
         try:
             yield
         except TimeoutError:
-            message = f"the store {self._name} cannot be {what}: no answer, or no free connection, in time"
+            message = f"the store {self._name} cannot be {verb}: no answer, or no free connection, in time"
             raise StoreError(message) from None
         except (asyncpg.PostgresError, *_CLIENT, OSError) as error:
             kind = RowsError if isinstance(error, _OF_ROWS) else StoreError
-            raise kind(f"the store {self._name} cannot be {what}: {_words(error)}") from error
+            raise kind(f"the store {self._name} cannot be {verb}: {_words(error)}") from error
 
 
 async def _run(connection: Any, work: Work[T], large: bool) -> T:
-    """Work, step by step. `large`: its own computing is done in a thread."""
-    answer: Any = None
+    """Run work, statement by statement. `large`: its own computing is done in a thread."""
+    outcome: Any = None
     while True:
-        step = await asyncio.to_thread(_next, work, answer) if large else _next(work, answer)
-        if isinstance(step, _Done):
-            found: T = step.value
-            return found
-        answer = await _perform(connection, step)
+        statement = await asyncio.to_thread(_next, work, outcome) if large else _next(work, outcome)
+        if isinstance(statement, _Result):
+            result: T = statement.value
+            return result
+        outcome = await _execute(connection, statement)
 
 
-class _Done:
-    def __init__(self, value: Any) -> None:
-        self.value = value
+@dataclass(frozen=True)
+class _Result:
+    """What work returned; StopIteration cannot come out of a thread."""
+
+    value: Any
 
 
-def _next(work: Work[Any], answer: Any) -> Step | _Done:
+def _next(work: Work[Any], outcome: Any) -> Statement | _Result:
     try:
-        return work.send(answer)
-    except StopIteration as done:
-        return _Done(done.value)
+        return work.send(outcome)
+    except StopIteration as end:
+        return _Result(end.value)
 
 
-async def _perform(connection: Any, step: Step) -> Any:
-    match step:
-        case Rows(sql, args) | Lock(sql, args):
+async def _execute(connection: Any, statement: Statement) -> Any:
+    match statement:
+        case Query(sql, args) | Lock(sql, args):
             return await connection.fetch(sql, *args)
-        case Many(sql, args):
+        case ExecuteMany(sql, args):
             await connection.executemany(sql, args)
         case Insert(table, columns, rows) if len(rows) < COPIED:
             await connection.executemany(insertion(table, columns), rows)
         case Insert(table, columns, rows):
             await connection.copy_records_to_table(table, records=rows, columns=columns)
         case InsertNew(table, columns, rows):
-            statement = f"{insertion(table, columns)} ON CONFLICT DO NOTHING RETURNING {columns[0]}"
-            return {row[0] for row in await connection.fetchmany(statement, rows)}
+            sql = f"{insertion(table, columns)} ON CONFLICT DO NOTHING RETURNING {columns[0]}"
+            return {row[0] for row in await connection.fetchmany(sql, rows)}
     return None
 
 
-async def _migrate(connection: Any, name: str) -> None:
+async def _create_tables(connection: Any, name: str) -> None:
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATING)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", APPLICATION_ID)  # one process at a time
         await connection.execute("CREATE TABLE IF NOT EXISTS trueodds_schema (version BIGINT NOT NULL)")
-        found = await connection.fetchval("SELECT max(version) FROM trueodds_schema") or 0
-        if found > len(POSTGRES):
-            newer = f"the store {name} has schema version {found}; this release knows versions up to {len(POSTGRES)}"
-            raise StoreError(f"{newer}. Use the newer release that wrote it, or another database (--store)")
-        for version, statements in enumerate(POSTGRES[found:], found + 1):
-            for statement in statements:
+        version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
+        if version is None:
+            for statement in POSTGRES:
                 await connection.execute(statement)
-            await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", version)
+            await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", POSTGRES_VERSION)
+        elif version != POSTGRES_VERSION:
+            raise StoreError(other_version(name, version, POSTGRES_VERSION, "database"))
 
 
 def _again(error: BaseException, attempt: int) -> bool:

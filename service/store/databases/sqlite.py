@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from service.store import RowsError, StoreError
-from service.store.database import DatabaseStore
-from service.store.sqlite_schema import migrate
-from service.store.sqlite_steps import run
-from service.store.steps import MakeWork
+from service.store.databases.database import Database
+from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_VERSION, other_version
+from service.store.databases.sqlite_statements import run
+from service.store.records import RowsError, StoreError
+from service.store.work.statements import MakeWork
 
 GROUP = 256
 """Jobs in one commit at most: enough to share an fsync, few enough that the first waits milliseconds."""
@@ -62,12 +62,12 @@ class _Job:
     loop: asyncio.AbstractEventLoop
 
 
-class SqliteStore(DatabaseStore):
-    """See `service.store.Store`. Create with `await SqliteStore.open(path)`."""
+class SqliteDatabase(Database):
+    """Create with `await SqliteDatabase.open(path)`."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
-        super().__init__()
         self._path, self._writer, self._reader = path, writer, reader
+        self._closed = False
         self._file = _identity(path)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_groups, name="store-writer", daemon=True)
@@ -76,10 +76,10 @@ class SqliteStore(DatabaseStore):
 
     @classmethod
     async def open(cls, path: Path) -> Self:
-        """Open or create the file, and bring its schema up to date.
+        """Open or create the file.
 
         Raises:
-            StoreError: not a SQLite file, not a store of this project, written by a newer release, or not writable.
+            StoreError: not a SQLite file, not a store of this project, of another schema, or not writable.
         """
 
         def connect() -> tuple[Path, sqlite3.Connection, sqlite3.Connection]:
@@ -87,7 +87,7 @@ class SqliteStore(DatabaseStore):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writer = undo.enter_context(contextlib.closing(_connect(path)))
                 _insist(writer, "PRAGMA journal_mode=WAL")  # of several that open a new file some are refused at once
-                migrate(writer, path)
+                _create_tables(writer, path)
                 writer.execute("PRAGMA busy_timeout=0")
                 reader = _connect(path)
                 reader.execute("PRAGMA query_only=ON")
@@ -95,11 +95,9 @@ class SqliteStore(DatabaseStore):
                 return path, writer, reader
 
         try:
-            store = cls(*await asyncio.to_thread(connect))
+            return cls(*await asyncio.to_thread(connect))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"the store {path} cannot be opened: {error}") from None
-        await store.compact()
-        return store
 
     async def ping(self) -> None:
         def touch(db: sqlite3.Connection) -> None:
@@ -114,7 +112,6 @@ class SqliteStore(DatabaseStore):
     async def close(self) -> None:
         if self._closed:
             return
-        await self._finish_compacting()
         self._closed = True
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
@@ -124,7 +121,7 @@ class SqliteStore(DatabaseStore):
 
     # asyncio's side.
 
-    async def _write(self, make: MakeWork[T], *, large: bool = False) -> T:
+    async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
         return await self._submit(lambda db: run(db, make()))
 
     async def _submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
@@ -136,7 +133,7 @@ class SqliteStore(DatabaseStore):
         self._jobs.put(_Job(job, future, loop))
         return await future
 
-    async def _read(self, make: MakeWork[T]) -> T:
+    async def read(self, make: MakeWork[T]) -> T:
         def snapshot() -> T:
             self._check_file()
             self._reader.execute("BEGIN")
@@ -150,6 +147,10 @@ class SqliteStore(DatabaseStore):
             return await asyncio.get_running_loop().run_in_executor(self._reading, snapshot)
         except (sqlite3.Error, RuntimeError) as error:
             raise StoreError(f"the store cannot be read: {error}") from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed: the service is shutting down")
 
     # The writer thread's side.
 
@@ -207,6 +208,33 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def _create_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Create the tables of a new file, in one transaction.
+
+    Raises:
+        StoreError: a SQLite file of something else, or of another schema.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version, application = (
+            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
+        )
+        tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if application != APPLICATION_ID and (tables or version or application):
+            raise StoreError(f"{path} is a SQLite file, but not a TrueOdds store; give another path (--store)")
+        if not tables:
+            for statement in SQLITE:
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version={SQLITE_VERSION}")
+        elif version != SQLITE_VERSION:
+            raise StoreError(other_version(path, version, SQLITE_VERSION, "path"))
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
 def _insist(db: sqlite3.Connection, statement: str) -> None:
     """Execute a statement that takes a lock, as soon as another process gives it back."""
     deadline = time.monotonic() + BUSY_SECONDS
@@ -233,10 +261,10 @@ def _unwritten(error: BaseException, kind: type[StoreError] = StoreError) -> Sto
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _resolve(group: list[_Job], outcomes: list[Any]) -> None:

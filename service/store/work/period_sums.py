@@ -11,9 +11,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from service.store import StoreError
-from service.store.moves import TOTAL, Moves, Records, columns_of, keys_of
-from service.store.records import Integers, StoredSums
+from service.store.records import Integers, StoredSums, StoreError
+from service.store.work.deltas import TOTAL, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.inputs import Array
@@ -46,7 +45,7 @@ def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int
 
     At most 2 x 23 hours and 2 x 30 days; all the rest is months.
     """
-    found: list[tuple[int, int | None, int | None]] = []
+    ranges: list[tuple[int, int | None, int | None]] = []
     low, high = first, end
     for unit in (HOUR, DAY):
         inner_low = None if low is None else _next(low, unit)
@@ -54,14 +53,14 @@ def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int
         if inner_low is not None and inner_high is not None and inner_high <= inner_low:
             break
         if low is not None and inner_low is not None:
-            found.append((unit, low, int(_converted(inner_low, unit + 1, unit))))
+            ranges.append((unit, low, int(_converted(inner_low, unit + 1, unit))))
         if high is not None and inner_high is not None:
-            found.append((unit, int(_converted(inner_high, unit + 1, unit)), high))
+            ranges.append((unit, int(_converted(inner_high, unit + 1, unit)), high))
         low, high = inner_low, inner_high
     else:
         unit = MONTH
-    found.append((unit, low, high))
-    return [(unit, low, high) for unit, low, high in found if low is None or high is None or low < high]
+    ranges.append((unit, low, high))
+    return [(unit, low, high) for unit, low, high in ranges if low is None or high is None or low < high]
 
 
 def _next(period: int, unit: int) -> int:
@@ -72,7 +71,7 @@ def _next(period: int, unit: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PeriodSums:
-    """Counts of all answers and sums of the labelled ones, by key; keys ascend. See `moves.keys_of`."""
+    """Counts of all answers and sums of the labelled ones, by key; keys ascend. See `deltas.keys_of`."""
 
     answer_keys_A: Integers
     answers_A: Integers
@@ -85,10 +84,10 @@ class PeriodSums:
         return cls(none, none, none, np.zeros((len(COLUMNS), 0)))
 
     @classmethod
-    def of(cls, moves: Moves, kind: int) -> PeriodSums:
-        """What some moves add."""
-        keys_A, counts_1A = _merge(keys_of(moves.answers, kind), np.ones((1, len(moves.answers))))
-        keys_L, columns_7L = _merge(keys_of(moves.labels, kind), columns_of(moves.labels))
+    def of(cls, deltas: Deltas, kind: int) -> PeriodSums:
+        """What some deltas add."""
+        keys_A, counts_1A = _merge(keys_of(deltas.answers, kind), np.ones((1, len(deltas.answers))))
+        keys_L, columns_7L = _merge(keys_of(deltas.labels, kind), columns_of(deltas.labels))
         return cls(keys_A, counts_1A[0].astype(np.int64), keys_L, columns_7L)
 
     def __add__(self, other: PeriodSums) -> PeriodSums:
@@ -97,7 +96,7 @@ class PeriodSums:
     def cleared(self) -> PeriodSums:
         """Without keys whose last label was taken out: they hold nothing, not what rounding left.
 
-        Only for whole sums: in moves, a correction changes no count, yet NLL and Brier.
+        Only for whole sums: in deltas, a correction changes no count, yet NLL and Brier.
         """
         kept = self.columns_7L[0] != 0
         return PeriodSums(self.answer_keys_A, self.answers_A, self.label_keys_L[kept], self.columns_7L[:, kept])
@@ -130,13 +129,14 @@ class PeriodSums:
         if len(body) != (4 + size) * a + (4 + 2 * size + 5 * 8) * n or crc32(body) != check:
             raise StoreError("the store holds damaged sums: a checksum or a length is wrong. Restore it from a backup")
         count, place = f"<u{size}", 0
-        found: list[npt.NDArray[np.number]] = []
+        parts: list[npt.NDArray[np.number]] = []
         for length, dtype in ((a, "<u4"), (a, count), (n, "<u4"), (2 * n, count), (5 * n, "<f8")):
-            found.append(np.frombuffer(body, dtype, length, place))
-            place += length * found[-1].itemsize
+            parts.append(np.frombuffer(body, dtype, length, place))
+            place += length * parts[-1].itemsize
         columns_7L = np.empty((len(COLUMNS), n))
-        columns_7L[[0, 2]], columns_7L[[1, 3, 4, 5, 6]] = found[3].reshape(2, n), found[4].reshape(5, n)
-        return cls(found[0].astype(np.int64), found[1].astype(np.int64), found[2].astype(np.int64), columns_7L)
+        columns_7L[[0, 2]], columns_7L[[1, 3, 4, 5, 6]] = parts[3].reshape(2, n), parts[4].reshape(5, n)
+        keys_A, answers_A, keys_L = (part.astype(np.int64) for part in parts[:3])
+        return cls(keys_A, answers_A, keys_L, columns_7L)
 
     def stored(self, kind: int, only: int | None = None) -> dict[int, StoredSums]:
         """Sums by group (class, or key of a tag), 192 KB each, or `only` one; the total has the one group 0."""
@@ -145,17 +145,17 @@ class PeriodSums:
             answers_C, cells = np.zeros(CELLS, np.int64), np.zeros((len(COLUMNS), CELLS))
             answers_C[sums.answer_keys_A], cells[:, sums.label_keys_L] = sums.answers_A, sums.columns_7L
             return {0: StoredSums(answers_C, CalibrationSums(cells))}
-        found: dict[int, StoredSums] = {}
+        by_group: dict[int, StoredSums] = {}
         label_group_L, answer_group_A = sums.label_keys_L // COARSE_CELLS, sums.answer_keys_A // COARSE_CELLS
         for group in np.unique(answer_group_A).tolist():
             if only not in (None, group):
                 continue
-            asked, told = answer_group_A == group, label_group_L == group
-            place_G, cells = _places(sums.label_keys_L[told] % COARSE_CELLS, sums.columns_7L[:, told])
+            inside_A, inside_L = answer_group_A == group, label_group_L == group
+            place_G, cells = _places(sums.label_keys_L[inside_L] % COARSE_CELLS, sums.columns_7L[:, inside_L])
             answers_C = np.zeros(CELLS, np.int64)
-            answers_C[place_G[sums.answer_keys_A[asked] % COARSE_CELLS]] = sums.answers_A[asked]
-            found[group] = StoredSums(answers_C, CalibrationSums(cells))
-        return found
+            answers_C[place_G[sums.answer_keys_A[inside_A] % COARSE_CELLS]] = sums.answers_A[inside_A]
+            by_group[group] = StoredSums(answers_C, CalibrationSums(cells))
+        return by_group
 
 
 def _places(grid_L: Integers, columns_7L: Array) -> tuple[Integers, Array]:
@@ -185,25 +185,26 @@ def _dense(parts: Sequence[tuple[Integers, npt.NDArray[Any]]], rows: int) -> tup
     for keys, values in parts:
         table[:, keys] += values
         touched[keys] = True
-    found = np.flatnonzero(touched)
-    return found.astype(np.int64), table[:, found]
+    keys = np.flatnonzero(touched)
+    return keys.astype(np.int64), table[:, keys]
 
 
 def _merge(key_N: Integers, value_RN: npt.NDArray[np.number]) -> tuple[Integers, Array]:
     """Sums over equal keys."""
-    found = np.flatnonzero(np.bincount(key_N))
-    return found.astype(np.int64), np.stack([np.bincount(key_N, row)[found] for row in value_RN])
+    keys = np.flatnonzero(np.bincount(key_N))
+    return keys.astype(np.int64), np.stack([np.bincount(key_N, row)[keys] for row in value_RN])
 
 
-def by_period(moves: Moves, unit: int) -> Iterator[tuple[int, Moves]]:
-    """Cut moves into their periods."""
-    periods = [period_of(records["hour"], unit) for records in (moves.answers, moves.labels)]
+def by_period(deltas: Deltas, unit: int) -> Iterator[tuple[int, Deltas]]:
+    """Cut deltas into their periods."""
+    both = deltas.answers, deltas.labels
+    periods = [period_of(rows["hour"], unit) for rows in both]
     orders = [np.argsort(period_N, kind="stable") for period_N in periods]
-    ordered = [records[order] for records, order in zip((moves.answers, moves.labels), orders, strict=True)]
+    ordered = [rows[order] for rows, order in zip(both, orders, strict=True)]
     periods = [period_N[order] for period_N, order in zip(periods, orders, strict=True)]
     for period in np.unique(np.concatenate(periods)).tolist():
-        parts: list[Records] = []
-        for records, period_N in zip(ordered, periods, strict=True):
+        parts: list[DeltaRows] = []
+        for rows, period_N in zip(ordered, periods, strict=True):
             low, high = np.searchsorted(period_N, [period, period + 1])
-            parts.append(records[low:high])
-        yield period, Moves(*parts)
+            parts.append(rows[low:high])
+        yield period, Deltas(*parts)

@@ -1,4 +1,4 @@
-"""Running work in an open transaction of SQLite."""
+"""The statements of work, run in an open transaction of SQLite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from service.store.steps import Insert, InsertNew, Lock, Many, Rows, Step, Work, insertion
+from service.store.work.statements import ExecuteMany, Insert, InsertNew, Lock, Query, Statement, Work, insertion
 
 T = TypeVar("T")
 
@@ -17,31 +17,31 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 
 def run(db: sqlite3.Connection, work: Work[T]) -> T:
-    """Work, step by step, in the transaction that is open."""
-    answer: Any = None
+    """Run work, statement by statement, in the transaction that is open."""
+    outcome: Any = None
     while True:
         try:
-            step = work.send(answer)
-        except StopIteration as done:
-            found: T = done.value
-            return found
-        answer = _perform(db, step)
+            statement = work.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        outcome = _execute(db, statement)
 
 
-def _perform(db: sqlite3.Connection, step: Step) -> Any:
-    match step:
+def _execute(db: sqlite3.Connection, statement: Statement) -> Any:
+    match statement:
         case Lock():
             return None
-        case Rows(sql, args):
+        case Query(sql, args):
             plain = tuple(json.dumps(arg) if isinstance(arg, list) else arg for arg in args)
             return db.execute(translated(sql), plain).fetchall()
         case Insert(table, columns, rows):
             db.executemany(translated(insertion(table, columns)), rows)
-        case Many(sql, args):
+        case ExecuteMany(sql, args):
             db.executemany(translated(sql), args)
         case InsertNew(table, columns, rows):
-            statement = translated(insertion(table, columns) + f" ON CONFLICT DO NOTHING RETURNING {columns[0]}")
-            return {found[0][0] for row in rows if (found := db.execute(statement, row).fetchall())}
+            sql = translated(insertion(table, columns) + f" ON CONFLICT DO NOTHING RETURNING {columns[0]}")
+            return {key for row in rows for (key,) in db.execute(sql, row).fetchall()}
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a label says about an answer: NLL and Brier score, from the stored logits and their version's calibrator."""
+"""NLL and Brier score of labelled answers, from the stored logits and their version's calibrator."""
 
 from __future__ import annotations
 

@@ -1,25 +1,24 @@
-"""What the store does, without saying to which database: generators that yield steps and are sent their results.
+"""Statements: the store's work is a generator that yields them and is sent their results.
 
-A driver (`service.store.sqlite`, `service.store.postgres`) runs such a generator inside one transaction. SQL is
-PostgreSQL's, with two things that `sqlite_steps` translates: `$1` parameters, and `= ANY($1)` for a list.
+A database (`service.store.databases`) runs such a generator inside one transaction. SQL is PostgreSQL's, with two
+things that `sqlite_statements` translates: `$1` parameters, and `= ANY($1)` for a list.
 
 Locks are taken in one order, so that no two transactions wait for each other: models, then versions, each by key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Row = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Run a statement; the result is the list of its rows."""
+class Query:
+    """A statement whose result is the list of its rows."""
 
     sql: str
     args: tuple[Any, ...] = ()
@@ -27,7 +26,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Append rows that are known to be new, all columns of the table or the ones named."""
+    """Appends rows that are known to be new, all columns of the table or the ones named."""
 
     table: str
     columns: tuple[str, ...]
@@ -36,7 +35,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class InsertNew:
-    """Append those rows whose key is not there yet; the result is the set of their first columns."""
+    """Appends those rows whose key is not there yet; the result is the set of their first columns."""
 
     table: str
     columns: tuple[str, ...]
@@ -44,8 +43,8 @@ class InsertNew:
 
 
 @dataclass(frozen=True, slots=True)
-class Many:
-    """Run a statement once for each tuple of arguments."""
+class ExecuteMany:
+    """Runs a statement once for each tuple of arguments."""
 
     sql: str
     args: list[tuple[Any, ...]]
@@ -59,8 +58,8 @@ class Lock:
     args: tuple[Any, ...] = ()
 
 
-Step = Rows | Insert | InsertNew | Many | Lock
-Work = Generator[Step, Any, T]
+Statement = Query | Insert | InsertNew | ExecuteMany | Lock
+Work = Generator[Statement, Any, T]
 MakeWork = Callable[[], Work[T]]
 """Called once for each attempt: a transaction that fails before its commit may be tried again."""
 
