@@ -23,11 +23,11 @@ async def main(address: str, first: int) -> None:
             if held:
                 await store.put_labels(labels)
                 tell(k, labels, [])
-            given = batch(3, now=START + k % 50 * HOUR, seed=k, own=own)
-            await store.put_predictions(given)
-            tell(k, [], given.ids)
+            answers = batch(3, now=START + k % 50 * HOUR, seed=k, own=own)
+            await store.put_predictions(answers)
+            tell(k, [], answers.ids)
             if not held:
-                labels = [Label(id_, 0) for id_ in given.ids]
+                labels = [Label(id_, 0) for id_ in answers.ids]
                 await store.put_labels(labels)
                 tell(k, labels, [])
             await store.update_state("m", "v1", "count", lambda state, block: (state or 0) + len(block))

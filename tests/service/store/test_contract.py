@@ -21,35 +21,35 @@ from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, ba
 
 def test_everything_comes_back_after_reopening(address: str) -> None:
     async def main() -> None:
-        store, given = await open_store(address), batch(5, tags=["a", None, "b", "a", "a"])
+        store, answers = await open_store(address), batch(5, tags=["a", None, "b", "a", "a"])
         await store.put_version(version())
         await store.put_version(version())
-        assert await store.put_predictions(given) == [None] * 5
-        await store.put_labels([Label(given.ids[0], "cat"), Label(given.ids[1], 1)])
+        assert await store.put_predictions(answers) == [None] * 5
+        await store.put_labels([Label(answers.ids[0], "cat"), Label(answers.ids[1], 1)])
         before = await store.read_sums("m", "v1")
         await store.close()
         await store.close()
         store = await open_store(address)
         assert_same(await store.read_sums("m", "v1"), before)
         assert await store.read_versions() == [version()]
-        answers = await store.read_answers("m", [*given.ids, "none"])
-        assert set(answers) == set(given.ids)
-        for k, id_ in enumerate(given.ids):
-            answer = answers[id_]
-            assert answer.logits == given.logits_NC[k].astype("<f4").tobytes()
+        stored = await store.read_answers("m", [*answers.ids, "none"])
+        assert set(stored) == set(answers.ids)
+        for k, id_ in enumerate(answers.ids):
+            answer = stored[id_]
+            assert answer.logits == answers.logits_NC[k].astype("<f4").tobytes()
             assert (answer.model, answer.version, answer.created_ms) == ("m", "v1", START)
             assert (answer.predicted, answer.tag, answer.propensity) == (
-                given.index_N[k],
-                given.tags[k],
-                given.propensities[k],
+                answers.index_N[k],
+                answers.tags[k],
+                answers.propensities[k],
             )
-            assert (answer.raw_confidence, answer.confidence) == (given.raw_confidence_N[k], given.confidence_N[k])
+            assert (answer.raw_confidence, answer.confidence) == (answers.raw_confidence_N[k], answers.confidence_N[k])
             assert answer.label == {0: 0, 1: 1}.get(k)
-        assert await store.read_answers("other", given.ids) == {}
+        assert await store.read_answers("other", answers.ids) == {}
         assert (await store.read_sums("m", "other")).answers == 0
         await store.ping()
         await store.close()
-        for call in (lambda: store.put_predictions(given), store.read_versions, store.ping):
+        for call in (lambda: store.put_predictions(answers), store.read_versions, store.ping):
             with pytest.raises(StoreError, match="closed"):
                 await call()
 
@@ -104,8 +104,8 @@ async def compare(store: Store, twin: Twin, rng: np.random.Generator) -> None:
             high = low + int(rng.integers(0, 30))
         since = None if rng.random() < 0.2 else START + low * HOUR + int(rng.integers(0, HOUR))
         until = None if rng.random() < 0.2 else START + high * HOUR + int(rng.integers(0, HOUR))
-        found = await store.read_sums("m", "v1", since, until)
-        assert_same(found, twin.sums(partial(within, since, until)))
+        sums = await store.read_sums("m", "v1", since, until)
+        assert_same(sums, twin.sums(partial(within, since, until)))
     since = START + 20 * 24 * HOUR
     by_class = await store.read_sums_by("class", "m", "v1", since)
     for index, name in enumerate(CLASSES):
@@ -207,7 +207,7 @@ def test_the_same_own_ids_from_two_workers_at_once(run: Run[Any]) -> None:
             (first, second)[k % 2].put_predictions(batch(30, own=ids if k % 3 else ids[::-1], now=START + k))
             for k in range(12)
         ]
-        outcomes = [outcome for found in await asyncio.gather(*jobs) for outcome in found]
+        outcomes = [outcome for of_job in await asyncio.gather(*jobs) for outcome in of_job]
         assert outcomes.count(None) == 30
         assert (await first.read_sums("m", "v1")).answers == 30
 
@@ -222,8 +222,8 @@ def test_a_hundred_tags_have_sums_of_their_own(run: Run[Any]) -> None:
             both = [batch(10, tags=tags[start : start + 10], seed=start + k) for k in range(2)]
             await asyncio.gather(first.put_predictions(both[0]), second.put_predictions(both[1]))
         await first.put_predictions(batch(1, tags=[OTHER_TAGS]))
-        found = await second.read_sums_by("tag", "m", "v1")
-        assert {tag: sums.answers for tag, sums in found.items()} == {
+        by_tag = await second.read_sums_by("tag", "m", "v1")
+        assert {tag: sums.answers for tag, sums in by_tag.items()} == {
             **dict.fromkeys(tags[:MAX_TAGS], 2),
             OTHER_TAGS: 41,
         }

@@ -99,7 +99,7 @@ def test_the_others_are_stored_once_and_acknowledged(address: str, bad: str) -> 
         store, early = await open_store(address), batch(1, seed=9)
         await store.put_version(version())
         await store.put_predictions(early)
-        good = [store.put_predictions(given) for given in ANSWERS]
+        good = [store.put_predictions(answers) for answers in ANSWERS]
         label = store.put_labels([Label(early.ids[0], 1), Label("later", 0, model="m")])
         work = [*good[:3], store.database.write(lambda: failing(statements, error)), *good[3:], label]
         outcomes = await outcomes_of(store, work)
@@ -124,7 +124,7 @@ def test_a_caller_who_gave_up_does_not_touch_its_neighbours(address: str) -> Non
         await store.put_version(version())
         await store.put_predictions(batch(1, seed=9))
         async with one_group(store) as tasks:
-            tasks += [asyncio.create_task(store.put_predictions(given)) for given in ANSWERS]
+            tasks += [asyncio.create_task(store.put_predictions(answers)) for answers in ANSWERS]
             tasks.append(asyncio.create_task(store.database.write(lambda: failing([held(1), held(1)]))))
             await asyncio.sleep(0)
             tasks[2].cancel()
@@ -153,7 +153,7 @@ def test_a_failing_database_acknowledges_nothing_of_the_group(tmp_path: Path, fa
         db.execute("CREATE TABLE parents (key INTEGER PRIMARY KEY)")
         db.execute("CREATE TABLE children (key INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
         db.execute("PRAGMA foreign_keys=ON")
-        work: list[Coroutine[Any, Any, Any]] = [store.put_predictions(given) for given in ANSWERS]
+        work: list[Coroutine[Any, Any, Any]] = [store.put_predictions(answers) for answers in ANSWERS]
         if fault == "commit":
             work[3:3] = [store.database.write(lambda: failing([Insert("children", ("key",), [(7,)])]))]
         else:

@@ -46,9 +46,9 @@ def test_what_was_acknowledged_is_there(address: str, kills: int) -> None:
         answers = await store.read_answers("m", ids)
         assert set(answers) == set(ids)
         for seed, stored, _ in said:
-            given = batch(3, seed=seed)
+            expected = batch(3, seed=seed)
             for k, id_ in enumerate(stored):
-                assert answers[id_].logits == given.logits_NC[k].tobytes()
+                assert answers[id_].logits == expected.logits_NC[k].tobytes()
         again = await store.put_labels([Label(id_, 0, model="m") for id_ in labelled])
         assert again.already_known == len(labelled)
         # Sums, log and evidence say the same, rows that were stored without a word included.

@@ -22,22 +22,22 @@ from trueodds.shadows import shadow_of
 
 async def filled(store: Store, count: int, **options: Any) -> list[str]:
     await store.put_version(version())
-    given = batch(count, **options)
-    await store.put_predictions(given)
-    return given.ids
+    answers = batch(count, **options)
+    await store.put_predictions(answers)
+    return answers.ids
 
 
 def test_labels_follow_the_rules(run: Run[Any]) -> None:
     async def check(store: Store, other: Store) -> None:
         ids = await filled(store, 4)
-        found = await other.put_labels([Label(ids[0], "cat"), Label(ids[1], 1), Label(ids[0], 0)])
-        assert found == LabelCounts(2, 1, 0)
+        counts = await other.put_labels([Label(ids[0], "cat"), Label(ids[1], 1), Label(ids[0], 0)])
+        assert counts == LabelCounts(2, 1, 0)
         with pytest.raises(RefusedLabelsError, match="already, now 'dog'") as refused:
             await store.put_labels([Label(ids[2], 1), Label(ids[0], "dog")])
         assert [(refusal.row, refusal.code) for refusal in refused.value.refusals] == [(1, "conflicting_label")]
         assert (await store.read_sums("m", "v1")).labelled.n == 2
-        found = await store.put_labels([Label(ids[0], "dog", correct=True), Label(ids[2], 2)])
-        assert found == LabelCounts(1, 0, 1)
+        counts = await store.put_labels([Label(ids[0], "dog", correct=True), Label(ids[2], 2)])
+        assert counts == LabelCounts(1, 0, 1)
         for label in ("café", "cafe\N{COMBINING ACUTE ACCENT}"):
             assert (await store.put_labels([Label(ids[2], label)])).already_known == 1
         for id_ in ("a\0b", "\ud800", "none", "0" * 36):
@@ -51,7 +51,7 @@ def test_labels_follow_the_rules(run: Run[Any]) -> None:
 def test_each_label_stands_alone(run: Run[Any]) -> None:
     async def check(store: Store) -> None:
         ids = await filled(store, 3)
-        found = await store.put_each_label(
+        outcomes = await store.put_each_label(
             [
                 Label(ids[0], "cat"),
                 Label("none", 0),
@@ -62,7 +62,7 @@ def test_each_label_stands_alone(run: Run[Any]) -> None:
                 Label("early", 0, model="m"),
             ]
         )
-        words = [o.code if isinstance(o, Refusal) else o for o in found]
+        words = [o.code if isinstance(o, Refusal) else o for o in outcomes]
         assert words == ["stored", "unknown_id", "unknown_class", "conflicting_label", "corrected", "already_known",
                          "held"]  # fmt: skip
         log = await store.read_labels("m", "v1")
@@ -80,14 +80,14 @@ def test_a_label_may_come_before_its_prediction(run: Run[Any]) -> None:
         with pytest.raises(RefusedLabelsError, match="a waits with the label 'dog' already"):
             await store.put_labels([Label("a", "cat", model="m")])
         assert (await store.put_labels([Label("a", "cat", correct=True, model="m")])).corrected == 1
-        for given, words in [
+        for label, words in [
             (Label("c", 0), "may come before its prediction if it names its model"),
             (Label("c", 0, model="nobody's"), "known are m"),
             (Label("c", "cow", model="m"), "there is no class 'cow'"),
             (Label("f" * 36, 0, model="m"), "no prediction has the id"),
         ]:
             with pytest.raises(RefusedLabelsError, match=words):
-                await store.put_labels([given])
+                await store.put_labels([label])
         twin = Twin(labels={"a": 0, "b": 0})
         twin.add(answers := batch(3, own=["a", "b", "c"], now=START))
         await store.put_predictions(answers)
@@ -105,8 +105,8 @@ def test_labels_and_predictions_that_meet_are_never_lost(run: Run[Any]) -> None:
         await first.put_version(version())
         ids = [f"own-{k}" for k in range(60)]
         predicted = [first.put_predictions(batch(3, own=ids[k : k + 3])) for k in range(0, 60, 3)]
-        told = [second.put_labels([Label(id_, 0, model="m") for id_ in ids[k : k + 2]]) for k in range(0, 60, 2)]
-        await asyncio.gather(*(job for pair in zip(predicted, told, strict=False) for job in pair), *told[20:])
+        labelled = [second.put_labels([Label(id_, 0, model="m") for id_ in ids[k : k + 2]]) for k in range(0, 60, 2)]
+        await asyncio.gather(*(job for pair in zip(predicted, labelled, strict=False) for job in pair), *labelled[20:])
         sums = await second.read_sums("m", "v1")
         assert (sums.answers, sums.labelled.n) == (60, 60)
         assert (await first.read_labels("m", "v1")).sequence_L.tolist() == list(range(1, 61))
@@ -132,14 +132,14 @@ def test_a_shadow_has_the_labels_of_the_answers(run: Run[Any]) -> None:
         await first.put_labels([Label(id_, 0) for id_ in ids[:10]])
         await second.put_predictions(scored(slice(0, 20)))
         await first.put_labels([Label(id_, 1) for id_ in ids[10:20]])
-        told = [first.put_labels([Label(id_, 2)]) for id_ in ids[20:]]
+        labelled = [first.put_labels([Label(id_, 2)]) for id_ in ids[20:]]
         jobs = [second.put_predictions(scored(slice(k, k + 1))) for k in range(20, 30)]
-        await asyncio.gather(*(job for pair in zip(told, jobs, strict=True) for job in pair))
+        await asyncio.gather(*(job for pair in zip(labelled, jobs, strict=True) for job in pair))
         own = batch(2, own=["a", "b"])
         await first.put_labels([Label("a", 1)])
         await second.put_predictions(replace(own, model=shadow.model, version="v2", digests=[b"", b""]))
-        found = await first.put_labels([Label("b", 0), Label(ids[0], 2, correct=True)])
-        assert found == LabelCounts(1, 0, 1)
+        counts = await first.put_labels([Label("b", 0), Label(ids[0], 2, correct=True)])
+        assert counts == LabelCounts(1, 0, 1)
         mine, its = await first.read_labels("m", "v1"), await first.read_labels(shadow.model, "v2")
         assert dict(zip(its.ids, its.label_L.tolist(), strict=True)) == dict(
             zip(mine.ids, mine.label_L.tolist(), strict=True)
@@ -187,18 +187,18 @@ def test_an_id_of_two_models_needs_the_model(run: Run[Any]) -> None:
 def test_the_log_keeps_the_order_of_arrival_and_takes_corrections(run: Run[Any]) -> None:
     async def check(store: Store) -> None:
         ids = await filled(store, 30, tags=["x", None, "y"] * 10)
-        given, order = batch(30, seed=0), np.random.default_rng(3).permutation(30)
+        answers, order = batch(30, seed=0), np.random.default_rng(3).permutation(30)
         for start in range(0, 30, 7):
             await store.put_labels([Label(ids[k], int(k % 3)) for k in order[start : start + 7]])
         log = await store.read_labels("m", "v1")
         assert log.sequence_L.tolist() == list(range(1, 31))
         assert log.ids == [ids[k] for k in order]
         truth_L = order % 3
-        assert (log.correct_L == (given.index_N[order] == truth_L)).all()
+        assert (log.correct_L == (answers.index_N[order] == truth_L)).all()
         assert (log.first_correct_L == log.correct_L).all()
-        assert (log.confidence_L == given.confidence_N[order]).all()
+        assert (log.confidence_L == answers.confidence_N[order]).all()
         sums = CalibrationSums.from_top(log.confidence_L, log.correct_L, nll_N=log.nll_L, brier_N=log.brier_L)
-        expected = CalibrationSums.from_probabilities(given.probabilities_NC[order], truth_L)
+        expected = CalibrationSums.from_probabilities(answers.probabilities_NC[order], truth_L)
         np.testing.assert_allclose(sums.cells, expected.cells, rtol=1e-12)
         assert np.isnan(log.propensity_L).tolist() == (order % 2 == 1).tolist()
         assert log.tags == [["x", None, "y"][k % 3] for k in order]
@@ -206,7 +206,7 @@ def test_the_log_keeps_the_order_of_arrival_and_takes_corrections(run: Run[Any])
         await store.put_labels([Label(id_, 0, correct=True) for id_ in ids])
         after = await store.read_labels("m", "v1")
         assert after.sequence_L.tolist() == list(range(1, 31))
-        assert (after.correct_L == (given.index_N[order] == 0)).all()
+        assert (after.correct_L == (answers.index_N[order] == 0)).all()
         assert (after.first_correct_L == log.first_correct_L).all()
         assert (after.arrived_ms_L == log.arrived_ms_L).all()
         assert (await store.read_labels("m", "v1", last=4)).ids == after.ids[-4:]
@@ -228,8 +228,8 @@ def test_corrected_labels_are_counted_and_read_again(run: Run[Any]) -> None:
         assert (await store.put_labels(again)).corrected == 6
         assert (await store.put_labels([Label(early[5], 0, correct=True)])).already_known == 1
         await store.put_each_label([Label(early[0], 0, correct=True)])  # back again: it was corrected, twice
-        found = await store.read_corrected("m", "v1")
-        assert (found.ids, found.label_L.tolist()) == ([*early[:5], late.ids[3]], [0, 1, 1, 1, 1, 1])
+        corrected = await store.read_corrected("m", "v1")
+        assert (corrected.ids, corrected.label_L.tolist()) == ([*early[:5], late.ids[3]], [0, 1, 1, 1, 1, 1])
         assert (await store.read_corrected("m", "v1", after=3)).sequence_L.tolist() == [4, 5, 16]
 
         count = functools.partial(store.count_corrected, "m", "v1")
@@ -304,8 +304,8 @@ def test_labelled_logits_in_blocks(run: Run[Any]) -> None:
         assert [id_ for block in recent for id_ in block.ids] == late.ids
         assert all((block.created_ms_N == START + HOUR).all() for block in recent)
         for last, since, ids in ((12, None, [*early.ids[8:], *late.ids]), (20, START + 1, late.ids), (99, 0, None)):
-            found = [id_ async for block in store.read_labelled_logits("m", "v1", since, last) for id_ in block.ids]
-            assert found == (ids or early.ids + late.ids)
+            arrived = [id_ async for block in store.read_labelled_logits("m", "v1", since, last) for id_ in block.ids]
+            assert arrived == (ids or early.ids + late.ids)
 
     run(check)
 

@@ -20,9 +20,9 @@ def own_cluster() -> Iterator[postgres.Cluster]:
     """One that a test may stop."""
     if reason := postgres.missing():
         pytest.skip(reason)
-    found = postgres.Cluster()
-    yield found
-    found.remove()
+    own = postgres.Cluster()
+    yield own
+    own.remove()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.full)])
@@ -39,10 +39,10 @@ def test_a_server_that_restarts_under_load(own_cluster: postgres.Cluster, number
 
         async def client(seed: int) -> None:
             while not stopped.is_set():
-                given = batch(3, seed=seed)
+                answers = batch(3, seed=seed)
                 try:
-                    await store.put_predictions(given)
-                    acknowledged.extend(given.ids)
+                    await store.put_predictions(answers)
+                    acknowledged.extend(answers.ids)
                 except StoreError as error:
                     failed.append(str(error))
                     await asyncio.sleep(0.01)

@@ -22,9 +22,9 @@ HOURS = st.integers(-100_000, 900_000)
 @FIXED
 @given(first=HOURS, length=st.integers(-5, 20_000))
 def test_few_periods_cover_every_hour_once(first: int, length: int) -> None:
-    found = cover(first, first + length)
+    ranges = cover(first, first + length)
     hours: list[tuple[int, int]] = []
-    for unit, low, high in found:
+    for unit, low, high in ranges:
         assert low is not None and high is not None
         hours.append((first_hour(low, unit), first_hour(high, unit)))
     hours.sort()
@@ -32,15 +32,15 @@ def test_few_periods_cover_every_hour_once(first: int, length: int) -> None:
     if hours:
         assert (hours[0][0], hours[-1][1]) == (first, first + length)
         assert all(a[1] == b[0] for a, b in pairwise(hours))
-    assert sum(high - low for unit, low, high in found if unit < 2 and low is not None and high is not None) <= 110
+    assert sum(high - low for unit, low, high in ranges if unit < 2 and low is not None and high is not None) <= 110
 
 
 @FIXED
 @given(hour=HOURS)
 def test_ranges_without_an_end(hour: int) -> None:
     for first, end in ((hour, None), (None, hour), (None, None)):
-        asked = [first_hour(int(period_of(hour + k, unit)), unit) for unit in UNITS for k in (-1000, -1, 0, 1, 1000)]
-        for probe in {*asked, hour - 1, hour, hour + 1}:
+        edges = [first_hour(int(period_of(hour + k, unit)), unit) for unit in UNITS for k in (-1000, -1, 0, 1, 1000)]
+        for probe in {*edges, hour - 1, hour, hour + 1}:
             inside = (first is None or probe >= first) and (end is None or probe < end)
             times = 0
             for unit, low, high in cover(first, end):
@@ -54,8 +54,8 @@ def some(count: int, seed: int = 0) -> tuple[Deltas, np.ndarray, np.ndarray, np.
     confidence_N, right_N = rng.uniform(0, 1, count), rng.integers(0, 2, count)
     loss_N, hour_N, group_N = rng.uniform(0, 2, (2, count)), rng.integers(0, 2000, count), rng.integers(0, 5, count)
     created_N = hour_N * HOUR_MS
-    told = label_deltas(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
-    return Deltas(answer_deltas(created_N, confidence_N, group_N, group_N), told), confidence_N, right_N, loss_N
+    labels = label_deltas(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
+    return Deltas(answer_deltas(created_N, confidence_N, group_N, group_N), labels), confidence_N, right_N, loss_N
 
 
 @pytest.mark.parametrize("kind", [TOTAL, BY_CLASS, BY_TAG])
@@ -78,20 +78,20 @@ def test_a_damaged_blob_is_refused() -> None:
 
 
 def test_totals_are_the_metrics_own_sums() -> None:
-    found, confidence_N, right_N, loss_N = some(800)
-    sums = PeriodSums.of(found, TOTAL).stored(TOTAL)[0]
+    deltas, confidence_N, right_N, loss_N = some(800)
+    sums = PeriodSums.of(deltas, TOTAL).stored(TOTAL)[0]
     expected = CalibrationSums.from_top(confidence_N, right_N, nll_N=loss_N[0], brier_N=loss_N[1])
     np.testing.assert_allclose(sums.labelled.cells, expected.cells, rtol=1e-12, atol=1e-12)
     assert (sums.answers_C == np.bincount(cell_of(confidence_N), minlength=3000)).all()
 
 
 def test_what_is_taken_out_leaves_exact_zeros() -> None:
-    found = some(300)[0]
-    out = found.labels.copy()
+    deltas = some(300)[0]
+    out = deltas.labels.copy()
     out["sign"] = -1
     for parts in (
-        [found, Deltas(found.answers[:0], out)],
-        [Deltas(found.answers, np.concatenate([found.labels, out]))],
+        [deltas, Deltas(deltas.answers[:0], out)],
+        [Deltas(deltas.answers, np.concatenate([deltas.labels, out]))],
     ):
         whole = add_up([PeriodSums.of(part, TOTAL) for part in parts])
         assert (whole.stored(TOTAL)[0].labelled.cells == 0).all()
@@ -100,24 +100,24 @@ def test_what_is_taken_out_leaves_exact_zeros() -> None:
 
 def test_a_correction_alone_moves_nll_though_no_count() -> None:
     """As compaction sees it when the label itself is merged already."""
-    given_, now = some(1)[0], some(1)[0].labels.copy()
-    now["nll"], out = 1.5, given_.labels.copy()
+    first, now = some(1)[0], some(1)[0].labels.copy()
+    now["nll"], out = 1.5, first.labels.copy()
     out["sign"] = -1
-    change = PeriodSums.of(Deltas(given_.answers[:0], np.concatenate([out, now])), TOTAL)
-    whole = PeriodSums.of(given_, TOTAL) + change
+    change = PeriodSums.of(Deltas(first.answers[:0], np.concatenate([out, now])), TOTAL)
+    whole = PeriodSums.of(first, TOTAL) + change
     assert whole.stored(TOTAL)[0].labelled.total("nll") == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("bins", [10, 12, 15, 20, 30, 60])
 def test_sixty_cells_keep_every_binning_of_their_divisors(bins: int) -> None:
-    found, confidence_N, right_N, loss_N = some(2000)
+    deltas, confidence_N, right_N, loss_N = some(2000)
     confidence_N[:] = np.round(confidence_N * 120) / 120  # edges too
-    for records in (found.answers, found.labels):
-        records["cell"] = cell_of(confidence_N)
-    found.labels["confidence"] = confidence_N
-    for group, sums in PeriodSums.of(found, BY_CLASS).stored(BY_CLASS).items():
-        chosen = found.labels["predicted"] == group
-        expected = CalibrationSums.from_top(confidence_N[chosen], right_N[chosen], nll_N=loss_N[0][chosen])
+    for rows in (deltas.answers, deltas.labels):
+        rows["cell"] = cell_of(confidence_N)
+    deltas.labels["confidence"] = confidence_N
+    for group, sums in PeriodSums.of(deltas, BY_CLASS).stored(BY_CLASS).items():
+        inside = deltas.labels["predicted"] == group
+        expected = CalibrationSums.from_top(confidence_N[inside], right_N[inside], nll_N=loss_N[0][inside])
         assert ece(sums.labelled, bins=bins) == pytest.approx(ece(expected, bins=bins), abs=1e-12)
         assert (sums.answers_C >= sums.labelled.cells[0]).all()
         CalibrationSums.from_cells(
