@@ -201,7 +201,7 @@ class StoreReader:
         return self._known.keys.get((model, version))
 
     async def _reload(self) -> None:
-        self._known = await self.database.read(partial(versions.load, self._known))
+        self._known = await self.database.read(partial(versions.load_versions, self._known))
 
     async def _names(self, key: int, by: By) -> dict[int, str]:
         if by == "class":

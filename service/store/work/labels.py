@@ -12,10 +12,9 @@ from service.ids import OURS
 from service.store.label_rules import Candidate, Change, Plan, Rules
 from service.store.records import Integers, Label, storable
 from service.store.work import deltas
-from service.store.work import versions as versions_
 from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import KnownVersions, load_versions
 from trueodds.sums.inputs import Array
 
 COLUMNS = (
@@ -63,7 +62,7 @@ def put(labels: list[Label], known: KnownVersions, now_ms: int, *, each: bool) -
     held = (yield from _held(early)) if early else {}
     keys = {candidate.version for same_id in candidates.values() for candidate in same_id}
     if not (keys <= known.versions.keys() and known.models.keys() >= set(models)):
-        known = yield from versions_.load(known)
+        known = yield from load_versions(known)
     plan = Rules(candidates, known.versions, held, each=each).plan(labels)
     if plan.refusals and not each:
         return plan

@@ -45,7 +45,7 @@ class KnownVersions:
         return names | {UNTAGGED_KEY: "", OTHER_KEY: OTHER_TAGS}
 
 
-def load(known: KnownVersions) -> Work[KnownVersions]:
+def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     """Read what is committed; versions that are known already are not read again."""
     versions = dict(known.versions)
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
