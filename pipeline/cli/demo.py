@@ -1,11 +1,12 @@
-"""What `make run` does after the stages: the trained model behind the real service, labels taken back, one summary.
+"""Serves the trained model, predicts the test images, sends their labels and checks the report: one summary.
 
 The service is a process of its own, reached over HTTP only, with a model directory and a store of its own that are
-emptied at the start.
+emptied at the start. --live is another demo: two minutes of traffic in which the model's calibration breaks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import textwrap
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from pipeline import data, stages
+from pipeline.cli import common
+from pipeline.cli.live_demo import live_demo
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from pipeline.data.raw import Images, Labels
 from pipeline.progress import bar
 from trueodds import metrics
 from trueodds.bundle.publishing import publish
+from trueodds.cli import Subparsers
 from trueodds.files import read_json
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
@@ -27,6 +31,23 @@ BATCH = 100
 BATCH_VALUES = 1_000_000  # pixels x channels in one request: as JSON some 4 MB, well below the service's limit
 EXACT = 1e-9
 NEAR = 0.005
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples("demo", "demo --live")
+    parser = commands.add_parser("demo", description=__doc__, epilog=epilog)
+    live = "two minutes of traffic in which the model's calibration breaks and the alarm fires, with the page open"
+    parser.add_argument("--live", action="store_true", help=live)
+    work = "folder of the demo, emptied at the start (default: .run/service; with --live: .run/live)"
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help=work)
+    artifacts = f"folder of the stages' results (default: {stages.ARTIFACTS})"
+    parser.add_argument("--artifacts", type=Path, default=stages.ARTIFACTS, metavar="FOLDER", help=artifacts)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    play, folder = (live_demo, "live") if arguments.live else (demo, "service")
+    play(arguments.work or Path(".run", folder), arguments.artifacts)
+    return 0
 
 
 def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:

@@ -1,4 +1,4 @@
-"""`python -m pipeline doctor`: whether the parts that have to agree do, a line each; exit 1 with the cures otherwise.
+"""Checks that the parts which have to agree do: a line for each, with its cure; exit status 1 where one is wrong.
 
 What runs is looked at, not what was meant: the installed versions, the variables of this process, the service's own
 model directory, the runs that Prefect has scheduled, and the way from an alarm over its webhook to a flow.
@@ -6,6 +6,7 @@ model directory, the runs that Prefect has scheduled, and the way from an alarm 
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import time
@@ -15,9 +16,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.cli import common
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
+from pipeline.recalibrate.client import SERVICE, client_of
 from trueodds.bundle import model_folder
 from trueodds.bundle.bundle import BundleError
+from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 
 CONSTRAINTS = Path("docker/constraints.txt")
@@ -44,6 +48,19 @@ class Finding:
     def __str__(self) -> str:
         mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
         return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples("doctor", "doctor --service http://127.0.0.1:8000")
+    parser = commands.add_parser("doctor", description=__doc__, epilog=epilog)
+    common.add_models(parser)
+    common.add_service(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    client = client_of(arguments.service, arguments.key_file)
+    doctor(client, arguments.models, expected=bool(arguments.service) or SERVICE in os.environ)
+    return 0
 
 
 def examine(home: Path, client: Client, models: Path, *, expected: bool) -> Iterator[Finding]:

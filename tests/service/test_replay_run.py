@@ -17,13 +17,13 @@ import onnxruntime as ort
 import pytest
 
 from service.alarm import schemas as alarm_schemas
+from service.cli.replay import ReplayError, runner
+from service.cli.replay.caller import Caller
+from service.cli.replay.drift import Schedule
+from service.cli.replay.runner import BATCH, Plan, Replay, alarm_text
+from service.cli.replay.source import Shape, read
+from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
-from service.replay import ReplayError, runner
-from service.replay.caller import Caller
-from service.replay.drift import Schedule
-from service.replay.runner import BATCH, Plan, Replay, alarm_text
-from service.replay.source import Shape, read
-from service.replay.stream import Bias, Event, Stream
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import bundle as bundles

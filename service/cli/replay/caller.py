@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import httpx
 
-from service.replay import ReplayError
-from service.replay.source import Shape
-from service.replay.stream import Event
+from service.cli.replay import ReplayError
+from service.cli.replay.source import Shape
+from service.cli.replay.stream import Event
 
 AWAY = (502, 503, 504)
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)

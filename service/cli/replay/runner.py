@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.replay import ReplayError
-from service.replay.caller import Answer, Caller
-from service.replay.drift import clock
-from service.replay.stream import Bias, Event, Stream
+from service.cli.replay import ReplayError
+from service.cli.replay.caller import Answer, Caller
+from service.cli.replay.drift import clock
+from service.cli.replay.stream import Bias, Event, Stream
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.texts import plural
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from service.replay import ReplayError
+from service.cli.replay import ReplayError
 from trueodds.errors import nearest
 from trueodds.inputs.pictures import Pixels
 

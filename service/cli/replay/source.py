@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from service.replay import ReplayError
+from service.cli.replay import ReplayError
 from trueodds import files
 from trueodds.inputs import pictures
 from trueodds.inputs.pictures import PictureError, Pixels

@@ -1,4 +1,4 @@
-"""python -m service replay: a data set as live traffic, with labels that come late, in part, and while things change.
+"""A data set as live traffic, with labels that come late, in part, and while things change.
 
     source -> stream (who comes when, and what becomes of the pixels) -> caller (HTTP) -> a running service
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.replay import ReplayError
-from service.replay.drift import Schedule
-from service.replay.source import Source
+from service.cli.replay import ReplayError
+from service.cli.replay.drift import Schedule
+from service.cli.replay.source import Source
 from trueodds.errors import nearest
 from trueodds.inputs.pictures import Pixels
 
