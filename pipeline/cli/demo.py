@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
-    """Publish, serve, predict the test images, send their labels, read the report, check it, print the summary.
+    """Publishes, serves, predicts the test images, sends their labels, checks the report and prints the summary.
 
     `artifacts` is what the stages made; `work` is emptied, and holds the service's files.
 
@@ -67,8 +67,8 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     with serving(work) as url:
         ids, probabilities_NC = _predict(url, images)
         _feedback(url, ids, labels)
-        asked = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
-        report, page = json.loads(call(asked)), call(asked, accept="text/html")
+        address = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
+        report, page = json.loads(call(address)), call(address, accept="text/html")
     (work / "calibration-report.html").write_bytes(page)
     recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
     _check(report, recomputed, table, len(labels))
@@ -80,23 +80,23 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
 def _predict(url: str, images: Images) -> tuple[list[str], Array]:
     ids: list[str] = []
     rows: list[list[float]] = []
-    with bar(len(images), "predict", "image") as shown:
+    with bar(len(images), "predict", "image") as progress:
         size = max(1, min(BATCH, BATCH_VALUES // images[0].size))
         for start in range(0, len(images), size):
             body = {"instances": images[start : start + size].tolist()}
             predictions = json.loads(call(f"{url}/predict", body))["predictions"]
             ids += [prediction["id"] for prediction in predictions]
             rows += [prediction["probabilities"] for prediction in predictions]
-            shown.update(len(predictions))
+            progress.update(len(predictions))
     return ids, np.asarray(rows)
 
 
 def _feedback(url: str, ids: list[str], labels: Labels) -> None:
     pairs = [{"id": i, "label": int(label)} for i, label in zip(ids, labels, strict=True)]
-    with bar(len(pairs), "label", "label") as shown:
+    with bar(len(pairs), "label", "label") as progress:
         for start in range(0, len(pairs), BATCH):
             call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})
-            shown.update(len(pairs[start : start + BATCH]))
+            progress.update(len(pairs[start : start + BATCH]))
 
 
 def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:

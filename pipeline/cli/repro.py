@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def repro(home: Path) -> None:
-    """Bring the workspace up to the checkout and run what is out of date there, over the checkout's DVC cache.
+    """Brings the workspace up to the checkout and runs what is out of date there, over the checkout's DVC cache.
 
     Raises:
         WorkspaceError: another process works in it, or git refuses.

@@ -20,7 +20,7 @@ EXAMPLES = {
     ALL: (ALL, f"{ALL} dataset=cifar10 method=focal epochs=2"),
 }
 CHECKED = ("fetch", "train", ALL)
-"""What takes long, or comes before what takes long: all names in the parameters are checked first."""
+"""Work that takes long, or comes before such work: all names in the parameters are checked first."""
 
 
 def _all(params: Params) -> None:

@@ -56,12 +56,12 @@ def _changes(folder: Path) -> list[str]:
 
 def _about(folder: Path) -> str:
     try:
-        found = Bundle.load(folder)
+        bundle = Bundle.load(folder)
     except BundleError as error:
         return f"damaged: {error}"
-    after = found.card.metrics.get("after", {})
+    after = bundle.card.metrics.get("after", {})
     numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
-    return f"{found.calibrator.name}, {found.card.method}{', ' + numbers if numbers else ''}"
+    return f"{bundle.calibrator.name}, {bundle.card.method}{', ' + numbers if numbers else ''}"
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -33,7 +33,7 @@ EPILOG = """examples:
 
 
 class Server(uvicorn.Server):
-    """Says where it listens, once it does."""
+    """A server that says where it listens, once it does."""
 
     def __init__(self, config: uvicorn.Config, url: str, url_file: Path | None) -> None:
         super().__init__(config)
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
 
 
 class Workers(Multiprocess):
-    """Says where it listens, once one of its processes does; each is replaced when it dies."""
+    """Server processes that say where they listen, once one of them does; each is replaced when it dies."""
 
     def __init__(self, config: uvicorn.Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
         super().__init__(config, sockets=[listening])
@@ -127,7 +127,7 @@ def _serve_many(settings: Settings, options: dict[str, str], listening: socket.s
 
 
 def worker_app() -> FastAPI:
-    """What each of several workers serves; it ends in order when its parent is gone, which else would keep the port."""
+    """The app of each of several workers, which ends in order when its parent is gone: else it would keep the port."""
     from service.app import create_app
     from service.telemetry import worker_files
     from trueodds import processes
@@ -153,7 +153,7 @@ def _config(app: object, workers: int = 1) -> uvicorn.Config:
 
 
 async def _check_store(store: str) -> None:
-    """Open and close it, so that a store that cannot be used is one line here and no traceback in the server."""
+    """Opens and closes it, so that a store that cannot be used is one line here and no traceback in the server."""
     await (await open_store(store)).close()
 
 

@@ -18,7 +18,7 @@ from types import FrameType
 from service.cli.replay import ReplayError
 from service.cli.replay.caller import Caller, Keys
 from service.cli.replay.drift import GRAMMAR, KINDS, Schedule, seconds
-from service.cli.replay.runner import Plan, Replay
+from service.cli.replay.runner import Replay, ReplayPlan
 from service.cli.replay.source import SPLITS, read
 from service.cli.replay.stream import BIASES, Bias, Stream
 from trueodds.cli import Subparsers
@@ -28,7 +28,7 @@ EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 
 
 
 class Stop:
-    """Ctrl-C and SIGTERM as a question that can be asked; a second Ctrl-C ends at once."""
+    """Tells whether Ctrl-C or SIGTERM came; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self._came = False
@@ -67,7 +67,7 @@ def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
 
     drift, bias = Schedule.parse(arguments.drift), Bias.parse(arguments.bias)
     keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
-    plan = Plan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
+    plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
     with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
         shape = caller.shape()
@@ -99,7 +99,7 @@ def add_parser(commands: Subparsers) -> None:
         action="append",
         default=[],
         metavar="KIND:STRENGTH@TIME",
-        help="what changes and when, see below; may be given again",
+        help="what changes and when, see below; may be repeated",
     )
     add(
         "--bias",
@@ -165,9 +165,9 @@ def _seconds(text: str) -> float:
 
 
 def _pause(text: str) -> float:
-    if not (found := _seconds(text)):
+    if not (time := _seconds(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is any time above 0, such as 5s")
-    return found
+    return time
 
 
 def _seed(text: str) -> int:
