@@ -21,6 +21,8 @@ LAYERS = {
         trueodds
     """,
     "trueodds": """
+        __main__
+        cli
         bundle
         calibrators
         logits metrics
@@ -51,6 +53,7 @@ LAYERS = {
     """,
     "service": """
         __main__
+        cli
         app
         examples
         report status
@@ -67,7 +70,9 @@ LAYERS = {
         settings
         ids
         errors
-        replay
+    """,
+    "service/cli": """
+        serve key replay
     """,
     "service/store": """
         housekeeping
@@ -200,16 +205,21 @@ def imports_torch(path: Path) -> bool:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("service.app, service.__main__", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
+        ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
             "trueodds.metrics, trueodds.calibrators, trueodds.bundle.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
-        ("pipeline.cli.commands, pipeline.recalibrate", {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
+        (
+            "pipeline.cli.recalibrate, pipeline.cli.versions, pipeline.cli.publish",
+            {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"},
+        ),
         (
             "pipeline.training.loop, pipeline.export.network, pipeline.evaluate, pipeline.stages",
             {"prefect", "dvc", "fastapi", "service"},
         ),
+        ("service.cli.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
+        ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
 )
 def test_what_an_import_loads(module: str, unwanted: set[str]) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.replay import ReplayError
-from service.replay.caller import Answer, Caller
-from service.replay.drift import clock
-from service.replay.stream import Bias, Event, Stream
+from service.cli.replay import ReplayError
+from service.cli.replay.caller import Answer, Caller
+from service.cli.replay.drift import clock
+from service.cli.replay.stream import Bias, Event, Stream
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.texts import plural
 
@@ -23,18 +23,18 @@ BATCH, BATCH_BYTES = 128, 4_000_000
 LABELS = 1000
 """Labels in one call at most."""
 BEHIND = 2.0
-"""Seconds from which on it is said that the service does not keep up."""
+"""Seconds from which on a line says that the service does not keep up."""
 CATCH_UP = 5.0
 """Seconds at the end that `until_alarm` gives the service to judge the last labels."""
 NAP = 0.1
-"""Seconds of sleep at most, so that `stopped` is asked often."""
+"""Seconds of sleep at most, so that `stopped` is called often."""
 HEADER = "   time   images   labels  accuracy   ECE [interval]           by chance   alarm"
 FIRED = ("fired", "acknowledged")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How long, how fast, and what gets labels. Times are the stream's, in seconds."""
+class ReplayPlan:
+    """The length and speed of a replay, and which answers get labels. Times are the stream's, in seconds."""
 
     labelled: float = 1.0
     bias: Bias = field(default_factory=Bias)
@@ -48,13 +48,13 @@ class Plan:
 
 
 class Replay:
-    """One run; `stopped` is asked between calls, and once it says so only the labels that are due are sent."""
+    """One run; `stopped` is called between calls, and once it is true only the labels that are due are sent."""
 
     def __init__(
         self,
         caller: Caller,
         stream: Stream,
-        plan: Plan,
+        plan: ReplayPlan,
         say: Callable[[str], None] = print,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -69,7 +69,7 @@ class Replay:
         self._shown: tuple[float, int] | None = None
 
     def run(self) -> bool:
-        """Replay until the plan's end, the alarm it waits for, or `stopped`; whether the alarm has fired.
+        """Replays until the plan's end, the alarm it waits for, or `stopped`; tells whether the alarm has fired.
 
         Raises:
             ReplayError: the service refuses, or stays away longer than the caller's patience; with `until_alarm`, an
@@ -96,7 +96,7 @@ class Replay:
 
     def _loop(self) -> None:
         plan, events = self._plan, self._stream.events()
-        coming, shown, started = next(events), plan.every, time.monotonic()
+        coming, status_at, started = next(events), plan.every, time.monotonic()
         together = max(TOGETHER, AT_ONCE / self._stream.rate) if math.isinf(plan.speed) else TOGETHER * plan.speed
         size = max(1, min(BATCH, BATCH_BYTES // coming.pixels_HWC.size))
         while not self._stopped():
@@ -105,7 +105,7 @@ class Replay:
                 return
             label_at = self._on_the_way[0][0] if self._on_the_way else math.inf
             end = plan.seconds if self._now < plan.seconds else math.inf
-            self._wait(min(image_at + together, label_at + together, shown, end), started)
+            self._wait(min(image_at + together, label_at + together, status_at, end), started)
             self._announce()
             batch: list[Event] = []
             while coming.at <= min(self._now, plan.seconds) and len(batch) < size:
@@ -115,14 +115,14 @@ class Replay:
                 self._send_images(batch)
             unsent_at = coming.at if coming.at <= plan.seconds else math.inf
             self._send_labels(min(self._now, unsent_at))  # a label of what is not sent yet may be due before others
-            if self._now >= shown:
-                shown += plan.every * math.ceil((self._now - shown) / plan.every + 1e-9)
+            if self._now >= status_at:
+                status_at += plan.every * math.ceil((self._now - status_at) / plan.every + 1e-9)
                 self._status(behind=self._now - unsent_at)
                 if plan.until_alarm and self._alarm in FIRED:
                     return
 
     def _wait(self, until: float, started: float) -> None:
-        """Sleep until the stream's time is `until`; without a clock it is so at once."""
+        """Sleeps until the stream's time is `until`; without a clock it is so at once."""
         speed = self._plan.speed
         if math.isinf(speed):
             self._now = max(self._now, until)
@@ -140,17 +140,17 @@ class Replay:
         answers = self._caller.predict(batch)
         self._images += len(batch)
         for event, answer in zip(batch, answers, strict=True):
-            given = self._stream.source.label(event.label)
-            right = _is(answer, given)
+            label = self._stream.source.label(event.label)
+            right = _is(answer, label)
             if event.fate < self._plan.bias.chance(self._plan.labelled, right, answer.confidence):
                 due = event.at + self._plan.bias.delay(event.delay, right)
-                heapq.heappush(self._on_the_way, (due, event.number, answer.id, given))
+                heapq.heappush(self._on_the_way, (due, event.number, answer.id, label))
         if self._caller.answering != self._answering:
             self._answering = self._caller.answering
             self._say(f"{clock(self._now):>7}   {'/'.join(self._answering or ())} answers from now on")
 
     def _send_labels(self, until: float) -> None:
-        """All that are due until then, in the order in which they are."""
+        """Sends all that are due until then, in the order in which they are."""
         due: list[tuple[str, str | int]] = []
         while self._on_the_way and self._on_the_way[0][0] <= until:
             due.append(heapq.heappop(self._on_the_way)[2:])
@@ -207,8 +207,8 @@ def alarm_text(report: dict[str, Any]) -> tuple[str | None, str]:
         return state, state
     first = alarm["nulls"][0]
     evidence = math.exp(min(first["log_e"], 30.0))
-    shown = f"{evidence:.1f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "over a million"
-    return state, f"{state}, evidence {shown} of {first['threshold']:.0f}"
+    number = f"{evidence:.1f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "over a million"
+    return state, f"{state}, evidence {number} of {first['threshold']:.0f}"
 
 
 def _share(value: float | None) -> str:

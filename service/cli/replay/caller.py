@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import httpx
 
-from service.replay import ReplayError
-from service.replay.source import Shape
-from service.replay.stream import Event
+from service.cli.replay import ReplayError
+from service.cli.replay.source import Shape
+from service.cli.replay.stream import Event
 
 AWAY = (502, 503, 504)
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -49,12 +49,12 @@ class Caller:
         say: Callable[[str], None] = print,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`patience`: seconds for which a service that is away is asked again. `stopped`: whether to give up earlier.
+        """`patience`: seconds in which calls to a service that is away are repeated. `stopped`: whether to end earlier.
 
         Raises:
             ReplayError: what is no http:// or https:// URL.
         """
-        self._asked = {name: value for name, value in (("model", model), ("version", version)) if value is not None}
+        self._query = {name: value for name, value in (("model", model), ("version", version)) if value is not None}
         self._keys, self._patience, self._say, self._stopped = keys or Keys(), patience, say, stopped
         self._run = f"replay-{uuid.uuid4().hex[:12]}"
         self.answering: tuple[str, str] | None = None
@@ -75,18 +75,18 @@ class Caller:
         self._http.close()
 
     def shape(self) -> Shape:
-        """What the model takes, once the service is there; it, and its version, are remembered as `answering`.
+        """The shape of the model's inputs, once the service is there; sets `answering` to the model and its version.
 
         Raises:
             ReplayError: no such model or version, or no service.
         """
         ready = self._call("GET", "/health/ready")
-        model, version = self._asked.get("model", ready["model"]), self._asked.get("version")
-        found = self._call(
+        model, version = self._query.get("model", ready["model"]), self._query.get("version")
+        metadata = self._call(
             "GET", f"/v2/models/{quote(model, '')}" + (f"/versions/{quote(version, '')}" if version else "")
         )
-        _, height, width, channels = found["inputs"][0]["shape"]
-        outputs = {output["name"]: output["shape"] for output in found["outputs"]}
+        _, height, width, channels = metadata["inputs"][0]["shape"]
+        outputs = {output["name"]: output["shape"] for output in metadata["outputs"]}
         if version is None:
             known = self._call("GET", "/models")["models"]
             version = next(one["default"] for one in known if one["model"] == model)
@@ -105,9 +105,9 @@ class Caller:
         }
         if events[0].tag is not None:
             body["tags"] = [event.tag for event in events]
-        found = self._call("POST", "/predict", body, self._keys.predict, self._asked | {"top_k": "1"})
-        self.answering = found["model"], found["version"]
-        return [Answer(p["id"], p["label"], p["index"], p["confidence"]) for p in found["predictions"]]
+        answer = self._call("POST", "/predict", body, self._keys.predict, self._query | {"top_k": "1"})
+        self.answering = answer["model"], answer["version"]
+        return [Answer(p["id"], p["label"], p["index"], p["confidence"]) for p in answer["predictions"]]
 
     def feedback(self, rows: list[tuple[str, str | int]]) -> None:
         """Send (id, label); what the service has already is no error. Raises as `predict`."""
@@ -119,8 +119,8 @@ class Caller:
         query = {"format": "json"}
         if self.answering:
             query |= dict(zip(("model", "version"), self.answering, strict=True))
-        found: dict[str, Any] = self._call("GET", "/calibration-report", query=query)
-        return found
+        report: dict[str, Any] = self._call("GET", "/calibration-report", query=query)
+        return report
 
     def _call(
         self, method: str, path: str, body: Any = None, key: str | None = None, query: dict[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""What changes while a replay runs.
+"""Drift: changes of images and labels while a replay runs.
 
     KIND:STRENGTH@TIME          from then on
     KIND:STRENGTH@TIME..TIME    growing evenly from what was before, and staying
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from service.replay import ReplayError
+from service.cli.replay import ReplayError
 from trueodds.errors import nearest
 from trueodds.inputs.pictures import Pixels
 
@@ -45,9 +45,9 @@ _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)")
 
 def seconds(text: str) -> float:
     """`40`, `40s`, `1.5m` or `2h` in seconds. Raises ValueError for anything else."""
-    if not (found := _TIME.fullmatch(text.strip())):
+    if not (match := _TIME.fullmatch(text.strip())):
         raise ValueError(f"{text!r} is no time; allowed are seconds, or a number with s, m or h, such as 40s or 1.5m")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def clock(at: float) -> str:
@@ -98,7 +98,7 @@ class Schedule:
         return cls(tuple(steps))
 
     def strength(self, kind: str, at: float) -> float:
-        """How strong a kind of drift is at a time; its neutral value before any entry."""
+        """The strength of a kind of drift at a time; its neutral value before any entry."""
         value = KINDS[kind].neutral
         for step in self.steps:
             if step.kind != kind or at < step.start:
@@ -134,7 +134,7 @@ def _step(entry: str) -> Step:
     if not (colon and at):
         raise ReplayError(f"--drift {entry!r}: expected {GRAMMAR}")
     if kind not in KINDS:
-        known = "; ".join(f"{name} ({found.meaning})" for name, found in KINDS.items())
+        known = "; ".join(f"{name} ({one.meaning})" for name, one in KINDS.items())
         raise ReplayError(f"--drift {entry!r}: unknown kind {kind!r}; allowed are {known}.{nearest(kind, KINDS)}")
     allowed = KINDS[kind]
     try:

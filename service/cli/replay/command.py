@@ -1,6 +1,4 @@
-"""python -m service replay: send a data set to a running service, with labels that come late, in part, and with drift.
-
-  python -m service replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s
+"""Sends a data set to a running service, with labels that come late, in part, and with drift.
 
 Images arrive at random (Poisson), drawn with replacement; each one's true label follows after a random delay, or never.
 Every few seconds a line says what the service's report says: accuracy and ECE of all labels so far; what the ECE of a
@@ -16,24 +14,21 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
 
-from service.replay import ReplayError
-from service.replay.caller import Caller, Keys
-from service.replay.drift import GRAMMAR, KINDS, Schedule, seconds
-from service.replay.runner import Plan, Replay
-from service.replay.source import SPLITS, read
-from service.replay.stream import BIASES, Bias, Stream
+from service.cli.replay import ReplayError
+from service.cli.replay.caller import Caller, Keys
+from service.cli.replay.drift import GRAMMAR, KINDS, Schedule, seconds
+from service.cli.replay.runner import Replay, ReplayPlan
+from service.cli.replay.source import SPLITS, read
+from service.cli.replay.stream import BIASES, Bias, Stream
+from trueodds.cli import Subparsers
 from trueodds.texts import plural
 
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{message}\n{self.prog} --help lists what there is\n")
+EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"
 
 
 class Stop:
-    """Ctrl-C and SIGTERM as a question that can be asked; a second Ctrl-C ends at once."""
+    """Tells whether Ctrl-C or SIGTERM came; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self._came = False
@@ -49,14 +44,11 @@ class Stop:
         self._came = True
 
 
-def main(argv: list[str]) -> int:
-    """0: ended as asked (--until-alarm: it has fired); 1: it has not, or an error; 2: usage; 130: stopped by Ctrl-C."""
-    given, stopped = _parser().parse_args(argv), Stop()
+def run(arguments: argparse.Namespace) -> int:
+    """Replays, and returns the exit status: 0; 1 where --until-alarm was given and it has not fired; 130 on Ctrl-C."""
+    stopped = Stop()
     try:
-        fired = _replay(given, stopped)
-    except ReplayError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        fired = _replay(arguments, stopped)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # `| head`
@@ -64,38 +56,35 @@ def main(argv: list[str]) -> int:
         return 1
     if stopped():
         return 130
-    if given.until_alarm and not fired:
-        print(f"error: the alarm has not fired within {given.seconds:g} s", file=sys.stderr)
-        return 1
+    if arguments.until_alarm and not fired:
+        raise ReplayError(f"the alarm has not fired within {arguments.seconds:g} s")
     return 0
 
 
-def _replay(given: argparse.Namespace, stopped: Stop) -> bool:
+def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    drift, bias = Schedule.parse(given.drift), Bias.parse(given.bias)
-    keys, timing = _keys(given.key_file), (given.seconds, given.speed, given.every)
-    plan = Plan(given.labelled, bias, *timing, until_alarm=given.until_alarm, drain=given.drain)
-    named = {"model": given.model, "version": given.version}
-    with Caller(given.url, **named, keys=keys, patience=given.patience, say=say, stopped=stopped) as caller:
+    drift, bias = Schedule.parse(arguments.drift), Bias.parse(arguments.bias)
+    keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
+    plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
+    named = {"model": arguments.model, "version": arguments.version}
+    with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
         shape = caller.shape()
-        source = read(given.data, shape, given.split)
-        stream = Stream(source, given.rate, given.delay, drift, tuple(given.tag), shape.classes, given.seed)
+        source = read(arguments.data, shape, arguments.split)
+        stream = Stream(
+            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), shape.classes, arguments.seed
+        )
         who = "/".join(caller.answering or ())
         say(f"{plural(len(source), 'image')} of {source.name} to {who} at {caller.url}")
         return Replay(caller, stream, plan, say, stopped).run()
 
 
-def _parser() -> Parser:
+def add_parser(commands: Subparsers) -> None:
     kinds = "\n".join(f"  {name:<12}{f'{kind.low:g}..{kind.high:g}':<8}{kind.meaning}" for name, kind in KINDS.items())
     biases = "\n".join(f"  {name:<12}{meaning}" for name, meaning in BIASES.items())
-    parser = Parser(
-        "python -m service replay",
-        description=__doc__,
-        epilog=f"--drift {GRAMMAR}\n{kinds}\n\n--bias NAME:RATIO\n{biases}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    grammar = f"--drift {GRAMMAR}\n{kinds}\n\n--bias NAME:RATIO\n{biases}"
+    parser = commands.add_parser("replay", description=__doc__, epilog=f"{grammar}\n\nexamples:\n{EXAMPLE}")
     add = parser.add_argument
     add("--data", type=Path, required=True, help=".npz with x_test and y_test, or a folder [test/]<class>/*.png")
     add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
@@ -110,7 +99,7 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="KIND:STRENGTH@TIME",
-        help="what changes and when, see below; may be given again",
+        help="what changes and when, see below; may be repeated",
     )
     add(
         "--bias",
@@ -132,7 +121,6 @@ def _parser() -> Parser:
         help="file with the key of /predict and, if that differs, of /feedback in a second line",
     )
     add("--patience", type=_seconds, default=30.0, metavar="TIME", help="to wait for a service that is away (30s)")
-    return parser
 
 
 def _keys(path: Path | None) -> Keys:
@@ -177,9 +165,9 @@ def _seconds(text: str) -> float:
 
 
 def _pause(text: str) -> float:
-    if not (found := _seconds(text)):
+    if not (time := _seconds(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is any time above 0, such as 5s")
-    return found
+    return time
 
 
 def _seed(text: str) -> int:

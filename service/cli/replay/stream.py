@@ -1,4 +1,4 @@
-"""Who comes when, as what, and when the truth is known: decided by a seed alone."""
+"""The stream of images: their times, labels and delays of labels, decided by a seed alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.replay import ReplayError
-from service.replay.drift import Schedule
-from service.replay.source import Source
+from service.cli.replay import ReplayError
+from service.cli.replay.drift import Schedule
+from service.cli.replay.source import Source
 from trueodds.errors import nearest
 from trueodds.inputs.pictures import Pixels
 
@@ -24,7 +24,7 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class Bias:
-    """How labelling depends on the answer; 1: not at all. `wrong`, `unsure`: ratios of chances; `early`: of times."""
+    """Dependence of labels on the answer; 1: none. `wrong`, `unsure`: ratios of chances; `early`: of times."""
 
     wrong: float = 1.0
     unsure: float = 1.0
@@ -37,24 +37,24 @@ class Bias:
         Raises:
             ReplayError: an unknown name, or what is no number from 1 to 1,000.
         """
-        given: dict[str, float] = {}
+        ratios: dict[str, float] = {}
         for entry in (entry.strip() for text in texts for entry in text.split(",")):
             name, _, ratio = entry.partition(":")
             if name not in BIASES:
                 known = "; ".join(f"{bias}:RATIO ({meaning})" for bias, meaning in BIASES.items())
                 raise ReplayError(f"--bias {entry!r}: allowed are {known}.{nearest(name, BIASES)}")
             try:
-                given[name] = float(ratio)
+                ratios[name] = float(ratio)
             except ValueError:
-                given[name] = 0.0
-            if not 1 <= given[name] <= 1000:
+                ratios[name] = 0.0
+            if not 1 <= ratios[name] <= 1000:
                 raise ReplayError(f"--bias {entry!r}: the ratio is {ratio!r}; allowed is 1..1000, such as {name}:2")
-        return cls(**given)
+        return cls(**ratios)
 
     def chance(self, labelled: float, right: bool, confidence: float) -> float:
         """The chance of a label, `labelled` where nothing favours the answer.
 
-        Where the favoured answers' chance would pass 1, it is 1 and the others' falls: the ratio stays as asked.
+        Where the favoured answers' chance would pass 1, it is 1 and the others' falls: the ratio stays.
         """
         likely = labelled * (1.0 if right else self.wrong) * (self.unsure if confidence < SURE else 1.0)
         return likely / max(1.0, labelled * self.wrong * self.unsure)

@@ -1,4 +1,4 @@
-"""python -m service replay: a data set as live traffic, with labels that come late, in part, and while things change.
+"""A data set as live traffic, with labels that come late, in part, and while things change.
 
     source -> stream (who comes when, and what becomes of the pixels) -> caller (HTTP) -> a running service
 
@@ -12,4 +12,4 @@ from trueodds.errors import UserError
 
 
 class ReplayError(UserError, RuntimeError):
-    """What cannot be replayed: an option, the data, or a service that refuses or does not answer."""
+    """Options or data that cannot be replayed, or a service that refuses or does not answer."""

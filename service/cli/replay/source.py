@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from service.replay import ReplayError
+from service.cli.replay import ReplayError
 from trueodds import files
 from trueodds.inputs import pictures
 from trueodds.inputs.pictures import PictureError, Pixels
@@ -23,7 +23,7 @@ KEPT_IMAGES = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """What the served model takes and tells apart, as the service says."""
+    """The inputs and the number of classes of the served model, as the service says."""
 
     height: int
     width: int
@@ -72,62 +72,62 @@ def read(path: Path, shape: Shape, split: str | None = None) -> Source:
 def _npz(path: Path, shape: Shape, split: str | None) -> Source:
     arrays = files.read_npz(path)
     there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
-    chosen = _chosen(path, split, there, "x_<split> and y_<split>")
-    images_NHWC, labels_N = arrays[f"x_{chosen}"], arrays[f"y_{chosen}"]
+    split = _split(path, split, there, "x_<split> and y_<split>")
+    images_NHWC, labels_N = arrays[f"x_{split}"], arrays[f"y_{split}"]
     if images_NHWC.ndim == 3:
         images_NHWC = images_NHWC[..., None]
-    wanted = (shape.height, shape.width, shape.channels)
-    if images_NHWC.dtype != np.uint8 or images_NHWC.shape[1:] != wanted or not len(images_NHWC):
-        found = f"{images_NHWC.dtype} of shape {images_NHWC.shape}"
-        raise ReplayError(f"{path}: x_{chosen} is {found}; the model takes uint8, N x {shape}, N from 1 on")
+    model_shape = (shape.height, shape.width, shape.channels)
+    if images_NHWC.dtype != np.uint8 or images_NHWC.shape[1:] != model_shape or not len(images_NHWC):
+        array = f"{images_NHWC.dtype} of shape {images_NHWC.shape}"
+        raise ReplayError(f"{path}: x_{split} is {array}; the model takes uint8, N x {shape}, N from 1 on")
     if labels_N.dtype.kind not in "iu" or labels_N.shape != (len(images_NHWC),):
-        found = f"{labels_N.dtype} of shape {labels_N.shape}"
-        raise ReplayError(f"{path}: y_{chosen} is {found}; expected {len(images_NHWC)} integers, one for each image")
+        array = f"{labels_N.dtype} of shape {labels_N.shape}"
+        raise ReplayError(f"{path}: y_{split} is {array}; expected {len(images_NHWC)} integers, one for each image")
     classes = None
     if "class_names" in arrays:
         names = np.atleast_1d(arrays["class_names"])
         classes = tuple(str(n) for n in (np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names))
-    _check_labels(f"{path}: y_{chosen}", labels_N, shape.classes if classes is None else len(classes))
-    return Source(f"{path} ({chosen})", images_NHWC.__getitem__, labels_N.astype(np.int64), classes)
+    _check_labels(f"{path}: y_{split}", labels_N, shape.classes if classes is None else len(classes))
+    return Source(f"{path} ({split})", images_NHWC.__getitem__, labels_N.astype(np.int64), classes)
 
 
 def _folder(path: Path, shape: Shape, split: str | None) -> Source:
     there = [name for name in SPLITS if (path / name).is_dir()]
     top, name = path, str(path)
     if there or split:
-        chosen = _chosen(path, split, there, "<split>/<class>/*.png")
-        top, name = path / chosen, f"{path} ({chosen})"
+        split = _split(path, split, there, "<split>/<class>/*.png")
+        top, name = path / split, f"{path} ({split})"
     classes = tuple(sorted(folder.name for folder in top.iterdir() if folder.is_dir()))
-    found = [
+    images = [
         (file, label)
         for label, class_ in enumerate(classes)
         for file in sorted((top / class_).rglob("*"))
         if file.suffix.lower() in SUFFIXES
     ]
-    if not found:
+    if not images:
         raise ReplayError(f"{top} holds no image; expected {top}/<class>/*.png, .jpg or .jpeg")
     side = shape.height if shape.height == shape.width else None
 
     @lru_cache(KEPT_IMAGES)
     def image(row: int) -> Pixels:
         try:
-            pixels_HWC = pictures.read(found[row][0], shape.channels, side=side)
+            pixels_HWC = pictures.read(images[row][0], shape.channels, side=side)
         except (PictureError, OSError) as error:
-            raise ReplayError(f"{found[row][0]}: {error}") from None
+            raise ReplayError(f"{images[row][0]}: {error}") from None
         if pixels_HWC.shape != (shape.height, shape.width, shape.channels):
             size = " x ".join(map(str, pixels_HWC.shape))
-            raise ReplayError(f"{found[row][0]} has {size} pixels; the model takes {shape}")
+            raise ReplayError(f"{images[row][0]} has {size} pixels; the model takes {shape}")
         return pixels_HWC
 
     image(0)
-    return Source(name, image, np.array([label for _, label in found]), classes)
+    return Source(name, image, np.array([label for _, label in images]), classes)
 
 
-def _chosen(path: Path, split: str | None, there: list[str], expected: str) -> str:
+def _split(path: Path, split: str | None, there: list[str], expected: str) -> str:
     known = [name for name in SPLITS if name in there] + sorted(set(there) - set(SPLITS))
     if not known or (split is not None and split not in known):
-        wanted = f"no split {split!r}" if split else "no split"
-        raise ReplayError(f"{path} has {wanted}; it has {', '.join(known) or 'none'}, expected is {expected}")
+        problem = f"no split {split!r}" if split else "no split"
+        raise ReplayError(f"{path} has {problem}; it has {', '.join(known) or 'none'}, expected is {expected}")
     return split or known[0]
 
 
