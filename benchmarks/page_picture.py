@@ -31,19 +31,20 @@ from benchmarks import chromium, untrained
 from benchmarks.interval_coverage import chance_at, pool_logits
 from service.ids import new_ids
 from service.store import open_store
-from service.store.records import GivenLabel, PredictionBatch
+from service.store.records import Label, PredictionBatch
+from trueodds.hours import HOUR_MS
 from trueodds.metrics import softmax
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "calibration-report.png"
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+DAY_MS = 24 * HOUR_MS
 DAYS, CHANGED, A_DAY, CLASSES = 21, 11, 1_500, 100
 TRUTH, LABELLED, DELAY_DAYS = 2.2, 0.1, 1.0
 WIDTH, MARGIN, COLOURS = 1200, 20, 192
 MAX_BYTES = 200_000
 SECONDS = 90.0
 
-Labels = list[tuple[int, GivenLabel]]
+Labels = list[tuple[int, Label]]
 """With the times at which they arrive, Unix milliseconds."""
 
 
@@ -73,7 +74,7 @@ def answers(model: str, version: str, now_ms: int, rng: np.random.Generator) -> 
         arrival_N = created + rng.exponential(DELAY_DAYS * DAY_MS, rows)
         for k in np.flatnonzero(given_N & (arrival_N < now_ms)).tolist():
             truth = int(index_N[k]) if right_N[k] else int(index_N[k] + 1) % CLASSES
-            labels.append((int(arrival_N[k]), GivenLabel(ids[k], truth)))
+            labels.append((int(arrival_N[k]), Label(ids[k], truth)))
     return batches, sorted(labels, key=lambda label: label[0])
 
 

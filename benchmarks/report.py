@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,19 +30,20 @@ import httpx
 import numpy as np
 
 from benchmarks.interval_coverage import processor
-from benchmarks.store import HOUR, START, VERSION, YEAR, _insert
+from benchmarks.store import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report import Asked, numbers_of
 from service.report.labelling import labelling
 from service.report.recent import Recent
 from service.report.route import build
 from service.runtime import Runtime
-from service.store import labels as label_log
-from service.store import moves, open_store
-from service.store.database import DatabaseStore
-from service.store.reading import Merged
-from service.store.steps import Insert, Work
+from service.store import Store, open_store
+from service.store.work import deltas
+from service.store.work import labels as label_log
+from service.store.work.reading import MergedTotals
+from service.store.work.statements import Insert, Work
 from trueodds.bundle.bundle import Reference
+from trueodds.hours import HOUR_MS
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 TOTALS = (10**4, 10**5, 10**6, 10**7)
@@ -57,7 +59,7 @@ def confidences(count: int, rng: np.random.Generator) -> Any:
     return np.where(rng.random(count) < 0.5, 1 - rng.beta(0.6, 60, count), rng.beta(3, 1.5, count)).clip(0.02, 1)
 
 
-async def fill(store: DatabaseStore, total: int, rng: np.random.Generator) -> None:
+async def fill(store: Store, total: int, rng: np.random.Generator) -> None:
     """`total` labelled answers, 5% less often right than they say, and as many without a label."""
     of = replace(VERSION, model=f"of-{total}", reference=Reference.of(confidences(5_000, rng)))
     await store.put_version(of)
@@ -66,28 +68,29 @@ async def fill(store: DatabaseStore, total: int, rng: np.random.Generator) -> No
     blocks = -(-total // BLOCK)
     for hours in np.array_split(np.arange(YEAR), blocks):
         count = total // blocks
-        created_N = START + rng.choice(hours, count) * HOUR
+        created_N = START + rng.choice(hours, count) * HOUR_MS
         confidence_N, predicted_N = confidences(count, rng), rng.integers(0, 100, count)
         right_N, tag_N = rng.random(count) < 0.95 * confidence_N, np.zeros(count, int)
-        told = (created_N, confidence_N, predicted_N, tag_N)
+        common = (created_N, confidence_N, predicted_N, tag_N)
         true_N = np.where(right_N, confidence_N, (1 - confidence_N) / 99).clip(1e-9)
         scores = -np.log(true_N), 2 * (1 - confidence_N) ** 2
-        rows = [
-            (key, moves.ANSWERS, moves.answers(*told).tobytes()),
-            (key, moves.LABELS, moves.labels(*told, right_N, *scores).tobytes()),
-        ]
-        others = moves.answers(created_N, confidences(count, rng), rng.integers(0, 100, count), tag_N)
-        rows.append((key, moves.ANSWERS, others.tobytes()))
-        await store._write(lambda rows=rows: _insert(rows))  # type: ignore[misc]
+        unlabelled = deltas.answer_deltas(created_N, confidences(count, rng), rng.integers(0, 100, count), tag_N)
+        await store.database.write(
+            partial(
+                execute,
+                deltas.insert_of(key, deltas.ANSWERS, deltas.answer_deltas(*common), unlabelled),
+                deltas.insert_of(key, deltas.LABELS, deltas.label_deltas(*common, right_N, *scores)),
+            )
+        )
         await store.compact()
     log = [part[:LOGGED] for part in (created_N, confidence_N, predicted_N, right_N, *scores)]
-    await store._write(lambda: _log(key, log, rng))
+    await store.database.write(lambda: _log(key, log, rng))
 
 
 def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[None]:
     rows = []
     created_N, *rest = (column.tolist() for column in columns)
-    delays, ids = rng.exponential(3 * HOUR, len(created_N)).astype(int).tolist(), new_ids(len(created_N), START)
+    delays, ids = rng.exponential(3 * HOUR_MS, len(created_N)).astype(int).tolist(), new_ids(len(created_N), START)
     for k, (ms, confidence, predicted, right, nll, brier) in enumerate(zip(created_N, *rest, strict=True)):
         label = predicted if right else (predicted + 1) % 100
         when = (version, k + 1, ids[k], ms, ms + delays[k], None)
@@ -113,7 +116,7 @@ def new(k: int) -> Asked:
     return Asked(level=0.95 + k / 10**6)
 
 
-async def in_process(store: DatabaseStore, total: int) -> Numbers:
+async def in_process(store: Store, total: int) -> Numbers:
     version = next(v for v in await store.read_versions() if v.model == f"of-{total}")
     key, recent = (version.model, version.version), Recent()
     runtime = cast(Runtime, SimpleNamespace(store=store, registry=SimpleNamespace(listing=lambda: {"models": []})))
@@ -123,11 +126,11 @@ async def in_process(store: DatabaseStore, total: int) -> Numbers:
         return numbers_of(sums, new(100 + k))
 
     async def read(k: int) -> object:
-        store._merged = Merged()
+        store._totals = MergedTotals()
         return await store.read_sums(*key)
 
     async def first(k: int) -> object:
-        store._merged = Merged()
+        store._totals = MergedTotals()
         return await build(runtime, recent, version, new(k))
 
     async def about_labels(k: int) -> object:
@@ -197,7 +200,7 @@ def markdown(found: Numbers) -> str:
 
 async def measured(address: str, folder: Path, totals: tuple[int, ...]) -> Numbers:
     store, rng = await open_store(address), np.random.default_rng(0)
-    assert isinstance(store, DatabaseStore)
+    assert isinstance(store, Store)
     try:
         found: Numbers = {}
         for total in totals:

@@ -31,7 +31,7 @@ import scipy
 from benchmarks.interval_coverage import processor
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator
-from trueodds.calibrators.held_out import nll_of
+from trueodds.calibrators.held_out import calibrated_nll
 from trueodds.calibrators.selection import CANDIDATES, Selection
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]
@@ -87,7 +87,7 @@ WORLDS: dict[str, Draw] = {
 def measured(draw: Draw, rows: int, draws: int) -> dict[str, Any]:
     """Test NLL of each way, draw by draw, above what it is compared with."""
     test = draw(np.random.default_rng(1), TEST_ROWS)
-    identity = float(nll_of(calibrators.Identity(), *test).mean())
+    identity = float(calibrated_nll(calibrators.Identity(), *test).mean())
     found: dict[str, list[float]] = {"plain": [], "least": [], "select": []}
     passed_over = 0
     for seed in range(draws):
@@ -96,7 +96,7 @@ def measured(draw: Draw, rows: int, draws: int) -> dict[str, Any]:
         passed_over += any(line.passed_over is not None for line in ours.table)
         chosen = {"plain": least(plain, data), "least": least(ours, data), "select": ours.calibrator}
         for way, calibrator in chosen.items():
-            found[way].append(float(nll_of(calibrator, *test).mean()))
+            found[way].append(float(calibrated_nll(calibrator, *test).mean()))
     base_N = np.array(found["plain"]) if rows == MANY else np.full(draws, identity)
     accuracy = float((test[0].argmax(axis=1) == test[1]).mean())
     result: dict[str, Any] = {

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +28,17 @@ import numpy as np
 
 from benchmarks.interval_coverage import processor
 from service.ids import new_ids
-from service.store import moves, open_store
-from service.store.database import DatabaseStore
-from service.store.records import GivenLabel, PredictionBatch, Version
-from service.store.steps import Insert
+from service.store import Store, open_store
+from service.store.records import Label, PredictionBatch, Version
+from service.store.work import deltas
+from service.store.work.statements import Insert, Work
 from trueodds.calibrators import Temperature
+from trueodds.hours import HOUR_MS
 from trueodds.metrics import softmax
 
 RESULTS = Path(__file__).parent / "results" / "store.json"
 VERSION = Version("benchmark", "v1", tuple(f"class {k}" for k in range(100)), Temperature(1.7), {})
 START = 1_700_000_000_000
-HOUR = moves.HOUR_MS
 YEAR = 365 * 24
 
 Numbers = dict[str, Any]
@@ -67,7 +68,7 @@ def batch(count: int, now: int, rng: np.random.Generator) -> PredictionBatch:
     )
 
 
-async def predictions(store: DatabaseStore, rng: np.random.Generator) -> tuple[Numbers, list[str]]:
+async def predictions(store: Store, rng: np.random.Generator) -> tuple[Numbers, list[str]]:
     """Rows a second and the time of a call, by the size of the batches."""
     found: Numbers = {}
     ids: list[str] = []
@@ -95,11 +96,11 @@ async def predictions(store: DatabaseStore, rng: np.random.Generator) -> tuple[N
     return found, ids
 
 
-async def labels(store: DatabaseStore, ids: list[str]) -> Numbers:
+async def labels(store: Store, ids: list[str]) -> Numbers:
     """Labels a second in calls of 100, for answers in random order."""
     started = time.perf_counter()
     for start in range(0, len(ids), 100):
-        await store.put_labels([GivenLabel(id_, 3) for id_ in ids[start : start + 100]])
+        await store.put_labels([Label(id_, 3) for id_ in ids[start : start + 100]])
     return {"calls of 100, one after the other": round(len(ids) / (time.perf_counter() - started))}
 
 
@@ -130,7 +131,7 @@ def bulk(address: str, ids: list[str]) -> Numbers:
     return found
 
 
-async def sums(store: DatabaseStore, total: int, rng: np.random.Generator) -> Numbers:
+async def sums(store: Store, total: int, rng: np.random.Generator) -> Numbers:
     """Milliseconds to read the sums of so many labelled answers over a year, whole and in windows."""
     other = replace(VERSION, version=f"of {total}")
     await store.put_version(other)
@@ -138,28 +139,34 @@ async def sums(store: DatabaseStore, total: int, rng: np.random.Generator) -> Nu
     assert key is not None
     for hours in np.array_split(np.arange(YEAR), max(total // 100_000, 1)):
         count = total // max(total // 100_000, 1)
-        created_N = START + rng.choice(hours, count) * HOUR
+        created_N = START + rng.choice(hours, count) * HOUR_MS
         confidence_N, predicted_N = rng.beta(4, 1, count), rng.integers(0, 100, count)
         right_N, tag_N = rng.random(count) < confidence_N, np.zeros(count, int)
         common = created_N, confidence_N, predicted_N, tag_N
-        told = moves.labels(*common, right_N, -np.log(confidence_N.clip(0.01)), 2 * (1 - confidence_N) ** 2)
-        rows = [(key, moves.ANSWERS, moves.answers(*common).tobytes()), (key, moves.LABELS, told.tobytes())]
-        await store._write(lambda rows=rows: _insert(rows))  # type: ignore[misc]
+        losses = -np.log(confidence_N.clip(0.01)), 2 * (1 - confidence_N) ** 2
+        await store.database.write(
+            partial(
+                execute,
+                deltas.insert_of(key, deltas.ANSWERS, deltas.answer_deltas(*common)),
+                deltas.insert_of(key, deltas.LABELS, deltas.label_deltas(*common, right_N, *losses)),
+            )
+        )
         await store.compact()
     found: Numbers = {}
-    middle = START + 100 * 24 * HOUR + 7 * HOUR
+    middle = START + 100 * 24 * HOUR_MS + 7 * HOUR_MS
     for name, window in {
         "everything": (None, None),
         "since an hour in a month": (middle, None),
-        "200 days, ragged": (middle, middle + 200 * 24 * HOUR + 5 * HOUR),
+        "200 days, ragged": (middle, middle + 200 * 24 * HOUR_MS + 5 * HOUR_MS),
     }.items():
         found[name] = await _fastest(store.read_sums, other.model, other.version, *window)
     found["by class"] = await _fastest(store.read_sums_by, "class", other.model, other.version)
     return found
 
 
-def _insert(rows: list[tuple[Any, ...]]) -> Any:
-    yield Insert("moves", ("version", "kind", "data"), rows)
+def execute(*statements: Insert) -> Work[None]:
+    """Work of these statements."""
+    yield from statements
 
 
 async def _fastest(read: Any, *arguments: Any) -> float:
@@ -176,7 +183,7 @@ def main(address: str, write: bool) -> None:
 
     async def part(work: Any) -> Any:
         store = await open_store(address)
-        assert isinstance(store, DatabaseStore)
+        assert isinstance(store, Store)
         await store.put_version(VERSION)
         try:
             return await work(store)

@@ -22,7 +22,6 @@ from service.infer import schemas as infer_schemas
 from service.labels import bulk
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
-from service.labels.route import keep_house
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
 from service.report import page
@@ -32,6 +31,7 @@ from service.runtime import Runtime
 from service.settings import Settings
 from service.status import route as status
 from service.status.gauges import Gauges
+from service.store.housekeeping import keep_house
 
 VERSION = "0.1.0"
 DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
@@ -52,8 +52,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             await runtime.open()
-            watch = Watch(runtime.store, runtime.settings)
-            async with _background(keep_house(runtime.store, runtime.settings), watch.keep_watching()):
+            store, chosen = runtime.store, runtime.settings
+            housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
+            async with _background(housekeeping, Watch(store, chosen).keep_watching()):
                 yield
         finally:
             await runtime.close()

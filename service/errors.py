@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import Any
-
-from trueodds.texts import plural
 
 
 class ServiceError(Exception):
@@ -28,11 +25,3 @@ class ServiceError(Exception):
 
 class CallerGoneError(Exception):
     """Nobody waits for the answer any more."""
-
-
-def short(value: Any) -> str:
-    """`repr`, cut to a line: bounded work however large or deep the value is."""
-    if isinstance(value, dict):  # reprlib sorts every key first
-        return f"an object with {plural(len(value), 'key')}"
-    text = reprlib.repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

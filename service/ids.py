@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 
-from service.errors import short
+from trueodds.texts import short
 
 MAX_ID = 128
 """Characters in an id."""

@@ -12,8 +12,9 @@ from service.models.engine import Engine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
-from service.store.records import SHADOW, Version
+from service.store.records import Version
 from service.telemetry.metrics import Telemetry
+from trueodds.shadows import is_shadow
 
 PING_SECONDS = 3.0
 
@@ -91,7 +92,7 @@ class Runtime:
             names = ", ".join(f"{v.model}/{v.version}" for v in known)
             code = "unknown_version" if model in (None, *(v.model for v in known)) else "unknown_model"
             raise ServiceError(404, code, f"there is no {model or '*'}/{version or '*'}; known are {names}")
-        fitting.sort(key=lambda v: not v.model.endswith(SHADOW))
+        fitting.sort(key=lambda v: not is_shadow(v.model))
         served = self.registry.served(model)
         return next((v for v in fitting if (v.model, v.version) == served), fitting[-1])
 

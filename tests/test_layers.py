@@ -21,12 +21,14 @@ LAYERS = {
         trueodds
     """,
     "trueodds": """
+        __main__
+        cli
         bundle
         calibrators
         logits metrics
         sums inputs
         files
-        errors texts privacy processes
+        errors texts privacy processes hours shadows
     """,
     "trueodds/metrics": """
         summary
@@ -51,14 +53,37 @@ LAYERS = {
     """,
     "service": """
         __main__
+        cli
         app
         report status infer
         predict labels alarm
         runtime
         models http
         store
-        ids settings
-        errors telemetry replay
+        errors ids settings telemetry
+    """,
+    "service/cli": """
+        serve key replay
+    """,
+    "service/store": """
+        housekeeping
+        store
+        reader
+        databases
+        work
+        label_rules
+        records
+    """,
+    "service/store/databases": """
+        postgres sqlite
+        database schema sqlite_statements
+    """,
+    "service/store/work": """
+        predictions states
+        compaction labels reading
+        period_sums retention scoring versions
+        deltas
+        statements
     """,
 }
 """From the top down. Modules and packages on one line do not know each other; `__init__` stands above its folder."""
@@ -160,16 +185,21 @@ def imports_torch(path: Path) -> bool:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("service.app, service.__main__", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
+        ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
             "trueodds.metrics, trueodds.calibrators, trueodds.bundle.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
-        ("pipeline.cli.commands, pipeline.recalibrate", {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
+        (
+            "pipeline.cli.recalibrate, pipeline.cli.versions, pipeline.cli.publish",
+            {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"},
+        ),
         (
             "pipeline.training.loop, pipeline.export.network, pipeline.evaluate, pipeline.stages",
             {"prefect", "dvc", "fastapi", "service"},
         ),
+        ("service.cli.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
+        ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
 )
 def test_what_an_import_loads(module: str, unwanted: set[str]) -> None:

@@ -200,7 +200,6 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["all", "calibrator=select", "calibrator_options={candidates: vector}"], "allowed is a list of calibrators"),
         (["calibrate", "calibrator=select", "calibrator_options={fold: 3}"], "Did you mean 'folds'?"),
         (["all", "compare=[vectr]"], "unknown calibrator in compare 'vectr'"),
-        (["fetch", "--fold"], "--fold belongs to export, not to fetch"),
         (["export", "--fold"], "is not a whole bundle"),
         (["train", "epoch=3"], "unknown parameter 'epoch'"),
         (["train", "epochs=0"], "epochs = 0"),
@@ -208,7 +207,6 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["train"], "card.json is missing; run the fetch stage first"),
         (["calibrate"], "does not exist; run the train stage first"),
         (["curves"], "training.json does not exist; run the train stage first: dvc repro train"),
-        (["curves", "epochs=3"], "curves takes no parameters; given: epochs=3"),
         (["train", "curves=[0]"], "training.curves.0 = 0: allowed is a whole number from 1."),
         (["publish"], "is not a whole bundle"),
         (["publish", "--bundle", "nowhere"], "nowhere is not a whole bundle"),
@@ -219,7 +217,6 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["export", "bins=30"], "export takes no parameters"),
         (["export", "--fold", "bins=30"], "export --fold does not read bins: evaluate does."),
         (["demo", "--artifacts", "nowhere"], "card.json is missing"),
-        (["fetch", "--artifacts", "artifacts"], "--work and --artifacts belong to demo, not to fetch"),
     ],
 )
 def test_errors_are_one_message_and_a_status(arguments: list[str], message: str, workspace: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """What was given, what is allowed, and the cure. `python -m pipeline` prints it and exits with 1."""
+    """What was given, what is allowed, and the cure. A command prints it and exits with 1."""
 
 
 class ConfigError(UserError, ValueError):

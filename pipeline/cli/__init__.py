@@ -1,1 +1,29 @@
-"""The commands of `python -m pipeline`."""
+"""The commands of the pipeline: `trueodds COMMAND`, or `python -m pipeline COMMAND` in a checkout."""
+
+from trueodds.cli import Command
+
+COMMANDS = {
+    "fetch": Command("pipeline.cli.stages", "read the data set and split it", "train"),
+    "train": Command("pipeline.cli.stages", "train the network", "train"),
+    "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
+    "evaluate": Command("pipeline.cli.stages", "measure and draw the calibration on the test rows", "train"),
+    "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
+    "all": Command("pipeline.cli.stages", "run these five stages in order, without DVC", "train"),
+    "repro": Command("pipeline.cli.repro", "run the stages that are out of date, in .run/workspace", "train,workflow"),
+    "params": Command("pipeline.cli.params", "print every parameter with its value"),
+    "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),
+    "recipes": Command("pipeline.cli.tables", "list the training recipes", "train"),
+    "calibrators": Command("pipeline.cli.tables", "list the calibrators and their options", "train"),
+    "curves": Command("pipeline.cli.curves", "draw the epochs of the last training run", "train"),
+    "gamma-curve": Command("pipeline.cli.curves", "draw what focal loss makes of the gradient", "train"),
+    "demo": Command("pipeline.cli.demo", "serve the trained model, label its answers, check the report", "train,serve"),
+    "publish": Command("pipeline.cli.publish", "copy a bundle to the model directory"),
+    "versions": Command("pipeline.cli.versions", "list what is published, what answers, and each change"),
+    "promote": Command("pipeline.cli.promote", "let a published version answer for its model"),
+    "rollback": Command("pipeline.cli.rollback", "let the version answer that did before"),
+    "shadow": Command("pipeline.cli.shadow", "score a version on the same inputs without answering"),
+    "default": Command("pipeline.cli.default", "choose the model that answers calls without a model's name"),
+    "recalibrate": Command("pipeline.cli.recalibrate", "fit a calibrator on live labels and publish it as the shadow"),
+    "judge": Command("pipeline.cli.judge", "promote or withdraw the shadow by the labels that came since"),
+    "doctor": Command("pipeline.cli.doctor", "check that versions, folders, schedules and alarms agree", "workflow"),
+}

@@ -1,11 +1,12 @@
-"""What `make run` does after the stages: the trained model behind the real service, labels taken back, one summary.
+"""Serves the trained model, predicts the test images, sends their labels and checks the report: one summary.
 
 The service is a process of its own, reached over HTTP only, with a model directory and a store of its own that are
-emptied at the start.
+emptied at the start. --live is another demo: two minutes of traffic in which the model's calibration breaks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import textwrap
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any
 import numpy as np
 
 from pipeline import data, stages
+from pipeline.cli import common
+from pipeline.cli.live_demo import live_demo
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from pipeline.data.raw import Images, Labels
 from pipeline.progress import bar
 from trueodds import metrics
 from trueodds.bundle.publishing import publish
+from trueodds.cli import Subparsers
 from trueodds.files import read_json
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
@@ -29,8 +33,25 @@ EXACT = 1e-9
 NEAR = 0.005
 
 
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples("demo", "demo --live")
+    parser = commands.add_parser("demo", description=__doc__, epilog=epilog)
+    live = "two minutes of traffic in which the model's calibration breaks and the alarm fires, with the page open"
+    parser.add_argument("--live", action="store_true", help=live)
+    work = "folder of the demo, emptied at the start (default: .run/service; with --live: .run/live)"
+    parser.add_argument("--work", type=Path, metavar="FOLDER", help=work)
+    artifacts = f"folder of the stages' results (default: {stages.ARTIFACTS})"
+    parser.add_argument("--artifacts", type=Path, default=stages.ARTIFACTS, metavar="FOLDER", help=artifacts)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    play, folder = (live_demo, "live") if arguments.live else (demo, "service")
+    play(arguments.work or Path(".run", folder), arguments.artifacts)
+    return 0
+
+
 def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
-    """Publish, serve, predict the test images, send their labels, read the report, check it, print the summary.
+    """Publishes, serves, predicts the test images, sends their labels, checks the report and prints the summary.
 
     `artifacts` is what the stages made; `work` is emptied, and holds the service's files.
 
@@ -46,8 +67,8 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     with serving(work) as url:
         ids, probabilities_NC = _predict(url, images)
         _feedback(url, ids, labels)
-        asked = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
-        report, page = json.loads(call(asked)), call(asked, accept="text/html")
+        address = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
+        report, page = json.loads(call(address)), call(address, accept="text/html")
     (work / "calibration-report.html").write_bytes(page)
     recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
     _check(report, recomputed, table, len(labels))
@@ -59,23 +80,23 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
 def _predict(url: str, images: Images) -> tuple[list[str], Array]:
     ids: list[str] = []
     rows: list[list[float]] = []
-    with bar(len(images), "predict", "image") as shown:
+    with bar(len(images), "predict", "image") as progress:
         size = max(1, min(BATCH, BATCH_VALUES // images[0].size))
         for start in range(0, len(images), size):
             body = {"instances": images[start : start + size].tolist()}
             predictions = json.loads(call(f"{url}/predict", body))["predictions"]
             ids += [prediction["id"] for prediction in predictions]
             rows += [prediction["probabilities"] for prediction in predictions]
-            shown.update(len(predictions))
+            progress.update(len(predictions))
     return ids, np.asarray(rows)
 
 
 def _feedback(url: str, ids: list[str], labels: Labels) -> None:
     pairs = [{"id": i, "label": int(label)} for i, label in zip(ids, labels, strict=True)]
-    with bar(len(pairs), "label", "label") as shown:
+    with bar(len(pairs), "label", "label") as progress:
         for start in range(0, len(pairs), BATCH):
             call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})
-            shown.update(len(pairs[start : start + BATCH]))
+            progress.update(len(pairs[start : start + BATCH]))
 
 
 def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:

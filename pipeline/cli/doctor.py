@@ -1,4 +1,4 @@
-"""`python -m pipeline doctor`: whether the parts that have to agree do, a line each; exit 1 with the cures otherwise.
+"""Checks that the parts which have to agree do: a line for each, with its cure; exit status 1 where one is wrong.
 
 What runs is looked at, not what was meant: the installed versions, the variables of this process, the service's own
 model directory, the runs that Prefect has scheduled, and the way from an alarm over its webhook to a flow.
@@ -6,6 +6,7 @@ model directory, the runs that Prefect has scheduled, and the way from an alarm 
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import time
@@ -15,21 +16,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.cli import common
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
+from pipeline.recalibrate.client import SERVICE, client_of
 from trueodds.bundle import model_folder
 from trueodds.bundle.bundle import BundleError
+from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 
 CONSTRAINTS = Path("docker/constraints.txt")
 SCHEDULE_SECONDS = 30.0
-"""In which Prefect's scheduler must have made the runs of a schedule; it looks every few seconds."""
+"""The time in which Prefect's scheduler, which looks every few seconds, must have made the runs of a schedule."""
 RUN_SECONDS = 120.0
-"""In which a worker must have taken and ended the rehearsal of an alarm's flow."""
+"""The time in which a worker must have taken and ended the rehearsal of an alarm's flow."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
 class DoctorError(UserError, RuntimeError):
-    """Something was found that has to be mended; each line says how."""
+    """At least one check failed; its line says how to mend it."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,21 @@ class Finding:
         return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
 
 
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples("doctor", "doctor --service http://127.0.0.1:8000")
+    parser = commands.add_parser("doctor", description=__doc__, epilog=epilog)
+    common.add_models(parser)
+    common.add_service(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    client = client_of(arguments.service, arguments.key_file)
+    doctor(client, arguments.models, expected=bool(arguments.service) or SERVICE in os.environ)
+    return 0
+
+
 def examine(home: Path, client: Client, models: Path, *, expected: bool) -> Iterator[Finding]:
-    """Every finding as soon as it is known. `expected`: the service was named, so it is wrong if it is not up."""
+    """Yields every finding as soon as it is known. `expected`: a service that is not up is wrong, not skipped."""
     yield versions(home)
     yield telemetry(home)
     yield folder(models)
@@ -65,7 +82,7 @@ def examine(home: Path, client: Client, models: Path, *, expected: bool) -> Iter
 
 
 def versions(home: Path) -> Finding:
-    """Installed packages against the exact versions of docker/constraints.txt."""
+    """Compares the installed packages with the exact versions of docker/constraints.txt."""
     from packaging.requirements import Requirement
 
     what, other, checked = "versions", [], 0
@@ -80,19 +97,19 @@ def versions(home: Path) -> Finding:
         if pin.marker and not pin.marker.evaluate():
             continue
         try:
-            found = metadata.version(pin.name)
+            installed = metadata.version(pin.name)
         except metadata.PackageNotFoundError:
             continue
         checked += 1
-        if found not in pin.specifier:
-            other.append(f"{pin.name} {found} (tested{str(pin.specifier).replace('==', ' ')})")
+        if installed not in pin.specifier:
+            other.append(f"{pin.name} {installed} (tested{str(pin.specifier).replace('==', ' ')})")
     if other:
         return Finding(what, "wrong", f"not those of {CONSTRAINTS}: {', '.join(other)}", "rm -r .venv; make setup")
     return Finding(what, "ok", f"the {checked} installed packages are of the versions in {CONSTRAINTS}")
 
 
 def telemetry(home: Path) -> Finding:
-    """Whether the libraries that report to their makers are told not to."""
+    """Checks that the libraries which report to their makers are switched off."""
     on = []
     if os.environ.get("ORT_DISABLE_TELEMETRY") != "1":
         on.append("onnxruntime (ORT_DISABLE_TELEMETRY is not 1)")
@@ -119,7 +136,7 @@ def telemetry(home: Path) -> Finding:
 
 
 def folder(models: Path) -> Finding:
-    """Whether the model directory is there, can be written, and names what answers."""
+    """Checks that the model directory is there, can be written, and names a version that answers."""
     place = models.resolve()
     publish = "dvc repro && python -m pipeline publish"
     if not models.is_dir():
@@ -137,7 +154,7 @@ def folder(models: Path) -> Finding:
 
 
 def service(client: Client, *, expected: bool) -> Finding:
-    """Whether the service is ready, which includes that its store can be written."""
+    """Checks that the service is ready, which includes that its store can be written."""
     try:
         ready = client.json("/health/ready")
     except AwayError as error:
@@ -149,7 +166,7 @@ def service(client: Client, *, expected: bool) -> Finding:
 
 
 def same_folder(client: Client, models: Path) -> Finding:
-    """Whether the commands and flows here publish where the service looks."""
+    """Checks that the commands and flows here publish where the service looks."""
     try:
         check_folder(Recalibration(client, models))
     except (UserError, OSError) as error:
@@ -180,7 +197,7 @@ class _Prefect:
         return Finding("prefect", state, f"no server answers at {url}: nothing is scheduled", "make prefect")
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """An answer in JSON; 503, which a server says whose database is busy for the moment, is asked again."""
+        """An answer in JSON. After 503, the answer of a server whose database is busy, it tries again."""
         import httpx
 
         from pipeline.flows.server import STILL_SECONDS
@@ -212,7 +229,7 @@ class _Prefect:
         return Finding("worker", "ok", f"online: {', '.join(names)}")
 
     def _schedules(self) -> Finding:
-        """Every schedule that is switched on must have a run that waits for its time."""
+        """Checks that every schedule which is switched on has a run that waits for its time."""
         deployments = self.ask("deployments/filter", {})
         active = {d["id"]: d["name"] for d in deployments if any(s["active"] for s in d["schedules"])}
         if not deployments:
@@ -229,7 +246,7 @@ class _Prefect:
         return Finding("schedules", "ok", f"runs are scheduled: {names}" if active else names)
 
     def run(self, id_: str) -> Finding:
-        """How a rehearsal ended."""
+        """Waits for the end of a rehearsal."""
         end, run = time.monotonic() + RUN_SECONDS, self.ask(f"flow_runs/{id_}")
         while run["state_type"] not in ENDED:
             if time.monotonic() > end:
@@ -244,7 +261,7 @@ class _Prefect:
 
 
 def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
-    """A dry run of alarm -> webhook -> flow, by the service itself."""
+    """Has the service try the way from an alarm over its webhooks to a flow."""
     import httpx
 
     try:
@@ -270,7 +287,7 @@ def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
 
 
 def doctor(client: Client, models: Path, *, expected: bool) -> None:
-    """Print every finding of `examine` in the current folder.
+    """Prints every finding of `examine` in the current folder.
 
     Raises:
         DoctorError: something is wrong.

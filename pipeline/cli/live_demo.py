@@ -1,4 +1,4 @@
-"""What `make demo` does after the stages: two minutes in which a calibrated model stops being one, and the alarm.
+"""Two minutes in which a calibrated model stops being one and the alarm fires: `demo --live`.
 
 The traffic is `python -m service replay`, a process of its own; the page is the service's.
 """
@@ -43,7 +43,7 @@ The page to watch: {url}/calibration-report
 
 
 def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 1.0) -> None:
-    """Publish, serve, open the page, replay the test images with noise from DRIFT_AT on, and say what came of it.
+    """Publishes, serves, opens the page, replays the test images with noise from DRIFT_AT on, and says what came of it.
 
     Raises:
         DemoError: the service or the replay failed; each has said why.
@@ -61,7 +61,7 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
 
 
 def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
-    """What is to be seen; the alarm's tolerance and threshold are those of the service's report."""
+    """The text at the start; the alarm's tolerance and threshold are those of the service's report."""
     alarm = report["alarm"]["nulls"][0]
     return INTRODUCTION.format(
         url=url,
@@ -91,7 +91,7 @@ def _replay(url: str, arrays: Path, speed: float) -> None:
 
 
 def _open(url: str) -> bool:
-    """Whether a browser with a window was found; a text browser would take the terminal."""
+    """Opens a browser with a window, and tells whether there is one; a text browser would take the terminal."""
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
     if sys.platform not in ("darwin", "win32") and not any(os.environ.get(name) for name in screens):
         return False
@@ -104,11 +104,11 @@ def _open(url: str) -> bool:
 def _closing(report: dict[str, Any], work: Path) -> str:
     nulls = (report.get("alarm") or {}).get("nulls") or [{"fired_after": None}]
     after = nulls[0]["fired_after"]
-    found = "The alarm did not fire."
+    outcome = "The alarm did not fire."
     if after is not None:
-        found = f"The alarm fired after {plural(after, 'label')}, and stays until somebody acknowledges it."
+        outcome = f"The alarm fired after {plural(after, 'label')}, and stays until somebody acknowledges it."
     advice = report.get("advice") or {}
-    lines = ["", found]
+    lines = ["", outcome]
     if advice.get("helps") == "yes":
         lines.append(textwrap.fill(advice["reading"], 110))
     lines += [

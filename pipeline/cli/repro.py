@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from pipeline import stages
+from pipeline.cli import common
 from pipeline.flows import workspace
 from trueodds import processes
+from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 
 FOLDER = Path(".run")
@@ -22,8 +25,20 @@ class ReproError(UserError, RuntimeError):
     """`dvc repro` failed, and has said why."""
 
 
+def add_parser(commands: Subparsers) -> None:
+    commands.add_parser("repro", description=__doc__, epilog=common.examples("repro"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        repro(Path.cwd())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the next run goes on from the last checkpoint") from None
+    return 0
+
+
 def repro(home: Path) -> None:
-    """Bring the workspace up to the checkout and run what is out of date there, over the checkout's DVC cache.
+    """Brings the workspace up to the checkout and runs what is out of date there, over the checkout's DVC cache.
 
     Raises:
         WorkspaceError: another process works in it, or git refuses.

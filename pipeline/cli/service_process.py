@@ -26,7 +26,7 @@ class DemoError(UserError, RuntimeError):
 
 
 def fresh(work: Path) -> None:
-    """An empty folder; what is there is removed only if an earlier demo made it.
+    """Empties the folder of an earlier demo, or makes it.
 
     Raises:
         DemoError: a folder of somebody else's.
@@ -66,7 +66,7 @@ def serving(work: Path) -> Iterator[str]:
 
 
 def call(url: str, body: Any = None, *, accept: str = "application/json") -> bytes:
-    """What a GET, or with a body a POST of JSON, answers.
+    """The answer to a GET or, with a body, to a POST of JSON.
 
     Raises:
         DemoError: no answer, or one that is no success.

@@ -1,17 +1,20 @@
-"""Tables of what can be named in params.yaml."""
+"""Tables of the methods, recipes and calibrators that params.yaml can name."""
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Mapping
 from typing import get_args
 
 from pipeline import methods
+from pipeline.cli import common
 from pipeline.methods.compose import PENALTY
 from pipeline.methods.method import When
 from pipeline.stages import SELECT
 from pipeline.training.recipes import RECIPES
 from trueodds import calibrators
+from trueodds.cli import Subparsers
 
 
 def methods_table() -> list[tuple[str, str, str]]:
@@ -48,6 +51,27 @@ def calibrators_text() -> str:
         rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
     rows.append((SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
     return _columns([("calibrator", "options", "what it is"), *rows])
+
+
+TABLES = {
+    "methods": (methods_text, "The values of training.method: parts with their options and sources, and short forms."),
+    "recipes": (
+        recipes_text,
+        "The values of training.recipe: a net with its optimizer, schedule and epochs.",
+    ),
+    "calibrators": (calibrators_text, "The values of calibration.calibrator, with their options."),
+}
+
+
+def add_parser(commands: Subparsers) -> None:
+    for name, (text, about) in TABLES.items():
+        parser = commands.add_parser(name, description=about, epilog=common.examples(name))
+        parser.set_defaults(text=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    print(arguments.text())
+    return 0
 
 
 def _options(options: Mapping[str, object]) -> str:

@@ -17,12 +17,13 @@ from trueodds.bundle import bundle
 from trueodds.bundle.bundle import Bundle, Card, Reference
 from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.calibrators import Calibrator
-from trueodds.calibrators.held_out import stratified
+from trueodds.calibrators.held_out import calibrated_nll, stratified
 from trueodds.calibrators.selection import CANDIDATES
 from trueodds.files import sha256, write_json
 from trueodds.metrics import CalibrationSums
+from trueodds.sums.bins import coarse_counts
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import nll_of
 
 FOLDS = 5
 RECALIBRATION = "recalibration"
@@ -86,7 +87,7 @@ def choose(
     """
     names = list(dict.fromkeys([served.calibrator.name, *(candidates or CANDIDATES)]))
     found = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
-    served_N = nll_of(served.calibrator, logits_NC, labels_N)
+    served_N = calibrated_nll(served.calibrator, logits_NC, labels_N)
     table = tuple(
         Line(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
         if nll_N is not None
@@ -99,7 +100,7 @@ def choose(
     for inside in (fold_N == fold for fold in range(FOLDS)):
         rest = calibrators.select(logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS)
         p_NC[inside] = rest.calibrator(logits_NC[inside])
-    gain, gain_standard_error = _gain(served_N, _nll(p_NC, labels_N))
+    gain, gain_standard_error = _gain(served_N, nll_of(p_NC[np.arange(len(labels_N)), labels_N]))
     return Choice(
         found.calibrator,
         gain,
@@ -112,16 +113,6 @@ def choose(
         settings,
         len(labels_N),
     )
-
-
-def nll_of(calibrator: Calibrator, logits_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.integer]) -> Array:
-    """-ln p_y of every row, in nats; a probability of 0 counts as the smallest float64."""
-    return _nll(calibrator(logits_NC), labels_N)
-
-
-def _nll(p_NC: Array, labels_N: npt.NDArray[np.integer]) -> Array:
-    nll_N: Array = -np.log(np.maximum(p_NC[np.arange(len(labels_N)), labels_N], SMALLEST_PROBABILITY))
-    return nll_N
 
 
 def write(served: Bundle, choice: Choice, out: Path) -> Bundle:
@@ -155,7 +146,7 @@ def write(served: Bundle, choice: Choice, out: Path) -> Bundle:
 
 def _reference(sums: CalibrationSums) -> Reference:
     """Later confidences are compared with those of the live rows, by fits that had not seen them."""
-    counts = sums.cells[0].reshape(60, -1).sum(axis=1)
+    counts = coarse_counts(sums.cells[0])
     return Reference(rows=sums.n, counts=[int(n) for n in counts], mean=metrics.mean_confidence(sums))
 
 

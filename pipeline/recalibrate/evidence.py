@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from pipeline.recalibrate.choice import nll_of
 from trueodds.calibrators import Calibrator
+from trueodds.calibrators.held_out import calibrated_nll
 from trueodds.texts import plural
 
 THRESHOLD = 20.0
@@ -64,7 +64,7 @@ def weigh(
     """
     if not len(labels_N):
         return Evidence(0, 0.0, None, None, None, "open")
-    gain_N = nll_of(served, logits_NC, labels_N) - nll_of(
+    gain_N = calibrated_nll(served, logits_NC, labels_N) - calibrated_nll(
         candidate, logits_NC if candidate_logits_NC is None else candidate_logits_NC, labels_N
     )
     n, gain, log_e = len(gain_N), float(gain_N.mean()), float(gain_N.sum())

@@ -26,14 +26,13 @@ from pipeline.nets import ResNet
 from trueodds import metrics
 from trueodds.errors import ConfigError, UserError
 from trueodds.files import FileError, read_npz, write_npz
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import WORST_NLL
 
 BY_OUTCOME = tuple(f"{name}_{outcome}" for name in ("nll", "entropy", "p") for outcome in ("right", "wrong"))
 COLUMNS = ("error", "nll", "ece", *BY_OUTCOME)
 CLEAN_TRAIN, TEST = "clean_train", "test"
 ROWS = 500  # of a batch in eval mode
 ELEMENTS = 2**18  # of a block of rows x classes: 2 MB in float64, a quarter of the time of 45,000 x 100 at once
-HIGHEST_NLL = -math.log(SMALLEST_PROBABILITY)  # as `metrics.nll` has it
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -66,7 +65,7 @@ def by_outcome(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
         log_p_N = log_p_NC.gather(1, labels.unsqueeze(1)).squeeze(1)
         right_N = is_right(logits, labels).double()
         outcome_N2 = torch.stack([right_N, 1 - right_N], 1)
-        sums += torch.stack([(-log_p_N).clamp_max(HIGHEST_NLL), entropy_N, log_p_N.exp()]) @ outcome_N2
+        sums += torch.stack([(-log_p_N).clamp_max(WORST_NLL), entropy_N, log_p_N.exp()]) @ outcome_N2
         counts += outcome_N2.sum(0)
     totals = zip(sums.flatten().tolist(), 3 * counts.tolist(), strict=True)
     return dict(zip(BY_OUTCOME, (total / count if count else None for total, count in totals), strict=True))

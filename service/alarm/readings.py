@@ -11,9 +11,10 @@ from service.alarm import schemas as alarm_schemas
 from service.alarm.schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.alarm.traffic import differs
-from service.store.records import SHADOW, LabelBlock, StoredSums
+from service.store.records import LabelBlock, StoredSums
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.shadows import is_shadow
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: StoredS
 
     `sums`: of all answers of the version, to say whether those that get labels are like them.
     """
-    shadow = model.endswith(SHADOW)
+    shadow = is_shadow(model)
     nulls = [_null(state, null, pages=null == "ece" and not shadow) for null in NULLS]
     weighted = _weighted(state)
     notice = DIFFERS if state.labels and differs(sums) else None
@@ -60,7 +61,7 @@ def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: StoredS
 def standing(state: AlarmState, model: str) -> Standing:
     """The alarm's state in a word: that of the null that pages, else whether there is something to notice."""
     found = {null: _standing(state.nulls[null]) for null in NULLS}
-    if found["ece"] != "quiet" and not model.endswith(SHADOW):
+    if found["ece"] != "quiet" and not is_shadow(model):
         return found["ece"]
     if "fired" in found.values() or (state.weighted and state.weighted.fired):
         return "notice"
@@ -106,7 +107,7 @@ def advice_of(
         )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
-        command = None if model.endswith(SHADOW) else f"python -m pipeline recalibrate {where}"
+        command = None if is_shadow(model) else f"python -m pipeline recalibrate {where}"
         return Advice(helps="yes", reading=f"Recalibrating would help. {how}", command=command, **numbers)
     if seen.log_e <= 0 and n >= SAID_NO:
         reading = f"Recalibrating on the labels seen would not help. {how}"

@@ -16,12 +16,12 @@ from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, stan
 from service.alarm.schemas import Alarm, AlarmTest, Null, WebhookTest
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys
 from service.settings import Webhook
 from service.store import StoreError
 from service.store.records import LabelBlock, StoredSums, Version
-from trueodds.texts import line_problem, plural
+from trueodds.texts import line_problem, plural, short
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -198,8 +198,8 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknow
             raise _nothing(state, nulls, f"{model}/{version}")
         return changed.tree()
 
-    await runtime.store.fold(model, version, ALARM, take)  # what has come meanwhile may fire
-    tree = await runtime.store.fold(model, version, ALARM, step)
+    await runtime.store.update_state(model, version, ALARM, take)  # what has come meanwhile may fire
+    tree = await runtime.store.update_state(model, version, ALARM, step)
     sums = await runtime.store.read_sums(model, version)
     return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model, sums=sums)
 

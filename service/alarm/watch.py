@@ -18,8 +18,9 @@ from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
 from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
 from service.settings import Settings, Webhook
 from service.store import Store, StoreError
-from service.store.records import SHADOW, LabelBlock
+from service.store.records import LabelBlock
 from trueodds.metrics import ece
+from trueodds.shadows import is_shadow
 
 LOOK_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
@@ -89,7 +90,7 @@ class Watch:
 
     async def _look_at(self, key: Key, arrived: int, taken: int) -> None:
         if arrived > taken:
-            tree = await self._store.fold(*key, ALARM, taking(self._settings))
+            tree = await self._store.update_state(*key, ALARM, taking(self._settings))
         elif self._seen.get(key) != taken:
             tree = await self._store.read_state(*key, ALARM)
         elif key not in self._due or key in self._sending or _now() < self._due[key]:
@@ -108,7 +109,7 @@ class Watch:
     def _untold(self, key: Key, state: AlarmState) -> list[Webhook]:
         """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
         evidence = state.nulls["ece"]
-        if key[0].endswith(SHADOW) or evidence.fired is None:
+        if is_shadow(key[0]) or evidence.fired is None:
             return []
         return [hook for hook in self._webhooks if _is_untold(state.deliveries.get(hook.key), evidence)]
 
@@ -174,7 +175,7 @@ class Watch:
             before = state.deliveries.get(hook.key, Delivery())
             return state.with_delivery(hook.key, change(before)).tree()
 
-        return AlarmState.read(await self._store.fold(*key, ALARM, step), self._settings)
+        return AlarmState.read(await self._store.update_state(*key, ALARM, step), self._settings)
 
     async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try

@@ -7,8 +7,9 @@ import zlib
 
 from starlette.types import Message, Receive, Scope
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.http.body_limits import too_large
+from trueodds.texts import short
 
 STEP = 64 * 1024
 """Bytes that are unpacked before others have their turn: some .2 ms."""

@@ -15,7 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
+from trueodds.texts import short
 
 OPEN_INFERENCE = "/v2"
 """Where the Open Inference Protocol lives."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from trueodds.errors import nearest
+from trueodds.texts import short
 
 
 def check(request: Request, known: Iterable[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.predict import options
+from trueodds.texts import short
 
 MAX_SEQUENCE_ID = 128
 """Characters, as in Triton."""

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.json_body import JSON
 from service.infer import request_parameters, schemas, tensors
@@ -25,6 +25,7 @@ from service.models.engine import Engine
 from service.predict.request_body import RAW
 from service.predict.route import LARGE_ANSWER
 from service.runtime import Runtime, runtime_of
+from trueodds.texts import short
 
 DEFAULT_OUTPUTS = OUTPUTS[:3]
 

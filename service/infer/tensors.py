@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.predict import decoding
 from service.predict.arrays import whole_pixels
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
+from trueodds.texts import short
 
 IMAGES = "images"
 DTYPES: dict[str, np.dtype[Any]] = {

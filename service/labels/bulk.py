@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
-from service.http.error_answers import BadRow
 from service.http.json_body import JSON
 from service.labels.formats import CsvLines, JsonLines, LineReader, Row
+from service.labels.refusals import bad_rows
 from service.labels.schemas import CSV, NDJSON, BulkSummary
 from service.store import Store, StoreError
-from service.store.label_rules import SHOWN, Outcome, Problem
-from service.store.records import GivenLabel
+from service.store.label_rules import SHOWN, Outcome, Refusal
+from service.store.records import Label
 from service.telemetry.metrics import Telemetry
 from trueodds.texts import plural
 
@@ -43,19 +43,19 @@ class Report:
     lines: IO[bytes] | None
     """One JSON object for each row, if they are wanted."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    problems: list[Problem] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
     rows: int = 0
 
-    def add(self, rows: list[Row], outcomes: list[Outcome | Problem]) -> None:
+    def add(self, rows: list[Row], outcomes: list[Outcome | Refusal]) -> None:
         self.rows += len(outcomes)
-        self.outcomes.update("failed" if isinstance(o, Problem) else o for o in outcomes)
-        problems = [o for o in outcomes if isinstance(o, Problem)]
-        self.problems += problems[: SHOWN - len(self.problems)]
+        self.outcomes.update("failed" if isinstance(o, Refusal) else o for o in outcomes)
+        refusals = [o for o in outcomes if isinstance(o, Refusal)]
+        self.refusals += refusals[: SHOWN - len(self.refusals)]
         if self.lines is None:
             return
         for (number, row), outcome in zip(rows, outcomes, strict=True):
             line: dict[str, Any] = {"row": number, "id": row.id}
-            if isinstance(outcome, Problem):
+            if isinstance(outcome, Refusal):
                 line |= {"outcome": "failed", "code": outcome.code, "message": outcome.message}
             else:
                 line["outcome"] = outcome
@@ -69,7 +69,7 @@ class Report:
             corrected=self.outcomes["corrected"],
             held=self.outcomes["held"],
             failed=self.outcomes["failed"],
-            problems=[BadRow(row=p.row, id=p.id, code=p.code, message=p.message) for p in self.problems],
+            problems=bad_rows(self.refusals),
         )
 
 
@@ -86,7 +86,7 @@ async def take(
 
     async def put(rows: list[Row]) -> None:
         outcomes = await _store(rows, store, report)
-        for outcome, count in Counter(o.code if isinstance(o, Problem) else o for o in outcomes).items():
+        for outcome, count in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
             telemetry.label(outcome, count)
 
     try:
@@ -102,15 +102,15 @@ async def take(
     return StreamingResponse(_sent(report.lines), media_type=NDJSON)
 
 
-async def _store(rows: list[Row], store: Store, report: Report) -> list[Outcome | Problem]:
+async def _store(rows: list[Row], store: Store, report: Report) -> list[Outcome | Refusal]:
     if not rows:
         return []
-    labels = [row for _, row in rows if isinstance(row, GivenLabel)]
-    found = iter(await store.put_each_label(labels) if labels else [])
-    outcomes: list[Outcome | Problem] = []
+    labels = [row for _, row in rows if isinstance(row, Label)]
+    stored = iter(await store.put_each_label(labels) if labels else [])
+    outcomes: list[Outcome | Refusal] = []
     for number, row in rows:
-        outcome = row if isinstance(row, Problem) else next(found)
-        outcomes.append(replace(outcome, row=number) if isinstance(outcome, Problem) else outcome)
+        outcome = row if isinstance(row, Refusal) else next(stored)
+        outcomes.append(replace(outcome, row=number) if isinstance(outcome, Refusal) else outcome)
     report.add(rows, outcomes)
     return outcomes
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import orjson
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.ids import MAX_ID, id_problem
-from service.store.label_rules import FeedbackError, Problem, storable
-from service.store.records import GivenLabel
-from trueodds.texts import plural
+from service.labels.refusals import FeedbackError
+from service.store.label_rules import Refusal
+from service.store.records import Label, storable
+from trueodds.texts import plural, short
 
 
-def parse(tree: Any, max_labels: int) -> list[GivenLabel]:
+def parse(tree: Any, max_labels: int) -> list[Label]:
     """Rows of a /feedback body: `{"id", "label"}` or `{"labels": [...]}`, `correct` and `model` at either level.
 
     Raises:
@@ -49,12 +50,12 @@ def parse(tree: Any, max_labels: int) -> list[GivenLabel]:
     return [given(row, correct, model) for row in rows]
 
 
-def given(row: dict[str, Any], correct: bool = False, model: str | None = None) -> GivenLabel:
+def given(row: dict[str, Any], correct: bool = False, model: str | None = None) -> Label:
     """A row that has no problem, with what the call says for all rows."""
-    return GivenLabel(row["id"], row["label"], row.get("correct", correct), row.get("model", model))
+    return Label(row["id"], row["label"], row.get("correct", correct), row.get("model", model))
 
 
-def row_problem(row: int, value: Any) -> Problem | None:
+def row_problem(row: int, value: Any) -> Refusal | None:
     """What is wrong with the shape of a row, if anything."""
     if not isinstance(value, dict):
         return _bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label")
@@ -80,8 +81,8 @@ def _model_problem(value: dict[str, Any]) -> str:
     return f"model is {short(model)}; expected the name of a model"
 
 
-def _bad_row(row: int, id_: str | None, message: str) -> Problem:
-    return Problem(row, id_, 422, "invalid_row", message)
+def _bad_row(row: int, id_: str | None, message: str) -> Refusal:
+    return Refusal(row, id_, "invalid_row", message)
 
 
 def _missing(value: dict[str, Any], keys: Iterable[str]) -> str:
@@ -98,7 +99,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-Row = tuple[int, GivenLabel | Problem]
+Row = tuple[int, Label | Refusal]
 """A row and its number."""
 
 
@@ -207,7 +208,7 @@ class CsvLines(LineReader):
                 return [], 0
             raise ValueError(f"not CSV: {error}; a quote is opened and closed in the same cell") from None
 
-    def _label(self, row: int, cells: list[str]) -> GivenLabel | Problem:
+    def _label(self, row: int, cells: list[str]) -> Label | Refusal:
         assert self._header is not None
         if len(cells) != len(self._header):
             return _bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import tempfile
-import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
@@ -17,16 +14,11 @@ from starlette.responses import Response, StreamingResponse
 from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
 from service.labels import bulk, formats, labelled_file, schemas
+from service.labels.refusals import FeedbackError
 from service.labels.schemas import NDJSON, BulkSummary, LabelsStored
 from service.runtime import runtime_of
-from service.settings import Settings
-from service.store import Store, StoreError
-from service.store.label_rules import FeedbackError
-from service.store.moves import HOUR_MS
+from service.store.label_rules import SHOWN, RefusedLabelsError
 
-HOUSEKEEPING_SECONDS = 3600.0
-
-log = logging.getLogger("trueodds")
 router = APIRouter()
 
 
@@ -81,10 +73,10 @@ async def give_feedback(request: Request) -> Response:
     )
     try:
         counts = await runtime.store.put_labels(labels)
-    except FeedbackError as error:
-        for problem in error.details["problems"]:
-            runtime.telemetry.label(problem["code"])
-        raise
+    except RefusedLabelsError as error:
+        for refusal in error.refusals[:SHOWN]:
+            runtime.telemetry.label(refusal.code)
+        raise FeedbackError(error.refusals, error.rows) from error
     runtime.telemetry.labels(asdict(counts))
     return Response(LabelsStored.model_validate(counts).model_dump_json(), media_type=json_body.JSON)
 
@@ -127,7 +119,9 @@ async def labelled_logits(
     found = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
-        file, rows = await labelled_file.build(runtime.store.labelled(found.model, found.version, start, last, shadow))
+        file, rows = await labelled_file.build(
+            runtime.store.read_labelled_logits(found.model, found.version, start, last, shadow)
+        )
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
         raise ServiceError(503, "no_space", message) from None
@@ -148,21 +142,3 @@ def unix_ms(time_: datetime) -> int:
     """Milliseconds since 1970; a time without an offset is in UTC."""
     aware = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
-
-
-async def keep_house(store: Store, settings: Settings) -> None:
-    """Every hour: retention, and labels whose prediction never came. Runs until it is cancelled."""
-    while True:
-        now = time.time_ns() // 1_000_000
-        days = settings.retention_days
-        try:
-            gone = await store.prune(
-                None if days is None else now - days * 24 * HOUR_MS, now - settings.hold_hours * HOUR_MS
-            )
-        except StoreError as error:
-            log.warning("retention: %s", error)
-        else:
-            if gone.held:
-                log.warning("%d labels were held %d hours for predictions that never came; they are gone", gone.held,
-                            settings.hold_hours)  # fmt: skip
-        await asyncio.sleep(HOUSEKEEPING_SECONDS)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.models.model import Scores, of_logits
-from service.store.records import Earlier, PredictionBatch, Version
+from service.store.records import EarlierAnswer, PredictionBatch, Version
 from trueodds.inputs.pictures import Pixels
+from trueodds.texts import short
 
 SHOWN = 20
 """Conflicting ids that an error lists."""
@@ -85,7 +86,7 @@ def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[Pr
 
 
 async def repeat(
-    result: PredictionResult, earlier: list[Earlier | None], versions: Versions
+    result: PredictionResult, earlier: list[EarlierAnswer | None], versions: Versions
 ) -> PredictionResult | ServiceError:
     """The result with what was stored earlier in place of what was scored again; an error where inputs differ."""
     if conflicts := [result.ids[row] for row, known in enumerate(earlier) if known and known.logits is None]:

@@ -8,7 +8,7 @@ import gc
 import logging
 from collections.abc import Iterator
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.models.engine import Engine, Find
 from service.models.listing import Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.loader import Loader
@@ -17,6 +17,7 @@ from service.models.shadow import Shadow
 from service.settings import Settings
 from service.store import Store
 from service.telemetry.metrics import Telemetry
+from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
 YOUNG_OBJECTS = 10_000

@@ -14,9 +14,10 @@ from service.models.batching import Batcher
 from service.models.calls import PredictionCall, images_of
 from service.models.model import Model
 from service.store import Store
-from service.store.records import PredictionBatch, shadow_of
+from service.store.records import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
 from trueodds.inputs.pictures import Pixels
+from trueodds.shadows import shadow_of
 
 OWN = b""
 """The digest of a row with the caller's own id: the inputs were compared when they were answered."""

@@ -8,11 +8,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.predict import decoding
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
-from trueodds.texts import plural
+from trueodds.texts import plural, short
 
 MAX_HEADER = 1024
 """Bytes of a .npy header: a plain array's has 128."""

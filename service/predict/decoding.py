@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs import pictures
 from trueodds.inputs.pictures import PictureError, PictureTooLargeError, Pixels
-from trueodds.texts import plural
+from trueodds.texts import plural, short
 
 EXPECTED = (
     '{"instances": [...]}, each a nested list of pixels, {"b64": "<PNG or JPEG>"} or {"pixels_b64": "<raw bytes>"};'

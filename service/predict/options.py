@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.http import query_parameters
 from service.ids import own_id_problem
-from trueodds.texts import plural
+from trueodds.texts import plural, short
 
 MAX_TAG = 64
 PREDICTION_ID = "x-prediction-id"

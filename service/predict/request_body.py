@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.http import json_body
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall
@@ -20,6 +20,7 @@ from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
+from trueodds.texts import short
 
 SMALL, SMALL_PIXELS = 8 * 1024, 1 << 16
 """Characters of base64, and pixels, that are decoded where they are: .2 ms at most, and a thread's hop costs .1 ms."""

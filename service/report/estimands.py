@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from service.report.scope import Asked, described
-from service.store.moves import GRID
 from service.store.records import StoredSums
+from trueodds.sums.bins import COARSE_CELLS
 
 _PLAIN = {
     "error_rate": "the share of answers that are wrong",
@@ -44,5 +44,5 @@ def estimands(asked: Asked, sums: StoredSums) -> dict[str, str]:
     if not asked.everything:
         limits = "are exact binomial ones, for one look at this many labels"
     gap = f"{_PLAIN['signed_gap']}; its limits {limits}"
-    grid = f"; smooth_ece and ks see {GRID} cells of confidence only" if asked.group else ""
+    grid = f"; smooth_ece and ks see {COARSE_CELLS} cells of confidence only" if asked.group else ""
     return {"population": f"{which}{fair}{grid}", **_PLAIN, "signed_gap": gap}

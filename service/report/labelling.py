@@ -11,11 +11,12 @@ from service.report.recent import RECENT, chosen
 from service.report.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
 from service.report.scope import Asked
 from service.report.verdict import labelled
-from service.store.moves import GRID, HOUR_MS
 from service.store.records import LabelBlock, StoredSums, Version
 from trueodds import metrics
+from trueodds.hours import hour_of, hours_of, within
 from trueodds.metrics import CELLS, CalibrationSums, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.drift import LARGE, SIGNIFICANT
+from trueodds.sums.bins import COARSE_CELLS, coarse_counts
 from trueodds.texts import plural
 
 RATIOS = (1.0, 2.0)
@@ -85,8 +86,8 @@ def _fullest(sums: StoredSums, group: bool) -> FullestCell:
     found = metrics.fullest_cell(sums.labelled, sums.answers_C)
     if not group:
         return found
-    k = int(found.lower * CELLS + 0.5) // (CELLS // GRID)
-    return replace(found, lower=k / GRID, upper=(k + 1) / GRID)
+    k = int(found.lower * CELLS + 0.5) // (CELLS // COARSE_CELLS)
+    return replace(found, lower=k / COARSE_CELLS, upper=(k + 1) / COARSE_CELLS)
 
 
 def _sensitivity(sums: StoredSums, ratio: float, bins: int) -> Sensitivity:
@@ -122,7 +123,7 @@ def _label_free(sums: StoredSums) -> LabelFree:
 
 @remembered(128)
 def _drift(sums: StoredSums, rows: int, counts: tuple[int, ...], validation_mean: float) -> Drift:
-    found = metrics.confidence_drift(sums.answers_C.reshape(len(counts), -1).sum(axis=1), counts)
+    found = metrics.confidence_drift(coarse_counts(sums.answers_C), counts)
     mean, chance = _label_free(sums).accuracy, f"p = {found.p_value:.2g}"
     both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
     moved = (
@@ -145,11 +146,7 @@ def _drift(sums: StoredSums, rows: int, counts: tuple[int, ...], validation_mean
 
 
 def _of_window(recent: LabelBlock, version: Version, asked: Asked) -> LabelBlock:
-    kept_L = np.ones(len(recent), bool)
-    if asked.since_ms is not None:
-        kept_L &= recent.created_ms_L >= asked.since_ms // HOUR_MS * HOUR_MS
-    if asked.until_ms is not None:
-        kept_L &= recent.created_ms_L < -(-asked.until_ms // HOUR_MS) * HOUR_MS
+    kept_L = within(hour_of(recent.created_ms_L), hours_of(asked.since_ms, asked.until_ms))
     if asked.predicted_class is not None:
         kept_L &= recent.predicted_L == version.classes.index(asked.predicted_class)
     if asked.group and asked.group[0] == "tag":

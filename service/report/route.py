@@ -12,15 +12,16 @@ from starlette.responses import Response
 
 from service.alarm import route as alarm
 from service.http import error_answers
-from service.report import Asked, numbers_of, page, report, slices
+from service.report import Asked, data, numbers_of, page, report, slices
 from service.report import schemas as report_schemas
 from service.report.labelling import labelling
 from service.report.recent import Recent
 from service.report.schemas import KnownVersion, Labelling, Report
 from service.report.scope import NO_TAG, TrendUnit, check, check_class, unix_ms, unknown_tag
 from service.store import MAX_LAST, By, Store
-from service.store.records import SHADOW, LabelBlock, StoredSums, Version
+from service.store.records import LabelBlock, StoredSums, Version
 from trueodds.metrics import CalibrationSums
+from trueodds.shadows import is_shadow, shadowed_by
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -118,7 +119,7 @@ async def build(
     parts: dict[str, Any] = {
         "about": about,
         "corrected": await _corrected(store, version, asked, labels),
-        "versions": await slices.versions(store, known, asked, version, sums),
+        "versions": slices.versions(await data.sums_of_versions(store, known, asked, version, sums), asked),
         "known": _known(known, runtime),
     }
     if base_url is not None:
@@ -127,9 +128,11 @@ async def build(
         rows = await recent.labels(store, version) if corrected else None
         parts |= await alarm.parts_of(runtime, version.model, version.version, ever, base_url, rows)
     if asked.by:
-        parts["classes" if asked.by == "class" else "tags"] = await slices.groups(store, version, asked)
+        parts["classes" if asked.by == "class" else "tags"] = await asyncio.to_thread(
+            slices.groups, await data.sums_of_groups(store, version, asked), asked
+        )
     if asked.trend:
-        parts["trend"] = await slices.trend(store, version, asked)
+        parts["trend"] = await asyncio.to_thread(slices.trend, *await data.periods_of(store, version, asked), asked)
     return report(version, sums, asked, **parts)
 
 
@@ -168,8 +171,8 @@ def _known(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
     found = []
     for version in versions:
-        row = listed.get(version.model.removesuffix(SHADOW), {})
-        shadow = version.model.endswith(SHADOW)
+        row = listed.get(shadowed_by(version.model), {})
+        shadow = is_shadow(version.model)
         role = "past"
         if version.version == row.get("shadow"):
             role = "shadow"

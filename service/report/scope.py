@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.report.schemas import Unit, Window
 from service.store import MAX_LAST, By
-from service.store.moves import GRID, HOUR_MS
 from service.store.records import Version
 from trueodds.errors import nearest
+from trueodds.hours import HOUR_MS, hours_of
 from trueodds.metrics import CELLS
-from trueodds.sums.bins import Binning
+from trueodds.sums.bins import COARSE_CELLS, Binning
+from trueodds.texts import short
 
 MAX_BINS = 1000
 NO_TAG = "(no tag)"
@@ -55,11 +56,10 @@ class Asked:
     @property
     def window(self) -> Window:
         """As the report says it: hours reached out to."""
-        hours = (
-            None if self.since_ms is None else self.since_ms // HOUR_MS,
-            None if self.until_ms is None else -(-self.until_ms // HOUR_MS),
+        since, until = (
+            None if hour is None else datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
+            for hour in hours_of(self.since_ms, self.until_ms)
         )
-        since, until = (None if hour is None else datetime.fromtimestamp(hour * 3600, UTC) for hour in hours)
         return Window(since=since, until=until, last=self.last, predicted_class=self.predicted_class, tag=self.tag)
 
 
@@ -84,11 +84,11 @@ def check(asked: Asked) -> None:
             f"the divisors of {CELLS} up to {MAX_BINS} (10, 15, 20, 25, 50, 100, ...), so that bins are whole cells"
         )
         raise _refused(f"bins = {asked.bins}: allowed are {allowed}")
-    if (asked.group or asked.by) and GRID % asked.bins:
-        divisors = ", ".join(str(k) for k in range(1, GRID + 1) if not GRID % k and not CELLS % k)
+    if (asked.group or asked.by) and COARSE_CELLS % asked.bins:
+        divisors = ", ".join(str(k) for k in range(1, COARSE_CELLS + 1) if not COARSE_CELLS % k and not CELLS % k)
         raise _refused(
-            f"bins = {asked.bins}: sums by class and by tag are kept on {GRID} cells, so with class, tag or by allowed"
-            f" are {divisors}"
+            f"bins = {asked.bins}: sums by class and by tag are kept on {COARSE_CELLS} cells, so with class, tag or by"
+            f" allowed are {divisors}"
         )
     if asked.predicted_class is not None and asked.tag is not None:
         raise _refused("class and tag together: sums are kept by one or the other; give one of them")

@@ -1,8 +1,7 @@
-"""The rules of labels: which are new, known, in conflict or early. No I/O."""
+"""The rules of labels: which are new, known, corrections, early or refused. No I/O."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,44 +9,44 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from service.errors import ServiceError, short
 from service.ids import is_generated
-from service.store.records import SHADOW, GivenLabel, LabelCounts, Version, shadow_of
+from service.store.records import Label, LabelCounts, Version, storable
 from trueodds.errors import nearest
+from trueodds.shadows import is_shadow, shadow_of
+from trueodds.texts import short
 
 SHOWN = 20
-"""Bad rows that an error lists."""
+"""Refused rows that an error lists, and that the nearest name of a class is looked for."""
 MAX_NAME = 1024
 """Characters of a label from which it is no class in another normal form."""
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_CURES = {
+    "already": 'add "correct": true to replace it',
+    "earlier in this call": "send one label for each id",
+}
+
+
+RefusalCode = Literal[
+    "invalid_row", "unknown_id", "unknown_model", "unknown_class", "ambiguous_id", "conflicting_label"
+]
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Why one row cannot be stored."""
+class Refusal:
+    """Why one label cannot be stored."""
 
     row: int
     id: str | None
-    status: int
-    code: str
+    code: RefusalCode
     message: str
 
 
-class FeedbackError(ServiceError):
-    """A batch with at least one bad row; its status is that of the first."""
+class RefusedLabelsError(Exception):
+    """At least one label of a call is refused, so nothing of the call was stored."""
 
-    def __init__(self, problems: list[Problem], rows: int) -> None:
-        first, bad = problems[0], len(problems)
-        where = "" if rows == 1 else f" ({bad:,} of {rows:,} rows are bad; this is row {first.row})"
-        shown = [{"row": p.row, "id": p.id, "code": p.code, "message": p.message} for p in problems[:SHOWN]]
-        message = f"{first.message}{where}"
-        super().__init__(
-            first.status,
-            first.code,
-            f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} Nothing was stored.",
-            details={"problems": shown, "problem_count": bad},
-        )
+    def __init__(self, refusals: list[Refusal], rows: int) -> None:
+        super().__init__(f"{len(refusals):,} of {rows:,} labels are refused; the first: {refusals[0].message}")
+        self.refusals, self.rows = refusals, rows
 
 
 Outcome = Literal["stored", "already_known", "corrected", "held"]
@@ -83,15 +82,15 @@ class Change:
 class Plan:
     """What to write, and what became of each row."""
 
-    outcomes: list[Outcome | Problem] = field(default_factory=list)
+    outcomes: list[Outcome | Refusal] = field(default_factory=list)
     changes: dict[tuple[int, str], Change] = field(default_factory=dict)
     """By version key and id, in the order of their first row."""
     held: dict[tuple[str, str], str | int] = field(default_factory=dict)
     """By model and id."""
 
     @property
-    def problems(self) -> list[Problem]:
-        return [outcome for outcome in self.outcomes if isinstance(outcome, Problem)]
+    def refusals(self) -> list[Refusal]:
+        return [outcome for outcome in self.outcomes if isinstance(outcome, Refusal)]
 
     @property
     def counts(self) -> LabelCounts:
@@ -115,48 +114,42 @@ class Rules:
         call, in which an id has one label.
         """
         self._candidates, self._versions, self._held, self._each = candidates, versions, held, each
-        self._plan, self._bad_names = Plan(), 0
+        self._plan, self._unknown_names = Plan(), 0
 
-    def plan(self, labels: list[GivenLabel]) -> Plan:
-        """Decide about every row.
+    def plan(self, labels: list[Label]) -> Plan:
+        """Decide about every row. Unless `each`, a plan with a refusal is not to be written.
 
-        Raises:
-            FeedbackError: unless `each`, at least one row has an unknown id or model (404), a class that does not
-                exist (422), an id of several models (409), or a label other than the stored one, or than the same
-                id's earlier in the call (409).
+        Refused are unknown ids and models, classes that do not exist, an id of several models, and a label other than
+        the stored one, or than the same id's earlier in the call.
         """
-        outcomes = self._plan.outcomes
-        for row, given in enumerate(labels):
-            outcomes.append(self._decide(row, given))
-        if not self._each and (problems := self._plan.problems):
-            raise FeedbackError(problems, len(labels))
+        for row, label in enumerate(labels):
+            self._plan.outcomes.append(self._decide(row, label))
         return self._plan
 
-    def _decide(self, row: int, given: GivenLabel) -> Outcome | Problem:
-        everywhere = self._candidates.get(given.id, ())
-        found = [c for c in everywhere if not self._model(c).endswith(SHADOW)]
-        if given.model is not None:
-            found = [c for c in found if self._model(c) == given.model]
-        if not found:
-            return self._hold(row, given)
-        if len(found) > 1:
-            models = ", ".join(sorted(map(self._model, found)))
-            message = f'{short(given.id)} is an id of several models ({models}); add "model" to say which'
-            return Problem(row, given.id, 409, "ambiguous_id", message)
-        candidate = found[0]
-        label = self._names(candidate.version).index(given.label)
-        if label is None:
-            classes = self._versions[candidate.version].classes
-            return self._unknown_class(row, given, classes)
-        outcome = self._settle(row, given, candidate, label)
-        if not isinstance(outcome, Problem):
-            self._follow(given.id, candidate, everywhere)
+    def _decide(self, row: int, label: Label) -> Outcome | Refusal:
+        same_id = self._candidates.get(label.id, ())
+        answers = [c for c in same_id if not is_shadow(self._model(c))]
+        if label.model is not None:
+            answers = [c for c in answers if self._model(c) == label.model]
+        if not answers:
+            return self._hold(row, label)
+        if len(answers) > 1:
+            models = ", ".join(sorted(map(self._model, answers)))
+            message = f'{short(label.id)} is an id of several models ({models}); add "model" to say which'
+            return Refusal(row, label.id, "ambiguous_id", message)
+        answer = answers[0]
+        index = self._names(answer.version).index(label.label)
+        if index is None:
+            return self._unknown_class(row, label, self._versions[answer.version].classes)
+        outcome = self._settle(row, label, answer, index)
+        if not isinstance(outcome, Refusal):
+            self._follow(label.id, answer, same_id)
         return outcome
 
-    def _follow(self, id_: str, answered: Candidate, everywhere: Iterable[Candidate]) -> None:
-        """What shadows said about the same input gets the same label."""
-        change, shadow = self._plan.changes[answered.version, id_], shadow_of(self._model(answered))
-        for candidate in everywhere:
+    def _follow(self, id_: str, answer: Candidate, same_id: Iterable[Candidate]) -> None:
+        """Give what shadows said about the same input the same label."""
+        change, shadow = self._plan.changes[answer.version, id_], shadow_of(self._model(answer))
+        for candidate in same_id:
             if self._model(candidate) == shadow:
                 place = candidate.version, id_
                 self._plan.changes.setdefault(place, Change(candidate, change.first, change.now)).now = change.now
@@ -164,73 +157,68 @@ class Rules:
     def _model(self, candidate: Candidate) -> str:
         return self._versions[candidate.version].model
 
-    def _settle(self, row: int, given: GivenLabel, candidate: Candidate, label: int) -> Outcome | Problem:
-        change = self._plan.changes.get((candidate.version, given.id))
+    def _settle(self, row: int, label: Label, candidate: Candidate, index: int) -> Outcome | Refusal:
+        change = self._plan.changes.get((candidate.version, label.id))
         known = candidate.label if change is None else change.now
-        if change is not None and change.now != label and not self._each:
-            return self._conflict(row, given, candidate, label, change.now, "earlier in this call")
-        if known == label:
+        if change is not None and change.now != index and not self._each:
+            return self._conflict(row, label, candidate, index, change.now, "earlier in this call")
+        if known == index:
             if change is None:  # seen: a later row of this call must agree with it
-                self._plan.changes[candidate.version, given.id] = Change(candidate, label, label)
+                self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)
             return "already_known"
-        if known is not None and not given.correct:
-            return self._conflict(row, given, candidate, label, known, "already")
+        if known is not None and not label.correct:
+            return self._conflict(row, label, candidate, index, known, "already")
         if change is None:
-            self._plan.changes[candidate.version, given.id] = Change(candidate, label, label)
+            self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)
         else:
-            change.now = label
+            change.now = index
         return "stored" if known is None else "corrected"
 
-    def _conflict(
-        self, row: int, given: GivenLabel, candidate: Candidate, label: int, known: int, where: str
-    ) -> Problem:
+    def _conflict(self, row: int, label: Label, candidate: Candidate, index: int, known: int, where: str) -> Refusal:
         classes = self._versions[candidate.version].classes
-        cure = 'add "correct": true to replace it' if where == "already" else "send one label for each id"
-        message = f"{given.id} has the label {classes[known]!r} {where}, now {classes[label]!r} is given; {cure}"
-        return Problem(row, given.id, 409, "conflicting_label", message)
+        message = f"{label.id} has the label {classes[known]!r} {where}, now {classes[index]!r} is given"
+        return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")
 
     def _names(self, key: int) -> Names:
         return names_of(self._versions[key].classes)
 
-    def _unknown_class(self, row: int, given: GivenLabel, classes: tuple[str, ...]) -> Problem:
-        self._bad_names += 1  # looking for a near name takes milliseconds, too long for thousands of rows
-        message = _class_message(given.label, classes, near=self._bad_names <= SHOWN)
-        return Problem(row, given.id, 422, "unknown_class", message)
+    def _unknown_class(self, row: int, label: Label, classes: tuple[str, ...]) -> Refusal:
+        self._unknown_names += 1  # looking for a near name takes milliseconds, too long for thousands of rows
+        message = _class_message(label.label, classes, near=self._unknown_names <= SHOWN)
+        return Refusal(row, label.id, "unknown_class", message)
 
-    def _hold(self, row: int, given: GivenLabel) -> Outcome | Problem:
-        """A label for an own id of a known model waits for its prediction."""
-        if is_generated(given.id) or given.model is None or not storable(given.id):
-            message = f"no prediction has the id {short(given.id)}; send an id that /predict answered"
-            if is_generated(given.id):
+    def _hold(self, row: int, label: Label) -> Outcome | Refusal:
+        """Have a label for an own id of a known model wait for its prediction."""
+        if is_generated(label.id) or label.model is None or not storable(label.id):
+            message = f"no prediction has the id {short(label.id)}; send an id that /predict answered"
+            if is_generated(label.id):
                 message += " (predictions older than the retention time are gone)"
-            elif given.model is None:
+            elif label.model is None:
                 message += ". A label for an id of your own may come before its prediction if it names its model"
-            return Problem(row, given.id, 404, "unknown_id", message)
-        served = [key for key, version in self._versions.items() if version.model == given.model]
+            return Refusal(row, label.id, "unknown_id", message)
+        served = [key for key, version in self._versions.items() if version.model == label.model]
         if not served:
             models = ", ".join(sorted({version.model for version in self._versions.values()})) or "none yet"
-            message = f"there is no model {short(given.model)}; known are {models}"
-            return Problem(row, given.id, 404, "unknown_model", message)
-        fitting = [names for key in reversed(served) if (names := self._names(key)).index(given.label) is not None]
+            message = f"there is no model {short(label.model)}; known are {models}"
+            return Refusal(row, label.id, "unknown_model", message)
+        fitting = [names for key in reversed(served) if (names := self._names(key)).index(label.label) is not None]
         if not fitting:
-            classes = self._versions[served[-1]].classes
-            return self._unknown_class(row, given, classes)
-        place, newest = (given.model, given.id), fitting[0]
+            return self._unknown_class(row, label, self._versions[served[-1]].classes)
+        place, newest = (label.model, label.id), fitting[0]
         if place in self._plan.held:
-            known, where, replaces = self._plan.held[place], "earlier in this call", self._each and given.correct
+            known, where, replaces = self._plan.held[place], "earlier in this call", self._each and label.correct
         elif place in self._held:
-            known, where, replaces = self._held[place], "already", given.correct
+            known, where, replaces = self._held[place], "already", label.correct
         else:
-            self._plan.held[place] = given.label
+            self._plan.held[place] = label.label
             return "held"
-        if newest.index(known) == newest.index(given.label):
+        if newest.index(known) == newest.index(label.label):
             return "already_known"
         if replaces:
-            self._plan.held[place] = given.label
+            self._plan.held[place] = label.label
             return "corrected"
-        cure = 'add "correct": true to replace it' if where == "already" else "send one label for each id"
-        message = f"{given.id} waits with the label {known!r} {where}, now {given.label!r} is given; {cure}"
-        return Problem(row, given.id, 409, "conflicting_label", message)
+        message = f"{label.id} waits with the label {known!r} {where}, now {label.label!r} is given"
+        return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")
 
 
 class Names:
@@ -248,21 +236,16 @@ class Names:
         """The class's index, or None if there is no such class."""
         if isinstance(label, int):
             return label if 0 <= label < self._count else None
-        found = self._exact.get(label)
-        if found is None and len(label) <= MAX_NAME and not label.isascii():
-            found = self._normal.get(unicodedata.normalize("NFC", label))
-        return found
+        index = self._exact.get(label)
+        if index is None and len(label) <= MAX_NAME and not label.isascii():
+            index = self._normal.get(unicodedata.normalize("NFC", label))
+        return index
 
 
 @lru_cache(maxsize=64)
 def names_of(classes: tuple[str, ...]) -> Names:
     """The names of one version, kept for its next label: making them takes half a microsecond for each class."""
     return Names(classes)
-
-
-def storable(text: str) -> bool:
-    """Whether every database can hold it: no NUL, no half of a surrogate pair."""
-    return not _UNSTORABLE.search(text)
 
 
 def _class_message(label: str | int, classes: tuple[str, ...], *, near: bool) -> str:

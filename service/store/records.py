@@ -1,28 +1,41 @@
-"""The rows that flow between the service and its store."""
+"""The rows that flow between the service and its store, and the store's errors."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from service.errors import ServiceError
 from trueodds.bundle.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.metrics import CELLS, CalibrationSums
 from trueodds.sums.inputs import Array
 
 Integers = npt.NDArray[np.int64]
+By = Literal["class", "tag"]
+Unit = Literal["hour", "day", "month"]
 
-SHADOW = "~shadow"
-"""Ends the name under which a version is remembered that was scored on a model's inputs without being answered:
-`digits` is shadowed by `digits~shadow`. Its rows have the ids of the answers given, and their labels. No bundle's name
-has a ~."""
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def shadow_of(model: str) -> str:
-    return model + SHADOW
+def storable(text: str) -> bool:
+    """Whether every database can hold a text: no NUL, no half of a surrogate pair."""
+    return not _UNSTORABLE.search(text)
+
+
+class StoreError(ServiceError):
+    """The store cannot be opened, read or written; the message says why and what helps."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(503, "store_unavailable", message, retry_after=1)
+
+
+class RowsError(StoreError):
+    """The store works, but not with these rows: nothing of the call was stored, and other calls are not concerned."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,8 @@ class PredictionBatch:
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """A row whose id was the caller's own and was known already: the stored answer."""
+class EarlierAnswer:
+    """The stored answer of a row whose id was the caller's own and was known already."""
 
     logits: bytes | None
     """Little-endian float32, as stored; None: another input came with this id."""
@@ -83,7 +96,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenLabel:
+class Label:
     """One row of feedback: a class by name (str) or by index (int)."""
 
     id: str
@@ -154,7 +167,7 @@ class LabelBlock:
     """
 
     sequence_L: Integers
-    """1, 2, ... without holes when they were given; retention may have taken some out."""
+    """1, 2, ... without holes as they came; retention may have taken some out."""
     ids: list[str]
     created_ms_L: Integers
     """Of the prediction."""
@@ -185,12 +198,12 @@ class LabelledLogits:
     ids: list[str]
     created_ms_N: Integers
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
-    """Of the shadow that was asked for, on the same inputs."""
+    """Of the shadow that the caller named, on the same inputs."""
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """What retention took away."""
+class PruneCounts:
+    """How many rows retention removed."""
 
     predictions: int
     labels: int

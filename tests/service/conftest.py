@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,16 @@ def settings(models: Path, tmp_path: Path) -> Settings:
     return Settings(models=models, store=tmp_path / "store.sqlite", threads=1)
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+Serve = Callable[..., Client]
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Serve]:
     """Serve a bundle written with other options: `serve(shape=(8, 8, 3))`; `limits` are settings."""
     open_clients: list[Client] = []
 
     def start(limits: dict[str, Any] | None = None, **bundle: Any) -> Client:
-        here = tmp_path / f"served-{len(open_clients)}"
+        here = folder / f"served-{len(open_clients)}"
         publishing.publish(write_bundle(here / "bundle", **bundle), here / "models")
         settings = Settings(models=here / "models", store=here / "store.sqlite", threads=1, **(limits or {}))
         open_clients.append(Client(create_app(settings)).__enter__())
@@ -53,6 +57,19 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     yield start
     for client in open_clients:
         client.__exit__()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    with serving(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def serve_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """For tests that leave nothing in the service's store."""
+    with serving(tmp_path_factory.mktemp("served")) as start:
+        yield start
 
 
 @pytest.fixture

@@ -23,15 +23,15 @@ from service.alarm.webhooks import WebhookError, send
 from service.app import create_app
 from service.http import keys
 from service.settings import Settings, Webhook, read_webhooks
-from service.store import StoreError, open_store
-from service.store.database import DatabaseStore
-from service.store.records import GivenLabel, shadow_of
+from service.store import Store, StoreError, open_store
+from service.store.records import Label
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import Hook, until
 from tests.service.store.conftest import address as address
 from tests.service.store.rows import batch, version
 from tests.service.tiny_bundle import pictures
+from trueodds.shadows import shadow_of
 
 
 @pytest.fixture(autouse=True)
@@ -274,7 +274,7 @@ async def answered_wrong(store: Any, model: str, count: int = 100, *, shadow: bo
         await store.put_version(version("v2", shadow_of(model)))
         await store.put_predictions(replace(answers, model=shadow_of(model), version="v2"))
     wrong = [int(k + 1) % 3 for k in answers.index_N]
-    await store.put_labels([GivenLabel(i, k) for i, k in zip(answers.ids, wrong, strict=True)])
+    await store.put_labels([Label(i, k) for i, k in zip(answers.ids, wrong, strict=True)])
 
 
 def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> None:
@@ -306,11 +306,11 @@ def test_trouble_is_logged_once_and_the_watch_goes_on(
         store = await open_store(str(tmp_path / "store.sqlite"))
         await answered_wrong(store, "m")
         await answered_wrong(store, "well")
-        await store.fold("m", "v1", ALARM, lambda tree, block: {"form": 7})
-        await store.put_labels([GivenLabel((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
+        await store.update_state("m", "v1", ALARM, lambda tree, block: {"form": 7})
+        await store.put_labels([Label((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
         more = batch(1, version(model="m"), seed=9)
         await store.put_predictions(more)
-        await store.put_labels([GivenLabel(more.ids[0], 0)])
+        await store.put_labels([Label(more.ids[0], 0)])
         watch = Watch(store, Settings())
         for _ in range(3):
             await watch.look()
@@ -318,16 +318,16 @@ def test_trouble_is_logged_once_and_the_watch_goes_on(
         assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
         assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
         caplog.clear()
-        read = DatabaseStore.read_progress
+        read = Store.read_progress
 
         async def fails(*_: object) -> Any:
             raise StoreError("the store cannot be read: disk I/O error")
 
-        monkeypatch.setattr(DatabaseStore, "read_progress", fails)
+        monkeypatch.setattr(Store, "read_progress", fails)
         for _ in range(3):
             await watch.look()
         assert caplog.text.count("disk I/O error") == 1
-        monkeypatch.setattr(DatabaseStore, "read_progress", read)
+        monkeypatch.setattr(Store, "read_progress", read)
         await watch.look()
         assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
         await store.close()

@@ -30,7 +30,7 @@ def test_damaged_evidence_leaves_the_rest_of_the_report(client: Client) -> None:
     name = client.report()["version"]
     store = client.app.state.runtime.store
     until(lambda: client.run(store.read_state("tiny", name, ALARM)))
-    client.run(store.fold("tiny", name, ALARM, lambda tree, block: {**tree, "labels": -1}))
+    client.run(store.update_state("tiny", name, ALARM, lambda tree, block: {**tree, "labels": -1}))
     report = client.report()
     assert report["alarm"] is None and report["labelled"] == 30
     assert "There is no word on the alarm" in report["cautions"][-1] and report["cautions"][-1] in report["reading"]

@@ -16,9 +16,9 @@ import pytest
 from pydantic import ValidationError
 
 from service.app import create_app
-from service.labels import route as labels
 from service.settings import Settings
 from service.store import StoreError, open_store
+from service.store.housekeeping import keep_house
 from tests.service.app_client import Client
 from tests.service.store.rows import batch, version
 from tests.service.tiny_bundle import pictures
@@ -282,8 +282,7 @@ def test_times_that_housekeeping_cannot_reckon_with_are_refused(name: str, limit
 
 
 @pytest.mark.parametrize("days", [None, 2])
-def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int | None) -> None:
-    monkeypatch.setattr(labels, "HOUSEKEEPING_SECONDS", 0.01)
+def test_retention_runs_by_itself(tmp_path: Path, days: int | None) -> None:
     path, now = tmp_path / "s.sqlite", time.time_ns() // 1_000_000
     settings = Settings(store=path, retention_days=days)
 
@@ -294,7 +293,7 @@ def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for answers in (old, new):
             await store.put_predictions(answers)
         path.rename(tmp_path / "aside")  # housekeeping goes on after the store was gone for a moment
-        task = asyncio.create_task(labels.keep_house(store, settings))
+        task = asyncio.create_task(keep_house(store, days, settings.hold_hours, seconds=0.01))
         await asyncio.sleep(0.05)
         (tmp_path / "aside").rename(path)
         kept = new.ids if days else [*old.ids, *new.ids]

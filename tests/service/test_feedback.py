@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from service.labels.refusals import STATUSES
+from service.store.label_rules import RefusalCode
 from service.store.records import StoredSums
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures
@@ -129,6 +131,10 @@ def test_a_batch_is_all_or_nothing(client: Client) -> None:
     assert error["problems"][1] | {"message": ""} == {"row": 2, "id": "no-0", "code": "unknown_id", "message": ""}
     assert client.report()["labelled"] == 0
     assert client.post("/feedback", json={"labels": rows[2:]}).status_code == 404
+
+
+def test_every_refusal_has_a_status() -> None:
+    assert set(STATUSES) == set(get_args(RefusalCode))
 
 
 def test_unknown_classes_name_the_near_and_the_allowed(client: Client) -> None:

@@ -123,7 +123,8 @@ def test_a_damaged_answer_to_an_own_id(
 def test_a_failing_store_is_asked_once_for_a_batch(client: Client, settings: Settings) -> None:
     """Not once for each request: a store in trouble would get many times the work."""
     store, path, jobs = client.app.state.runtime.store, Path(settings.store), []
-    commit = store._commit
+    database = store.database
+    commit = database._commit
 
     def counted(group: list[Any]) -> Any:
         jobs.extend(group)
@@ -131,7 +132,7 @@ def test_a_failing_store_is_asked_once_for_a_batch(client: Client, settings: Set
 
     def lose() -> None:
         path.rename(path.with_suffix(".aside"))
-        store._commit = counted
+        database._commit = counted
 
     client.predict(pictures(1))  # the store knows the version from now on, and need not read it
     answers = answers_of_one_batch(client, bodies({}), lose)

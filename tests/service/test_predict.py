@@ -156,9 +156,10 @@ BAD_INSTANCES = {
 }
 
 
-@pytest.fixture
-def limited(serve: Callable[..., Client]) -> Client:
-    return serve({"max_instances": 8, "max_pixels": 4000, "max_body_bytes": 20_000})
+@pytest.fixture(scope="module")
+def limited(serve_once: Callable[..., Client]) -> Client:
+    """A service that refuses all that these tests send."""
+    return serve_once({"max_instances": 8, "max_pixels": 4000, "max_body_bytes": 20_000})
 
 
 @pytest.mark.parametrize("name", BAD_INSTANCES)

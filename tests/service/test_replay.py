@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.replay import ReplayError
-from service.replay.command import main
-from service.replay.drift import KINDS, Schedule, clock, seconds
-from service.replay.source import Shape, Source, read
-from service.replay.stream import Bias, Event, Stream
+from service.__main__ import main
+from service.cli.replay import ReplayError
+from service.cli.replay.drift import KINDS, Schedule, clock, seconds
+from service.cli.replay.source import Shape, Source, read
+from service.cli.replay.stream import Bias, Event, Stream
 from trueodds.inputs import pictures
 
 SHAPE = Shape(8, 6, 1, 10)
@@ -216,5 +216,5 @@ def test_an_option_that_cannot_be_used_is_named(
     capsys: pytest.CaptureFixture[str], options: list[str], words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--data", "x.npz", *options])
+        main(["replay", "--data", "x.npz", *options])
     assert ended.value.code == 2 and words in capsys.readouterr().err

@@ -17,13 +17,13 @@ import onnxruntime as ort
 import pytest
 
 from service.alarm import schemas as alarm_schemas
+from service.cli.replay import ReplayError, runner
+from service.cli.replay.caller import Caller
+from service.cli.replay.drift import Schedule
+from service.cli.replay.runner import BATCH, Replay, ReplayPlan, alarm_text
+from service.cli.replay.source import Shape, read
+from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
-from service.replay import ReplayError, runner
-from service.replay.caller import Caller
-from service.replay.drift import Schedule
-from service.replay.runner import BATCH, Plan, Replay, alarm_text
-from service.replay.source import Shape, read
-from service.replay.stream import Bias, Event, Stream
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import bundle as bundles
@@ -87,7 +87,7 @@ def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     with server(folder, *hashes) as (client, _):
         url = str(client.base_url)
         with Caller(url) as caller, pytest.raises(ReplayError, match=r"answered 401: .*send the predict key"):
-            Replay(caller, stream(folder), Plan(speed=np.inf), lambda line: None).run()
+            Replay(caller, stream(folder), ReplayPlan(speed=np.inf), lambda line: None).run()
         more = [
             "--labelled",
             "0.4",
@@ -135,7 +135,7 @@ def test_labels_arrive_in_one_order_however_the_images_are_cut_into_calls(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where so few fit into a call that the stream falls behind: evidence depends on the order of the labels."""
-    plan = Plan(labelled=0.7, seconds=2, speed=np.inf, drain=True, bias=Bias(early=3))
+    plan = ReplayPlan(labelled=0.7, seconds=2, speed=np.inf, drain=True, bias=Bias(early=3))
     orders = []
     with server(folder) as (client, _):
         for size in (BATCH, 7):
@@ -164,7 +164,7 @@ def test_until_the_alarm(folder: Path) -> None:
 @pytest.mark.full
 def test_a_service_that_is_killed_meanwhile_loses_and_doubles_nothing(folder: Path) -> None:
     said: list[str] = []
-    plan = Plan(seconds=3, drain=True)
+    plan = ReplayPlan(seconds=3, drain=True)
 
     def work(url: str) -> None:
         with Caller(url, patience=20, say=said.append) as caller:

@@ -17,14 +17,14 @@ from service.app import create_app
 from service.report.recent import Recent
 from service.report.scope import NO_TAG
 from service.settings import Settings
-from service.store.moves import HOUR_MS
-from service.store.records import GivenLabel
-from service.store.sqlite import SqliteStore
+from service.store import open_store
+from service.store.records import Label
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
 from trueodds.bundle import publishing
 from trueodds.bundle.bundle import Reference
+from trueodds.hours import HOUR_MS
 
 NOW = datetime.now(UTC)
 
@@ -122,18 +122,18 @@ def test_recent_labels_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("service.report.recent.RECENT", 20)
 
     async def main() -> None:
-        store, recent, of = await SqliteStore.open(tmp_path / "s.sqlite"), Recent(), version()
+        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), Recent(), version()
         await store.put_version(of)
         assert len(await recent.labels(store, of)) == 0
         for count in (3, 4, 25, 8, 0):
             answers = batch(max(count, 1), of, seed=count)
             await store.put_predictions(answers)
-            await store.put_labels([GivenLabel(id_, 0) for id_ in answers.ids[:count]])
+            await store.put_labels([Label(id_, 0) for id_ in answers.ids[:count]])
             found, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
             assert found.ids == wanted.ids and found.tags == wanted.tags
             assert (found.sequence_L == wanted.sequence_L).all()
             assert (found.confidence_L == wanted.confidence_L).all()
-        await store.put_labels([GivenLabel(id_, 1, correct=True) for id_ in (*found.ids[3:9], *answers.ids)])
+        await store.put_labels([Label(id_, 1, correct=True) for id_ in (*found.ids[3:9], *answers.ids)])
         found, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
         assert (found.label_L == wanted.label_L).all() and (found.correct_L == wanted.correct_L).all()
         assert (found.nll_L == wanted.nll_L).all() and (found.brier_L == wanted.brier_L).all()
@@ -154,10 +154,10 @@ def test_corrections_reach_every_number_but_the_evidence(client: Client, setting
         client.run(store.put_predictions(answers))
         for id_, p, top in zip(answers.ids, answers.probabilities_NC, answers.index_N, strict=True):
             label = int(rng.choice(len(p), p=p / p.sum()))
-            now.append(GivenLabel(id_, label, correct=True))
-            first.append(GivenLabel(id_, label if hour < 5 else (int(top) + 1) % len(p)))
+            now.append(Label(id_, label, correct=True))
+            first.append(Label(id_, label if hour < 5 else (int(top) + 1) % len(p)))
     client.run(store.put_labels(first))
-    client.run(store.fold(of.model, of.version, ALARM, taking(settings)))
+    client.run(store.update_state(of.model, of.version, ALARM, taking(settings)))
     wrong = client.report()
     assert wrong["corrected"] == 0 and wrong["advice"]["helps"] == "yes"
     assert wrong["labelling"]["delay"]["warning"] and "corrected" not in wrong["alarm"]["reading"]

@@ -24,6 +24,7 @@ from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.errors import UserError
 from trueodds.files import read_json, sha256
 from trueodds.metrics import CELLS, cell_of
+from trueodds.sums.bins import COARSE_CELLS, coarse_counts
 from trueodds.sums.inputs import Array
 
 MODEL, CALIBRATOR, CARD = "model.onnx", "calibrator.json", "card.json"
@@ -79,7 +80,7 @@ class Reference(_Model):
     """Confidences of the validation rows after the calibrator: what live ones are compared with."""
 
     rows: int = Field(ge=1)
-    counts: list[int] = Field(min_length=60, max_length=60)
+    counts: list[int] = Field(min_length=COARSE_CELLS, max_length=COARSE_CELLS)
     """On 60 equal cells (lo, hi] of [0, 1]; 0 lies in the first."""
     mean: float = Field(ge=0, le=1)
 
@@ -100,7 +101,7 @@ class Reference(_Model):
         confidence = np.minimum(np.asarray(confidence_N, np.float64), 1.0)
         if not len(confidence):
             raise ValueError("no rows, so there are no confidences to compare later ones with")
-        counts = counts_C.reshape(60, -1).sum(axis=1).tolist()
+        counts = coarse_counts(counts_C).tolist()
         return cls(rows=len(confidence), counts=counts, mean=float(confidence.mean()))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from trueodds.bundle.bundle import DEFAULT, NAME, SHADOW, BundleError
+from trueodds.shadows import shadow_of
 
 VARIABLE = "TRUEODDS_MODELS"
 IDENTITY = ".id"
@@ -123,7 +124,7 @@ def standing(models: str | Path, name: str, version: str) -> str:
     if role(models, name, SHADOW) == version:
         return (
             f"{this} is the shadow of {now}, which answers for {name}: it is scored on the same inputs and not answered"
-            f" (/calibration-report?model={name}~shadow). {ask} Labels decide: python -m pipeline judge --model"
+            f" (/calibration-report?model={shadow_of(name)}). {ask} Labels decide: python -m pipeline judge --model"
             f" {name}{place}. By hand: python -m pipeline promote {name} {version}{place}"
         )
     return f"{this} has no role; {now or 'nothing'} answers for {name}. {ask}"

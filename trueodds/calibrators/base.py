@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueodds.errors import UserError, nearest
 from trueodds.sums.inputs import Array, check_labels, check_matrix
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import nll_of
 
 Logits = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.intp]
@@ -226,8 +226,7 @@ def _compare(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tup
         z_NC -= z_NC.max(axis=1, keepdims=True)
         after_NC = calibrator._apply(z_NC)
         before += (z_NC.argmax(axis=1) == y_N).sum(), (np.log(np.exp(z_NC).sum(axis=1)) - z_NC[rows, y_N]).sum()
-        true_N = np.maximum(after_NC[rows, y_N], SMALLEST_PROBABILITY)
-        after += (after_NC.argmax(axis=1) == y_N).sum(), -np.log(true_N).sum()
+        after += (after_NC.argmax(axis=1) == y_N).sum(), nll_of(after_NC[rows, y_N]).sum()
     return before, after
 
 

@@ -13,7 +13,7 @@ from trueodds.calibrators.multinomial import Multinomial
 from trueodds.calibrators.objectives import Rows
 from trueodds.calibrators.temperature import solve_nll
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import SMALLEST_PROBABILITY
 
 LEAST = float(np.log(SMALLEST_PROBABILITY))
 

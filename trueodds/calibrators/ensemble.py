@@ -13,7 +13,7 @@ from trueodds.calibrators.base import Calibrator, Labels, Logits, check_choice, 
 from trueodds.calibrators.newton import minimise
 from trueodds.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, Temperature, bound_notes, end_of_range
 from trueodds.sums.inputs import Array, softmax
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import SMALLEST_PROBABILITY
 
 LEAST_WEIGHT = 1e-9
 """Where the search ends; what stays there becomes 0. At 0 itself a row that only this member allows has an NLL of 708,

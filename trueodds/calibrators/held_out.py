@@ -10,7 +10,7 @@ import numpy as np
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, row_blocks
 from trueodds.calibrators.identity import Identity
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import SMALLEST_PROBABILITY
+from trueodds.sums.losses import nll_of
 
 FOLDS = 5
 PLENTY = 20
@@ -35,16 +35,15 @@ def nll_without(
 ) -> Array:
     """-ln p_y of the rows inside, by the fit on the others."""
     found = kind.fit(logits_NC[~inside_N], labels_N[~inside_N], **options)
-    return nll_of(found, logits_NC[inside_N], labels_N[inside_N])
+    return calibrated_nll(found, logits_NC[inside_N], labels_N[inside_N])
 
 
-def nll_of(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> Array:
+def calibrated_nll(calibrator: Calibrator, logits_NC: Logits, labels_N: np.typing.NDArray[np.integer]) -> Array:
     """-ln p_y of every row, in nats."""
     nll_N = np.empty(len(labels_N))
     for block in row_blocks(*logits_NC.shape):
         labels = labels_N[block]
-        true_N = calibrator(logits_NC[block])[np.arange(len(labels)), labels]
-        nll_N[block] = -np.log(np.maximum(true_N, SMALLEST_PROBABILITY))
+        nll_N[block] = nll_of(calibrator(logits_NC[block])[np.arange(len(labels)), labels])
     return nll_N
 
 
@@ -65,7 +64,7 @@ def overfitting(
             with_it.append(nll_without(type(calibrator), options, logits_NC, labels_N, inside_N))
         except FitError:  # a class whose only row is held out
             continue
-        without.append(nll_of(Identity(), logits_NC[inside_N], labels_N[inside_N]))
+        without.append(calibrated_nll(Identity(), logits_NC[inside_N], labels_N[inside_N]))
     if not with_it:
         return ()
     after_N, before_N = np.concatenate(with_it), np.concatenate(without)

@@ -5,7 +5,6 @@ Every function takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; bo
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 
@@ -14,10 +13,10 @@ import numpy.typing as npt
 
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, is_number
+from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rows import top_labels
-from trueodds.sums.sums import SMALLEST_PROBABILITY, CalibrationSums
+from trueodds.sums.sums import CalibrationSums
 
-WORST_NLL = -math.log(SMALLEST_PROBABILITY)
 Given = npt.ArrayLike | CalibrationSums
 
 

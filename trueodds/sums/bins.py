@@ -20,6 +20,9 @@ CELLS = 3000
 EDGES = np.arange(CELLS + 1, dtype=np.float64) / CELLS
 MOST_BINS = 1_000_000  # of equal mass: beyond it memory runs out before anything is said
 
+COARSE_CELLS = 60
+"""Cells of what is kept for each class and tag, and of a bundle's reference; each is 50 of the 3,000."""
+
 Binning = Literal["width", "mass"]
 
 
@@ -72,6 +75,12 @@ def cell_of(confidence: npt.ArrayLike) -> npt.NDArray[np.intp]:
         bad = confidence_N[~((confidence_N >= 0) & (confidence_N <= 1 + ROW_SUM_TOLERANCE))]
         raise ValueError(f"confidence holds {bad[0]}; allowed is [0, 1]")
     return bin_of(np.minimum(confidence_N, 1.0), CELLS)
+
+
+def coarse_counts(counts_C: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
+    """Counts on the 3,000 cells as counts on the 60 coarse ones."""
+    coarse: npt.NDArray[np.int64] = counts_C.reshape(COARSE_CELLS, -1).sum(axis=1).astype(np.int64)
+    return coarse
 
 
 @dataclass(frozen=True)

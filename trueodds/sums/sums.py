@@ -16,11 +16,10 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, bin_of, check_bins
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
+from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.rows import ROWS, top_rows
 
 COLUMNS = ("count", "confidence", "correct", "nll", "nll_squared", "brier", "brier_squared")
-SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)
-"""A probability of 0 for the true class counts as this one: its NLL is 708.4, and sums stay finite."""
 
 SLACK = 1e-5
 """How far, per row, a mean may lie outside its cell: rounding of sums that others were taken out of (measured: 2e-6
@@ -63,8 +62,7 @@ class CalibrationSums:
         for confidence, correct, true, squares in top_rows(probabilities_NC, labels_N, scores=scores):
             nll, brier = None, None
             if scores:
-                nll = -np.log(np.clip(true, SMALLEST_PROBABILITY, 1.0))
-                brier = np.maximum(squares - 2 * true + 1, 0.0)
+                nll, brier = nll_of(true), brier_of(true, squares)
             tally.add(confidence, correct, nll, brier)
         return cls(tally.cells())
 

@@ -10,7 +10,6 @@ from typing import TypeVar
 import pytest
 
 from service.store import open_store
-from service.store.database import DatabaseStore
 from tests.service.postgres import Cluster
 
 T = TypeVar("T")
@@ -35,7 +34,7 @@ def run(address: str) -> Run[object]:
     def start(test: Callable[..., Awaitable[T]]) -> T:
         async def main() -> T:
             count = test.__code__.co_argcount
-            stores = [await opened(address) for _ in range(count)]
+            stores = [await open_store(address) for _ in range(count)]
             try:
                 return await asyncio.wait_for(test(*stores), 60)
             finally:
@@ -45,9 +44,3 @@ def run(address: str) -> Run[object]:
         return asyncio.run(main())
 
     return start
-
-
-async def opened(address: str) -> DatabaseStore:
-    store = await open_store(address)
-    assert isinstance(store, DatabaseStore)
-    return store

@@ -6,38 +6,36 @@ import asyncio
 import json
 import sys
 
-from service.store import database
-from service.store.records import GivenLabel
-from tests.service.store.conftest import opened
+from service.store import Store, open_store
+from service.store.records import Label
 from tests.service.store.rows import HOUR, START, batch, version
 
 
 async def main(address: str, first: int) -> None:
-    database.COMPACT_ROWS = 20
-    store = await opened(address)
+    store = Store((await open_store(address)).database, compact_commits=20)
     await store.put_version(version())
 
     async def client(seed: int) -> None:
         for k in range(seed, 10**9, 3):
             own = [f"own-{k}-{n}" for n in range(3)] if k % 2 else None
             held = own is not None and k % 4 == 1
-            labels = [GivenLabel(id_, 0, model="m") for id_ in own or []]
+            labels = [Label(id_, 0, model="m") for id_ in own or []]
             if held:
                 await store.put_labels(labels)
-                told(k, labels, [])
-            given = batch(3, now=START + k % 50 * HOUR, seed=k, own=own)
-            await store.put_predictions(given)
-            told(k, [], given.ids)
+                tell(k, labels, [])
+            answers = batch(3, now=START + k % 50 * HOUR, seed=k, own=own)
+            await store.put_predictions(answers)
+            tell(k, [], answers.ids)
             if not held:
-                labels = [GivenLabel(id_, 0) for id_ in given.ids]
+                labels = [Label(id_, 0) for id_ in answers.ids]
                 await store.put_labels(labels)
-                told(k, labels, [])
-            await store.fold("m", "v1", "count", lambda state, block: (state or 0) + len(block))
+                tell(k, labels, [])
+            await store.update_state("m", "v1", "count", lambda state, block: (state or 0) + len(block))
 
     await asyncio.gather(*(client(first + k) for k in range(3)))
 
 
-def told(seed: int, labels: list[GivenLabel], ids: list[str]) -> None:
+def tell(seed: int, labels: list[Label], ids: list[str]) -> None:
     sys.stdout.write(json.dumps([seed, ids, [label.id for label in labels]]) + "\n")
     sys.stdout.flush()
 

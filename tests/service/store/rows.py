@@ -9,7 +9,7 @@ import numpy as np
 
 from service.ids import new_ids
 from service.store.records import PredictionBatch, StoredSums, Version
-from service.store.steps import Rows, Work
+from service.store.work.statements import Query, Work
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, softmax
 
@@ -72,29 +72,29 @@ class Twin:
 
     def sums(self, chosen: Callable[[PredictionBatch, int], bool] = lambda *_: True) -> StoredSums:
         rows = [(answers, k) for answers, k in self.rows if chosen(answers, k)]
-        told = [(answers, k) for answers, k in rows if answers.ids[k] in self.labels]
+        labelled_rows = [(answers, k) for answers, k in rows if answers.ids[k] in self.labels]
         cells = cell_of(np.array([answers.confidence_N[k] for answers, k in rows]))
         labelled = CalibrationSums.zero()
-        if told:
+        if labelled_rows:
             labelled = CalibrationSums.from_probabilities(
-                np.array([answers.probabilities_NC[k] for answers, k in told]),
-                np.array([self.labels[answers.ids[k]] for answers, k in told]),
+                np.array([answers.probabilities_NC[k] for answers, k in labelled_rows]),
+                np.array([self.labels[answers.ids[k]] for answers, k in labelled_rows]),
             )
         return StoredSums(np.bincount(cells, minlength=CELLS), labelled)
 
 
-def assert_same(found: StoredSums, expected: StoredSums, cells: int = CELLS) -> None:
+def assert_same(actual: StoredSums, expected: StoredSums, cells: int = CELLS) -> None:
     """Counts exactly, sums to rounding, on `cells` equal cells; empty cells hold exact zeros."""
-    for sums in (found, expected):
+    for sums in (actual, expected):
         assert (sums.labelled.cells[:, sums.labelled.cells[0] == 0] == 0).all()
-    grouped = [sums.answers_C.reshape(cells, -1).sum(axis=1) for sums in (found, expected)]
+    grouped = [sums.answers_C.reshape(cells, -1).sum(axis=1) for sums in (actual, expected)]
     assert (grouped[0] == grouped[1]).all()
-    table, wanted = (sums.labelled.cells.reshape(7, cells, -1).sum(axis=2) for sums in (found, expected))
+    table, wanted = (sums.labelled.cells.reshape(7, cells, -1).sum(axis=2) for sums in (actual, expected))
     assert (table[[0, 2]] == wanted[[0, 2]]).all()
     np.testing.assert_allclose(table, wanted, rtol=1e-11, atol=1e-11)
 
 
 def count(table: str) -> Work[int]:
     """Work that counts the rows of a table."""
-    ((number,),) = yield Rows(f"SELECT count(*) FROM {table}")
+    ((number,),) = yield Query(f"SELECT count(*) FROM {table}")
     return int(number)

@@ -10,47 +10,46 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.store import StoreError, reading
-from service.store.database import DatabaseStore
-from service.store.moves import MAX_TAGS, OTHER_TAGS
-from service.store.records import Earlier, GivenLabel, PredictionBatch
-from tests.service.store.conftest import Run, opened
+from service.store import Store, StoreError, open_store
+from service.store.records import EarlierAnswer, Label, PredictionBatch
+from service.store.work.deltas import MAX_TAGS, OTHER_TAGS
+from service.store.work.reading import WINDOWS
+from service.store.work.statements import Query, Work
+from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, count, version
-
-Store = DatabaseStore
 
 
 def test_everything_comes_back_after_reopening(address: str) -> None:
     async def main() -> None:
-        store, given = await opened(address), batch(5, tags=["a", None, "b", "a", "a"])
+        store, answers = await open_store(address), batch(5, tags=["a", None, "b", "a", "a"])
         await store.put_version(version())
         await store.put_version(version())
-        assert await store.put_predictions(given) == [None] * 5
-        await store.put_labels([GivenLabel(given.ids[0], "cat"), GivenLabel(given.ids[1], 1)])
+        assert await store.put_predictions(answers) == [None] * 5
+        await store.put_labels([Label(answers.ids[0], "cat"), Label(answers.ids[1], 1)])
         before = await store.read_sums("m", "v1")
         await store.close()
         await store.close()
-        store = await opened(address)
+        store = await open_store(address)
         assert_same(await store.read_sums("m", "v1"), before)
         assert await store.read_versions() == [version()]
-        answers = await store.read_answers("m", [*given.ids, "none"])
-        assert set(answers) == set(given.ids)
-        for k, id_ in enumerate(given.ids):
-            answer = answers[id_]
-            assert answer.logits == given.logits_NC[k].astype("<f4").tobytes()
+        stored = await store.read_answers("m", [*answers.ids, "none"])
+        assert set(stored) == set(answers.ids)
+        for k, id_ in enumerate(answers.ids):
+            answer = stored[id_]
+            assert answer.logits == answers.logits_NC[k].astype("<f4").tobytes()
             assert (answer.model, answer.version, answer.created_ms) == ("m", "v1", START)
             assert (answer.predicted, answer.tag, answer.propensity) == (
-                given.index_N[k],
-                given.tags[k],
-                given.propensities[k],
+                answers.index_N[k],
+                answers.tags[k],
+                answers.propensities[k],
             )
-            assert (answer.raw_confidence, answer.confidence) == (given.raw_confidence_N[k], given.confidence_N[k])
+            assert (answer.raw_confidence, answer.confidence) == (answers.raw_confidence_N[k], answers.confidence_N[k])
             assert answer.label == {0: 0, 1: 1}.get(k)
-        assert await store.read_answers("other", given.ids) == {}
+        assert await store.read_answers("other", answers.ids) == {}
         assert (await store.read_sums("m", "other")).answers == 0
         await store.ping()
         await store.close()
-        for call in (lambda: store.put_predictions(given), store.read_versions, store.ping):
+        for call in (lambda: store.put_predictions(answers), store.read_versions, store.ping):
             with pytest.raises(StoreError, match="closed"):
                 await call()
 
@@ -62,10 +61,10 @@ def test_predictions_of_a_version_that_is_not_known(run: Run[Any]) -> None:
         with pytest.raises(StoreError, match="m/v1 is not known to the store"):
             await store.put_predictions(batch(1))
         with pytest.raises(StoreError, match="not known"):
-            await store.fold("m", "v1", "x", lambda state, block: 1)
+            await store.update_state("m", "v1", "x", lambda state, block: 1)
         assert (await store.read_sums_by("class", "m", "v1")) == {}
         assert len(await store.read_labels("m", "v1")) == 0
-        assert [block async for block in store.labelled("m", "v1")] == []
+        assert [block async for block in store.read_labelled_logits("m", "v1")] == []
         assert [point async for point in await store.read_trend("m", "v1", "day")] == []
 
     run(check)
@@ -85,7 +84,7 @@ def test_sums_are_those_of_the_rows(run: Run[Any]) -> None:
             await store.put_predictions(answers)
             twin.add(answers)
             chosen = {twin.ids[int(k)]: int(rng.integers(0, 3)) for k in rng.integers(0, len(twin.ids), 10)}
-            await store.put_labels([GivenLabel(id_, label, correct=True) for id_, label in chosen.items()])
+            await store.put_labels([Label(id_, label, correct=True) for id_, label in chosen.items()])
             twin.labels |= chosen
             if turn % 5 == 4:
                 await asyncio.gather(first.compact(), second.compact())
@@ -105,8 +104,8 @@ async def compare(store: Store, twin: Twin, rng: np.random.Generator) -> None:
             high = low + int(rng.integers(0, 30))
         since = None if rng.random() < 0.2 else START + low * HOUR + int(rng.integers(0, HOUR))
         until = None if rng.random() < 0.2 else START + high * HOUR + int(rng.integers(0, HOUR))
-        found = await store.read_sums("m", "v1", since, until)
-        assert_same(found, twin.sums(partial(within, since, until)))
+        sums = await store.read_sums("m", "v1", since, until)
+        assert_same(sums, twin.sums(partial(within, since, until)))
     since = START + 20 * 24 * HOUR
     by_class = await store.read_sums_by("class", "m", "v1", since)
     for index, name in enumerate(CLASSES):
@@ -154,18 +153,16 @@ def stamp(ms: int, form: str) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
 
 
-def test_a_trend_of_too_many_periods_is_refused(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.database.MAX_PERIODS", 2)
-
+def test_a_trend_of_too_many_periods_is_refused(run: Run[Any]) -> None:
     async def check(store: Store) -> None:
         await store.put_version(version())
         for k in range(3):
             await store.put_predictions(batch(1, now=START + k * HOUR))
         for _ in range(2):
             with pytest.raises(ValueError, match=r"3 periods of one hour; the limit is 2: ask for a coarser unit"):
-                await store.read_trend("m", "v1", "hour")
-            assert len([p async for p in await store.read_trend("m", "v1", "hour", START + HOUR)]) == 2
-            assert len([p async for p in await store.read_trend("m", "v1", "day")]) == 1
+                await store.read_trend("m", "v1", "hour", most=2)
+            assert len([p async for p in await store.read_trend("m", "v1", "hour", START + HOUR, most=2)]) == 2
+            assert len([p async for p in await store.read_trend("m", "v1", "day", most=2)]) == 1
             await store.compact()
 
     run(check)
@@ -177,14 +174,14 @@ def test_an_own_id_gives_the_stored_answer_or_a_conflict(run: Run[Any]) -> None:
         await store.put_version(version("v2"))
         await store.put_version(version(model="n"))
         first = batch(3, own=["a", "b", "a"])
-        assert await store.put_predictions(first) == [None, None, Earlier(first.logits_NC[0].tobytes(), "v1")]
+        assert await store.put_predictions(first) == [None, None, EarlierAnswer(first.logits_NC[0].tobytes(), "v1")]
         again = batch(3, version("v2"), own=["b", "c", "a"], seed=1)
         assert await other.put_predictions(again) == [
-            Earlier(first.logits_NC[1].tobytes(), "v1"),
+            EarlierAnswer(first.logits_NC[1].tobytes(), "v1"),
             None,
-            Earlier(first.logits_NC[0].tobytes(), "v1"),
+            EarlierAnswer(first.logits_NC[0].tobytes(), "v1"),
         ]
-        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [Earlier(None, "v1")]
+        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [EarlierAnswer(None, "v1")]
         assert await store.put_predictions(batch(1, version(model="n"), own=["a"])) == [None]
         counts = [(await store.read_sums(*key)).answers for key in (("m", "v1"), ("m", "v2"), ("n", "v1"))]
         assert counts == [2, 1, 1]
@@ -210,7 +207,7 @@ def test_the_same_own_ids_from_two_workers_at_once(run: Run[Any]) -> None:
             (first, second)[k % 2].put_predictions(batch(30, own=ids if k % 3 else ids[::-1], now=START + k))
             for k in range(12)
         ]
-        outcomes = [outcome for found in await asyncio.gather(*jobs) for outcome in found]
+        outcomes = [outcome for of_job in await asyncio.gather(*jobs) for outcome in of_job]
         assert outcomes.count(None) == 30
         assert (await first.read_sums("m", "v1")).answers == 30
 
@@ -225,8 +222,8 @@ def test_a_hundred_tags_have_sums_of_their_own(run: Run[Any]) -> None:
             both = [batch(10, tags=tags[start : start + 10], seed=start + k) for k in range(2)]
             await asyncio.gather(first.put_predictions(both[0]), second.put_predictions(both[1]))
         await first.put_predictions(batch(1, tags=[OTHER_TAGS]))
-        found = await second.read_sums_by("tag", "m", "v1")
-        assert {tag: sums.answers for tag, sums in found.items()} == {
+        by_tag = await second.read_sums_by("tag", "m", "v1")
+        assert {tag: sums.answers for tag, sums in by_tag.items()} == {
             **dict.fromkeys(tags[:MAX_TAGS], 2),
             OTHER_TAGS: 41,
         }
@@ -234,60 +231,68 @@ def test_a_hundred_tags_have_sums_of_their_own(run: Run[Any]) -> None:
     run(check)
 
 
-def test_many_commits_compact_by_themselves(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.database.COMPACT_ROWS", 10)
-
-    async def check(first: Store, second: Store) -> None:
+def test_many_commits_compact_by_themselves(run: Run[Any]) -> None:
+    async def check(one: Store, other: Store) -> None:
+        first, second = (Store(store.database, compact_commits=10) for store in (one, other))
         await first.put_version(version())
         twin = Twin()
         for k in range(40):
             twin.add(answers := batch(3, seed=k, now=START + k * HOUR))
             await (first, second)[k % 2].put_predictions(answers)
-        await first._finish_compacting()
-        await second._finish_compacting()
+        await first.finish_compacting()
+        await second.finish_compacting()
         assert_same(await first.read_sums("m", "v1"), twin.sums())
-        pending = await first._read(partial(count, "moves"))
+        pending = await first.database.read(partial(count, "moves"))
         assert pending <= 20
 
     run(check)
 
 
-def test_totals_are_added_up_once_for_each_compaction(run: Run[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever compacts; what is not merged yet is in every answer."""
-    added_up: list[tuple[Any, ...]] = []
-    periods = reading._periods
+def delete(table: str) -> Work[None]:
+    yield Query(f"DELETE FROM {table}")
 
-    def counted(*window: Any) -> Any:
-        added_up.append(window)
-        return periods(*window)
 
-    monkeypatch.setattr(reading, "_periods", counted)
+def test_totals_are_added_up_once_for_each_compaction(run: Run[Any]) -> None:
+    """Merged sums that are gone from the database are missed once somebody has compacted, and no earlier."""
 
     async def check(first: Store, second: Store) -> None:
         await first.put_version(version())
-        twin = Twin()
-        for k in range(4):
-            for part in range(3):
-                twin.add(answers := batch(3, seed=10 * k + part, now=START + k * HOUR))
-                await second.put_predictions(answers)
-                assert_same(await first.read_sums("m", "v1"), twin.sums())
-                assert_same(await first.read_sums("m", "v1", START), twin.sums())
-            assert len(added_up) == 2
-            added_up.clear()
-            await second.compact()
-        assert_same(await first.read_sums("m", "v1"), twin.sums())
-        for hours in range(reading.WINDOWS):
-            await first.read_sums("m", "v1", START - hours * HOUR)
-        added_up.clear()
-        await first.read_sums("m", "v1")
-        assert len(added_up) == 1, "the oldest of too many windows is forgotten"
+        twin, later = Twin(), Twin()
+        twin.add(answers := batch(3))
+        await second.put_predictions(answers)
+        await second.compact()
+        for since in (None, START):
+            assert_same(await first.read_sums("m", "v1", since), twin.sums())
+        await second.database.write(partial(delete, "sums"))
+        for k in range(3):  # what is not merged yet is in every answer
+            for rows in (twin, later):
+                rows.add(batch(3, seed=k + 1, now=START + k * HOUR))
+            await second.put_predictions(twin.rows[-1][0])
+            for since in (None, START):
+                assert_same(await first.read_sums("m", "v1", since), twin.sums())
+        await second.compact()
+        assert_same(await first.read_sums("m", "v1"), later.sums())
+
+    run(check)
+
+
+def test_the_oldest_of_too_many_windows_is_added_up_again(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        await store.put_version(version())
+        await store.put_predictions(batch(3))
+        await store.compact()
+        windows = [START - hours * HOUR for hours in range(WINDOWS + 1)]
+        for since in windows:
+            await store.read_sums("m", "v1", since)
+        await store.database.write(partial(delete, "sums"))
+        assert [(await store.read_sums("m", "v1", since)).answers for since in windows[::-1]] == [*[3] * WINDOWS, 0]
 
     run(check)
 
 
 def test_several_open_an_empty_store_at_once(address: str) -> None:
     async def main() -> None:
-        stores = await asyncio.gather(*(opened(address) for _ in range(4)))
+        stores = await asyncio.gather(*(open_store(address) for _ in range(4)))
         await asyncio.gather(*(store.put_version(version()) for store in stores))
         assert await stores[0].read_versions() == [version()]
         for store in stores:

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from service.store import StoreError
-from service.store.database import DatabaseStore
-from service.store.records import GivenLabel
-from service.store.sqlite import SqliteStore
-from service.store.steps import Insert, InsertNew, Many, Rows, Step, Work
-from tests.service.store.conftest import opened
+from service.store import Store, StoreError, open_store
+from service.store.databases.sqlite import SqliteDatabase
+from service.store.records import Label
+from service.store.work.statements import ExecuteMany, Insert, InsertNew, Query, Statement, Work
 from tests.service.store.rows import START, batch, count, version
 
 HELD = ("model", "id", "label", "given_ms")
@@ -33,34 +31,38 @@ def held(number: int, name: str = "first") -> Insert:
     return Insert("held", HELD, [(1, name, "0", number)])
 
 
-def failing(steps: list[Step], error: BaseException | None = None) -> Work[None]:
-    """Work that raises after these steps, unless the last of them is refused."""
-    yield from steps
+def failing(statements: list[Statement], error: BaseException | None = None) -> Work[None]:
+    """Work that raises after these statements, unless the last of them is refused."""
+    yield from statements
     if error:
         raise error
 
 
-BAD: dict[str, tuple[list[Step], BaseException | None]] = {
+BAD: dict[str, tuple[list[Statement], BaseException | None]] = {
     "before its first statement": ([], KeyError("early")),
     "between statements": ([held(1)], ZeroDivisionError("between")),
     "no Exception at all": ([held(1)], StrayError("panic")),
     "the same key twice": ([held(1), held(1)], None),
     "beyond 64 bits": ([held(1), held(2**63, "second")], None),
-    "a text for a number": ([held(1), Many("UPDATE held SET given_ms = $1 WHERE model = $2", [("many", 1)])], None),
+    "a text for a number": (
+        [held(1), ExecuteMany("UPDATE held SET given_ms = $1 WHERE model = $2", [("many", 1)])],
+        None,
+    ),
     "a value of no column": ([held(1), InsertNew("held", HELD, [(1, "x", object(), 1)])], None),
     "no value": ([held(1), Insert("held", HELD, [(1, "x", None, 1)])], None),
-    "no such table": ([held(1), Rows("SELECT * FROM nowhere")], None),
+    "no such table": ([held(1), Query("SELECT * FROM nowhere")], None),
 }
 
 
 @asynccontextmanager
-async def one_group(store: DatabaseStore) -> AsyncIterator[list[asyncio.Task[Any]]]:
+async def one_group(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """Tasks added to the list are queued while SQLite's writer waits, so they are one commit.
 
     In PostgreSQL each has a transaction of its own.
     """
     tasks: list[asyncio.Task[Any]] = []
-    if not isinstance(store, SqliteStore):
+    database = store.database
+    if not isinstance(database, SqliteDatabase):
         yield tasks
         return
     waits, go = threading.Event(), threading.Event()
@@ -69,37 +71,37 @@ async def one_group(store: DatabaseStore) -> AsyncIterator[list[asyncio.Task[Any
         waits.set()
         go.wait(10)
 
-    first = asyncio.create_task(store._submit(wait))
+    first = asyncio.create_task(database._submit(wait))
     assert await asyncio.to_thread(waits.wait, 10)
     yield tasks
     await asyncio.sleep(0)
-    assert store._jobs.qsize() == len(tasks)
+    assert database._jobs.qsize() == len(tasks)
     go.set()
     await first
 
 
-async def outcomes_of(store: DatabaseStore, work: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+async def outcomes_of(store: Store, work: list[Coroutine[Any, Any, Any]]) -> list[Any]:
     async with one_group(store) as tasks:
         tasks += [asyncio.create_task(one) for one in work]
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def counts(store: DatabaseStore) -> list[int]:
+async def counts(store: Store) -> list[int]:
     """Rows of predictions, labels and held labels."""
-    return [await store._read(partial(count, table)) for table in ("predictions", "labels", "held")]
+    return [await store.database.read(partial(count, table)) for table in ("predictions", "labels", "held")]
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_the_others_are_stored_once_and_acknowledged(address: str, bad: str) -> None:
-    steps, error = BAD[bad]
+    statements, error = BAD[bad]
 
     async def main() -> None:
-        store, early = await opened(address), batch(1, seed=9)
+        store, early = await open_store(address), batch(1, seed=9)
         await store.put_version(version())
         await store.put_predictions(early)
-        good = [store.put_predictions(given) for given in ANSWERS]
-        label = store.put_labels([GivenLabel(early.ids[0], 1), GivenLabel("later", 0, model="m")])
-        work = [*good[:3], store._write(lambda: failing(steps, error)), *good[3:], label]
+        good = [store.put_predictions(answers) for answers in ANSWERS]
+        label = store.put_labels([Label(early.ids[0], 1), Label("later", 0, model="m")])
+        work = [*good[:3], store.database.write(lambda: failing(statements, error)), *good[3:], label]
         outcomes = await outcomes_of(store, work)
         wanted = type(error) if isinstance(error, Exception) else (StoreError, OverflowError, StrayError)
         assert isinstance(outcomes[3], wanted)
@@ -107,7 +109,7 @@ def test_the_others_are_stored_once_and_acknowledged(address: str, bad: str) -> 
         assert (outcomes[7].stored, outcomes[7].held) == (1, 1)
         assert await store.put_predictions(batch(1, seed=10)) == [None]
         await store.close()
-        store = await opened(address)
+        store = await open_store(address)
         sums = await store.read_sums("m", "v1")
         assert (sums.answers, sums.labelled.cells[0].sum()) == (14, 1)
         assert await counts(store) == [14, 1, 1]
@@ -118,12 +120,12 @@ def test_the_others_are_stored_once_and_acknowledged(address: str, bad: str) -> 
 
 def test_a_caller_who_gave_up_does_not_touch_its_neighbours(address: str) -> None:
     async def main() -> None:
-        store = await opened(address)
+        store = await open_store(address)
         await store.put_version(version())
         await store.put_predictions(batch(1, seed=9))
         async with one_group(store) as tasks:
-            tasks += [asyncio.create_task(store.put_predictions(given)) for given in ANSWERS]
-            tasks.append(asyncio.create_task(store._write(lambda: failing([held(1), held(1)]))))
+            tasks += [asyncio.create_task(store.put_predictions(answers)) for answers in ANSWERS]
+            tasks.append(asyncio.create_task(store.database.write(lambda: failing([held(1), held(1)]))))
             await asyncio.sleep(0)
             tasks[2].cancel()
             tasks[6].cancel()
@@ -143,16 +145,17 @@ def test_a_failing_database_acknowledges_nothing_of_the_group(tmp_path: Path, fa
     """The commit itself is refused (by a constraint that is looked at then), or the disk is full in its middle."""
 
     async def main() -> None:
-        store = await SqliteStore.open(tmp_path / "s.sqlite")
+        store = await open_store(str(tmp_path / "s.sqlite"))
         await store.put_version(version())
         await store.put_predictions(batch(1, seed=9))
-        db = store._writer
+        assert isinstance(store.database, SqliteDatabase)
+        db = store.database._writer
         db.execute("CREATE TABLE parents (key INTEGER PRIMARY KEY)")
         db.execute("CREATE TABLE children (key INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
         db.execute("PRAGMA foreign_keys=ON")
-        work: list[Coroutine[Any, Any, Any]] = [store.put_predictions(given) for given in ANSWERS]
+        work: list[Coroutine[Any, Any, Any]] = [store.put_predictions(answers) for answers in ANSWERS]
         if fault == "commit":
-            work[3:3] = [store._write(lambda: failing([Insert("children", ("key",), [(7,)])]))]
+            work[3:3] = [store.database.write(lambda: failing([Insert("children", ("key",), [(7,)])]))]
         else:
             db.execute(f"PRAGMA max_page_count={db.execute('PRAGMA page_count').fetchone()[0] + 2}")
             work[3:3] = [store.put_predictions(batch(500, seed=8))]

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.store.records import GivenLabel
-from tests.service.store.conftest import opened
+from service.store import open_store
+from service.store.records import Label
 from tests.service.store.rows import assert_same, batch, count
 
 ROOT = Path(__file__).parents[3]
@@ -42,14 +42,14 @@ def test_what_was_acknowledged_is_there(address: str, kills: int) -> None:
     assert len(ids) > 20 * kills and len(labelled) > 20 * kills
 
     async def main() -> None:
-        store = await opened(address)
+        store = await open_store(address)
         answers = await store.read_answers("m", ids)
         assert set(answers) == set(ids)
         for seed, stored, _ in said:
-            given = batch(3, seed=seed)
+            expected = batch(3, seed=seed)
             for k, id_ in enumerate(stored):
-                assert answers[id_].logits == given.logits_NC[k].tobytes()
-        again = await store.put_labels([GivenLabel(id_, 0, model="m") for id_ in labelled])
+                assert answers[id_].logits == expected.logits_NC[k].tobytes()
+        again = await store.put_labels([Label(id_, 0, model="m") for id_ in labelled])
         assert again.already_known == len(labelled)
         # Sums, log and evidence say the same, rows that were stored without a word included.
         log, sums = await store.read_labels("m", "v1"), await store.read_sums("m", "v1")
@@ -57,8 +57,8 @@ def test_what_was_acknowledged_is_there(address: str, kills: int) -> None:
         assert sums.labelled.n == len(log) == len(set(log.ids))
         assert sums.labelled.total("correct") == log.correct_L.sum()
         assert sums.labelled.total("nll") == pytest.approx(log.nll_L.sum())
-        assert await store.fold("m", "v1", "count", lambda state, block: (state or 0) + len(block)) == len(log)
-        rows = await store._read(partial(count, "predictions"))
+        assert await store.update_state("m", "v1", "count", lambda state, block: (state or 0) + len(block)) == len(log)
+        rows = await store.database.read(partial(count, "predictions"))
         assert sums.answers == rows >= len(ids)
         await store.compact()
         assert_same(await store.read_sums("m", "v1"), sums)

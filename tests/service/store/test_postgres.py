@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 
 import asyncpg
 import pytest
 
-from service.store import StoreError
-from service.store.schema import POSTGRES
+from service.store import StoreError, open_store
+from service.store.databases.schema import POSTGRES_VERSION
 from tests.service import postgres
-from tests.service.store.conftest import opened
-from tests.service.store.rows import CLASSES, batch, version
-from trueodds.bundle.bundle import Reference
+from tests.service.store.rows import batch, version
 
 
 @pytest.fixture
@@ -24,9 +20,9 @@ def own_cluster() -> Iterator[postgres.Cluster]:
     """One that a test may stop."""
     if reason := postgres.missing():
         pytest.skip(reason)
-    found = postgres.Cluster()
-    yield found
-    found.remove()
+    own = postgres.Cluster()
+    yield own
+    own.remove()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.full)])
@@ -35,7 +31,7 @@ def test_a_server_that_restarts_under_load(own_cluster: postgres.Cluster, number
     address = own_cluster.database()
 
     async def main() -> None:
-        store = await opened(address)
+        store = await open_store(address)
         await store.put_version(version())
         acknowledged: list[str] = []
         failed: list[str] = []
@@ -43,10 +39,10 @@ def test_a_server_that_restarts_under_load(own_cluster: postgres.Cluster, number
 
         async def client(seed: int) -> None:
             while not stopped.is_set():
-                given = batch(3, seed=seed)
+                answers = batch(3, seed=seed)
                 try:
-                    await store.put_predictions(given)
-                    acknowledged.extend(given.ids)
+                    await store.put_predictions(answers)
+                    acknowledged.extend(answers.ids)
                 except StoreError as error:
                     failed.append(str(error))
                     await asyncio.sleep(0.01)
@@ -83,49 +79,24 @@ def test_words_for_what_cannot_be_opened(cluster: postgres.Cluster) -> None:
         ("postgresql://me:secret@[::1/x", "cannot be opened"),
     ]:
         with pytest.raises(StoreError, match=words) as refused:
-            asyncio.run(opened(url))
+            asyncio.run(open_store(url))
         assert "secret" not in str(refused.value)
 
 
-def test_a_newer_schema_is_refused(cluster: postgres.Cluster) -> None:
+@pytest.mark.parametrize("version", [POSTGRES_VERSION - 1, POSTGRES_VERSION + 1])
+def test_another_schema_is_refused_and_left_alone(cluster: postgres.Cluster, version: int) -> None:
     address = cluster.database()
 
     async def main() -> None:
-        await (await opened(address)).close()
+        await (await open_store(address)).close()
         connection = await asyncpg.connect(address)
-        await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", len(POSTGRES) + 1)
+        await connection.execute("UPDATE trueodds_schema SET version = $1", version)
+        for _ in range(2):
+            words = f"has schema version {version}; this release reads version 3. Use the release that wrote it"
+            with pytest.raises(StoreError, match=words):
+                await open_store(address)
+        assert await connection.fetchval("SELECT version FROM trueodds_schema") == version
         await connection.close()
-        with pytest.raises(StoreError, match="schema version 4; this release knows versions up to 3"):
-            await opened(address)
-
-    asyncio.run(main())
-
-
-def test_version_1_learns_of_validation_confidences(cluster: postgres.Cluster) -> None:
-    address = cluster.database()
-
-    async def main() -> None:
-        connection = await asyncpg.connect(address)
-        await connection.execute("CREATE TABLE trueodds_schema (version BIGINT NOT NULL)")
-        for statement in POSTGRES[0]:
-            await connection.execute(statement)
-        await connection.execute("INSERT INTO trueodds_schema VALUES (1)")
-        await connection.execute("INSERT INTO models (name) VALUES ('m')")
-        fit = '{"calibrator": "temperature", "temperature": 1.7}'
-        await connection.execute(
-            "INSERT INTO versions (model, version, classes, calibrator, metrics)"
-            " SELECT key, 'v1', $1, $2, $3 FROM models",
-            json.dumps(CLASSES),
-            fit,
-            json.dumps(version().metrics),
-        )
-        await connection.close()
-        store = await opened(address)
-        newer = replace(version("v2"), reference=Reference.of([0.2, 0.9, 1.0]))
-        await store.put_version(newer)
-        await store.put_predictions(batch(3))
-        assert await store.read_versions() == [version(), newer]
-        await store.close()
 
     asyncio.run(main())
 
@@ -135,7 +106,7 @@ def test_a_server_that_takes_no_writes_is_not_ready(own_cluster: postgres.Cluste
     address = own_cluster.database()
 
     async def main() -> None:
-        store = await opened(address)
+        store = await open_store(address)
         await store.ping()
         connection = await asyncpg.connect(address)
         await connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.store import StoreError, moves
-from service.store.moves import BY_CLASS, BY_TAG, TOTAL, Moves
-from service.store.sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
+from service.store import StoreError
+from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
+from service.store.work.period_sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
+from trueodds.hours import HOUR_MS
 from trueodds.metrics import CalibrationSums, cell_of, ece
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=60)
@@ -21,9 +22,9 @@ HOURS = st.integers(-100_000, 900_000)
 @FIXED
 @given(first=HOURS, length=st.integers(-5, 20_000))
 def test_few_periods_cover_every_hour_once(first: int, length: int) -> None:
-    found = cover(first, first + length)
+    ranges = cover(first, first + length)
     hours: list[tuple[int, int]] = []
-    for unit, low, high in found:
+    for unit, low, high in ranges:
         assert low is not None and high is not None
         hours.append((first_hour(low, unit), first_hour(high, unit)))
     hours.sort()
@@ -31,15 +32,15 @@ def test_few_periods_cover_every_hour_once(first: int, length: int) -> None:
     if hours:
         assert (hours[0][0], hours[-1][1]) == (first, first + length)
         assert all(a[1] == b[0] for a, b in pairwise(hours))
-    assert sum(high - low for unit, low, high in found if unit < 2 and low is not None and high is not None) <= 110
+    assert sum(high - low for unit, low, high in ranges if unit < 2 and low is not None and high is not None) <= 110
 
 
 @FIXED
 @given(hour=HOURS)
 def test_ranges_without_an_end(hour: int) -> None:
     for first, end in ((hour, None), (None, hour), (None, None)):
-        asked = [first_hour(int(period_of(hour + k, unit)), unit) for unit in UNITS for k in (-1000, -1, 0, 1, 1000)]
-        for probe in {*asked, hour - 1, hour, hour + 1}:
+        edges = [first_hour(int(period_of(hour + k, unit)), unit) for unit in UNITS for k in (-1000, -1, 0, 1, 1000)]
+        for probe in {*edges, hour - 1, hour, hour + 1}:
             inside = (first is None or probe >= first) and (end is None or probe < end)
             times = 0
             for unit, low, high in cover(first, end):
@@ -48,13 +49,13 @@ def test_ranges_without_an_end(hour: int) -> None:
             assert times == inside
 
 
-def some(count: int, seed: int = 0) -> tuple[Moves, np.ndarray, np.ndarray, np.ndarray]:
+def some(count: int, seed: int = 0) -> tuple[Deltas, np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     confidence_N, right_N = rng.uniform(0, 1, count), rng.integers(0, 2, count)
     loss_N, hour_N, group_N = rng.uniform(0, 2, (2, count)), rng.integers(0, 2000, count), rng.integers(0, 5, count)
-    created_N = hour_N * moves.HOUR_MS
-    told = moves.labels(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
-    return Moves(moves.answers(created_N, confidence_N, group_N, group_N), told), confidence_N, right_N, loss_N
+    created_N = hour_N * HOUR_MS
+    labels = label_deltas(created_N, confidence_N, group_N, group_N, right_N, *loss_N)
+    return Deltas(answer_deltas(created_N, confidence_N, group_N, group_N), labels), confidence_N, right_N, loss_N
 
 
 @pytest.mark.parametrize("kind", [TOTAL, BY_CLASS, BY_TAG])
@@ -77,18 +78,21 @@ def test_a_damaged_blob_is_refused() -> None:
 
 
 def test_totals_are_the_metrics_own_sums() -> None:
-    found, confidence_N, right_N, loss_N = some(800)
-    sums = PeriodSums.of(found, TOTAL).stored(TOTAL)[0]
+    deltas, confidence_N, right_N, loss_N = some(800)
+    sums = PeriodSums.of(deltas, TOTAL).stored(TOTAL)[0]
     expected = CalibrationSums.from_top(confidence_N, right_N, nll_N=loss_N[0], brier_N=loss_N[1])
     np.testing.assert_allclose(sums.labelled.cells, expected.cells, rtol=1e-12, atol=1e-12)
     assert (sums.answers_C == np.bincount(cell_of(confidence_N), minlength=3000)).all()
 
 
 def test_what_is_taken_out_leaves_exact_zeros() -> None:
-    found = some(300)[0]
-    out = found.labels.copy()
+    deltas = some(300)[0]
+    out = deltas.labels.copy()
     out["sign"] = -1
-    for parts in ([found, Moves(found.answers[:0], out)], [Moves(found.answers, np.concatenate([found.labels, out]))]):
+    for parts in (
+        [deltas, Deltas(deltas.answers[:0], out)],
+        [Deltas(deltas.answers, np.concatenate([deltas.labels, out]))],
+    ):
         whole = add_up([PeriodSums.of(part, TOTAL) for part in parts])
         assert (whole.stored(TOTAL)[0].labelled.cells == 0).all()
         assert len(whole.cleared().label_keys_L) == 0
@@ -96,24 +100,24 @@ def test_what_is_taken_out_leaves_exact_zeros() -> None:
 
 def test_a_correction_alone_moves_nll_though_no_count() -> None:
     """As compaction sees it when the label itself is merged already."""
-    given_, now = some(1)[0], some(1)[0].labels.copy()
-    now["nll"], out = 1.5, given_.labels.copy()
+    first, now = some(1)[0], some(1)[0].labels.copy()
+    now["nll"], out = 1.5, first.labels.copy()
     out["sign"] = -1
-    change = PeriodSums.of(Moves(given_.answers[:0], np.concatenate([out, now])), TOTAL)
-    whole = PeriodSums.of(given_, TOTAL) + change
+    change = PeriodSums.of(Deltas(first.answers[:0], np.concatenate([out, now])), TOTAL)
+    whole = PeriodSums.of(first, TOTAL) + change
     assert whole.stored(TOTAL)[0].labelled.total("nll") == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("bins", [10, 12, 15, 20, 30, 60])
 def test_sixty_cells_keep_every_binning_of_their_divisors(bins: int) -> None:
-    found, confidence_N, right_N, loss_N = some(2000)
+    deltas, confidence_N, right_N, loss_N = some(2000)
     confidence_N[:] = np.round(confidence_N * 120) / 120  # edges too
-    for records in (found.answers, found.labels):
-        records["cell"] = cell_of(confidence_N)
-    found.labels["confidence"] = confidence_N
-    for group, sums in PeriodSums.of(found, BY_CLASS).stored(BY_CLASS).items():
-        chosen = found.labels["predicted"] == group
-        expected = CalibrationSums.from_top(confidence_N[chosen], right_N[chosen], nll_N=loss_N[0][chosen])
+    for rows in (deltas.answers, deltas.labels):
+        rows["cell"] = cell_of(confidence_N)
+    deltas.labels["confidence"] = confidence_N
+    for group, sums in PeriodSums.of(deltas, BY_CLASS).stored(BY_CLASS).items():
+        inside = deltas.labels["predicted"] == group
+        expected = CalibrationSums.from_top(confidence_N[inside], right_N[inside], nll_N=loss_N[0][inside])
         assert ece(sums.labelled, bins=bins) == pytest.approx(ece(expected, bins=bins), abs=1e-12)
         assert (sums.answers_C >= sums.labelled.cells[0]).all()
         CalibrationSums.from_cells(

@@ -13,7 +13,8 @@ from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Given, as_sums
 from trueodds.sums.inputs import Array, check_level
-from trueodds.sums.sums import COLUMNS, SMALLEST_PROBABILITY, CalibrationSums
+from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
+from trueodds.sums.sums import COLUMNS, CalibrationSums
 
 Score = Literal["nll", "brier"]
 MOST: dict[Score, float] = {"nll": float("inf"), "brier": 2.0}
@@ -118,7 +119,7 @@ def _parts(sums: CalibrationSums, score: Score) -> Parts:
     share = np.clip(confidence / count, SMALLEST_PROBABILITY, 1.0)
     rest, others = np.clip(1 - share, SMALLEST_PROBABILITY, 1.0), _other_classes(sums)
     if score == "nll":
-        of_right, if_wrong = -np.log(share), np.minimum(np.log(others) - np.log(rest), -np.log(SMALLEST_PROBABILITY))
+        of_right, if_wrong = -np.log(share), np.minimum(np.log(others) - np.log(rest), WORST_NLL)
     else:
         of_right, if_wrong = rest**2 * (1 + 1 / others), 1 + share**2
     wrong = count - right

@@ -1,0 +1,53 @@
+"""Parts of several commands: their options, the examples in their help texts, the log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from trueodds.bundle import model_folder
+from trueodds.cli import Parser
+
+PARAMS = Path("params.yaml")
+NONE = "none"
+"""In place of a version or a role: none of them."""
+
+
+def examples(*lines: str) -> str:
+    """The end of a help text: commands to type."""
+    return "\n".join(["examples:", *(f"  trueodds {line}" for line in lines)])
+
+
+def log_to_stderr() -> None:
+    """Prints what the pipeline logs, plain, beside what the command itself prints."""
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("pipeline").setLevel(logging.INFO)
+
+
+def add_parameters(parser: Parser) -> None:
+    """Adds `name=value ...` and --params."""
+    parser.add_argument("parameters", nargs="*", metavar="name=value", help="a parameter in place of that of the file")
+    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"(default: {PARAMS})")
+
+
+def add_models(parser: Parser) -> None:
+    """Adds --models, with the service's own default."""
+    folder = model_folder.models_folder()
+    words = f"the model directory (default: {folder}; {model_folder.VARIABLE})"
+    parser.add_argument("--models", type=Path, default=folder, metavar="FOLDER", help=words)
+
+
+def add_why(parser: Parser) -> None:
+    """Adds --why."""
+    parser.add_argument("--why", default="", metavar="TEXT", help="the reason, kept in the history of the model")
+
+
+def add_service(parser: Parser) -> None:
+    """Adds --service and --key-file."""
+    from pipeline.recalibrate import client  # scipy with it, which most commands do without
+
+    words = f"URL of the service (default: {client.URL}; {client.SERVICE})"
+    parser.add_argument("--service", metavar="URL", help=words)
+    words = f"file with the admin key, where the service has one ({client.KEY_FILE}; or the key itself: {client.KEY})"
+    parser.add_argument("--key-file", type=Path, metavar="FILE", help=words)

@@ -1,0 +1,32 @@
+"""Pictures in artifacts/curves: of the last training run, and of the gradient under focal loss."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipeline import stages
+from pipeline.cli import common
+from trueodds.cli import Subparsers
+
+DRAWINGS = {
+    "curves": (
+        stages.draw_curves,
+        "Draws artifacts/model: every epoch, and closely the epochs that training.curves names.",
+    ),
+    "gamma-curve": (
+        stages.draw_gamma_curve,
+        "Draws g(p, gamma), the factor by which focal loss changes the gradient. Needs no training run.",
+    ),
+}
+
+
+def add_parser(commands: Subparsers) -> None:
+    for name, (draw, about) in DRAWINGS.items():
+        parser = commands.add_parser(name, description=about, epilog=common.examples(name))
+        parser.set_defaults(draw=draw)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    common.log_to_stderr()
+    print(*arguments.draw(), sep="\n")
+    return 0

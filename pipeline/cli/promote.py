@@ -1,0 +1,27 @@
+"""Lets a published version answer for its model."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipeline.cli import common
+from trueodds.bundle import model_folder, publishing
+from trueodds.bundle.bundle import Bundle
+from trueodds.cli import Subparsers
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples('promote digits 3f2a9c01b7de --why "fewer errors"')
+    parser = commands.add_parser("promote", description=__doc__, epilog=epilog)
+    parser.add_argument("model")
+    parser.add_argument("version")
+    common.add_models(parser)
+    common.add_why(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    models, model, version = arguments.models, arguments.model, arguments.version
+    Bundle.load(model_folder.find(models, model, version))
+    publishing.promote(models, model, version, why=arguments.why)
+    print(model_folder.standing(models, model, version))
+    return 0

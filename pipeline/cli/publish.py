@@ -1,0 +1,37 @@
+"""Copies a bundle to the model directory, and lets it answer for its model unless --role says otherwise."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pipeline import stages
+from pipeline.cli import common
+from trueodds.bundle import model_folder, publishing
+from trueodds.cli import Subparsers
+
+ROLES: dict[str, model_folder.Role | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples("publish", 'publish --bundle elsewhere/bundle --role shadow --why "retrained on May"')
+    parser = commands.add_parser("publish", description=__doc__, epilog=epilog)
+    common.add_models(parser)
+    common.add_why(parser)
+    parser.set_defaults(bundle=stages.BUNDLE)
+    bundle = parser.add_mutually_exclusive_group()
+    twin = f"the quantised twin: {stages.INT8}"
+    bundle.add_argument("--int8", dest="bundle", action="store_const", const=stages.INT8, help=twin)
+    another = f"another bundle than {stages.BUNDLE}"
+    bundle.add_argument("--bundle", type=Path, metavar="FOLDER", help=another)
+    role = "for its own model: answer; be scored beside what answers, if anything does; none (default: default)"
+    parser.add_argument("--role", choices=ROLES, default="default", help=role)
+    parser.add_argument("--unnamed", action="store_true", help="answer calls that name no model, too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    why = arguments.why or "published by hand"
+    role = ROLES[arguments.role]
+    path = publishing.publish(arguments.bundle, arguments.models, role, unnamed=arguments.unnamed, why=why)
+    print(path, model_folder.standing(arguments.models, path.parent.name, path.name), sep="\n")
+    return 0

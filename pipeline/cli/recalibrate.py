@@ -1,0 +1,78 @@
+"""Fits a calibrator on the live labels of what answers, publishes it as the shadow, and judges it by later labels."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipeline.cli import common
+from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, client_of, recalibrate
+from trueodds.calibrators.selection import CANDIDATES
+from trueodds.cli import Parser, Subparsers
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
+    parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
+    add_judgement(parser, ("now", "evidence", "never"))
+    parser.add_argument("--version", help="do nothing if another one answers by now")
+    labels = f"the number of labels to fit on, at most; the last ones (default: {LABELS:,})"
+    parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
+    candidates = f"calibrators to choose from (default: {', '.join(CANDIDATES)})"
+    parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    fit = {name: getattr(arguments, name) for name in ("version", "labels")}
+    request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
+    print(outcome_text(recalibrate(request)))
+    return 0
+
+
+def add_judgement(parser: Parser, promote: tuple[str, ...]) -> None:
+    """Adds the options of `recalibrate` and `judge`."""
+    parser.add_argument("--model", help="(default: the one that answers calls without a model's name)")
+    parser.add_argument("--promote", choices=promote, default="evidence", help="(default: evidence)")
+    wait = "how long to wait for enough labels (default: 0)"
+    parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=wait)
+    common.add_service(parser)
+    common.add_models(parser)
+    common.add_why(parser)
+
+
+def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
+    """The request that the options of `add_judgement` describe."""
+    return Recalibration(
+        client_of(arguments.service, arguments.key_file),
+        arguments.models,
+        arguments.model,
+        promote=arguments.promote,
+        wait_seconds=arguments.wait,
+        why=arguments.why,
+        say=print,
+        **fit,  # type: ignore[arg-type]
+    )
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """The candidates, where a calibrator was fitted, and what came of it."""
+    return "\n".join([*([_table_text(outcome.choice)] if outcome.choice else []), outcome.words])
+
+
+def _table_text(choice: Choice) -> str:
+    """The candidates with their NLL, and ECE before and after."""
+    lines = [f"{choice.rows:,} live labels, cross-validated", ""]
+    lines.append(f"{'calibrator':<28}{'NLL':>10}{'gain':>12}{'+-':>10}")
+    served = (f"{choice.served.name} (served)", choice.served)
+    for name, line in (served, *((line.name, line) for line in choice.table)):
+        if line.nll is None or line.gain is None or line.gain_standard_error is None:
+            lines.append(f"{name:<28}{line.problem}")
+        else:
+            mark = "  <" if line is choice.best and choice.better else f"  {line.problem}" if line.problem else ""
+            lines.append(f"{name:<28}{line.nll:>10.4f}{line.gain:>12.4f}{line.gain_standard_error:>10.4f}{mark}")
+    for when, judged in (("before", choice.before), ("after", choice.after)):
+        v = judged.values
+        interval = f"{choice.settings.level:.0%} interval {v['ece_lower']:.4f} .. {v['ece_upper']:.4f}"
+        lines += [""] * (when == "before") + [
+            f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor {v['floor_p95']:.4f}"
+        ]
+    return "\n".join([*lines, ""])

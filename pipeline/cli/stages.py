@@ -1,0 +1,70 @@
+"""The stages of dvc.yaml, each with the parameters of params.yaml, and `all` of them in order, without DVC."""
+
+from __future__ import annotations
+
+import argparse
+
+from pipeline import config, parameters, stages
+from pipeline.cli import common
+from pipeline.config import Params
+from trueodds import processes
+from trueodds.cli import Subparsers
+
+ALL, FOLD, INT8 = "all", "export --fold", "export --int8"
+EXAMPLES = {
+    "fetch": ("fetch", "fetch dataset=cifar10"),
+    "train": ("train", "train method=focal method_options.gamma=2 epochs=3"),
+    "calibrate": ("calibrate", "calibrate calibrator=vector"),
+    "evaluate": ("evaluate", "evaluate bins=20 'compare=[isotonic]'"),
+    "export": ("export", FOLD, INT8),
+    ALL: (ALL, f"{ALL} dataset=cifar10 method=focal epochs=2"),
+}
+CHECKED = ("fetch", "train", ALL)
+"""Work that takes long, or comes before such work: all names in the parameters are checked first."""
+
+
+def _all(params: Params) -> None:
+    """Every stage in order, without DVC: on a machine that has only torch."""
+    for stage in stages.STAGES.values():
+        stage(params)
+
+
+def _fold(params: Params) -> None:
+    print(stages.fold())
+
+
+def _quantise(params: Params) -> None:
+    print(stages.quantise(params))
+
+
+WORK = stages.STAGES | {ALL: _all, FOLD: _fold, INT8: _quantise}
+
+
+def add_parser(commands: Subparsers) -> None:
+    for name, lines in EXAMPLES.items():
+        epilog = common.examples(*lines)
+        parser = commands.add_parser(name, description=WORK[name].__doc__, epilog=epilog, intermixed=True)
+        parser.set_defaults(work=name)
+        common.add_parameters(parser)
+    forms = commands.choices["export"].add_mutually_exclusive_group()
+    for option, work, about in (
+        ("--fold", FOLD, f"{stages.FOLDED} from the bundle: one graph, pixels in, calibrated probabilities out"),
+        ("--int8", INT8, f"{stages.INT8} from the bundle: quantised and calibrated anew"),
+    ):
+        forms.add_argument(option, dest="work", action="store_const", const=work, help=about)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    processes.obey()
+    common.log_to_stderr()
+    work, overrides = arguments.work, parameters.parse_overrides(arguments.parameters)
+    if work in parameters.STAGE_PARAMETERS:
+        parameters.check_stage(work, overrides)
+    params = config.load(arguments.params, overrides)
+    if work in CHECKED:
+        stages.check_names(params)
+    try:
+        WORK[work](params)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the next run goes on from the last checkpoint") from None
+    return 0

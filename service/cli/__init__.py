@@ -1,0 +1,9 @@
+"""The commands of the service: `trueodds COMMAND`, or `python -m service COMMAND` in a checkout or an image."""
+
+from trueodds.cli import Command
+
+COMMANDS = {
+    "serve": Command("service.cli.serve", "serve the published models over HTTP", "serve"),
+    "key": Command("service.cli.key", "make a key, and the hash that the service is told", "serve"),
+    "replay": Command("service.cli.replay.command", "send a data set to a running service, with drift", "serve"),
+}

@@ -1,0 +1,176 @@
+"""Sends a data set to a running service, with labels that come late, in part, and with drift.
+
+Images arrive at random (Poisson), drawn with replacement; each one's true label follows after a random delay, or never.
+Every few seconds a line says what the service's report says: accuracy and ECE of all labels so far; what the ECE of a
+calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence and at how much it fires.
+Ctrl-C ends it: labels that are due are still sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from service.cli.replay import ReplayError
+from service.cli.replay.caller import Caller, Keys
+from service.cli.replay.drift import GRAMMAR, KINDS, Schedule, seconds
+from service.cli.replay.runner import Replay, ReplayPlan
+from service.cli.replay.source import SPLITS, read
+from service.cli.replay.stream import BIASES, Bias, Stream
+from trueodds.cli import Subparsers
+from trueodds.texts import plural
+
+EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"
+
+
+class Stop:
+    """Tells whether Ctrl-C or SIGTERM came; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self._came = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._come)
+
+    def __call__(self) -> bool:
+        return self._came
+
+    def _come(self, number: int, frame: FrameType | None) -> None:
+        if self._came:
+            raise KeyboardInterrupt
+        self._came = True
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replays, and returns the exit status: 0; 1 where --until-alarm was given and it has not fired; 130 on Ctrl-C."""
+    stopped = Stop()
+    try:
+        fired = _replay(arguments, stopped)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `| head`
+        sys.stdout = None
+        return 1
+    if stopped():
+        return 130
+    if arguments.until_alarm and not fired:
+        raise ReplayError(f"the alarm has not fired within {arguments.seconds:g} s")
+    return 0
+
+
+def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    drift, bias = Schedule.parse(arguments.drift), Bias.parse(arguments.bias)
+    keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
+    plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
+    named = {"model": arguments.model, "version": arguments.version}
+    with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
+        shape = caller.shape()
+        source = read(arguments.data, shape, arguments.split)
+        stream = Stream(
+            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), shape.classes, arguments.seed
+        )
+        who = "/".join(caller.answering or ())
+        say(f"{plural(len(source), 'image')} of {source.name} to {who} at {caller.url}")
+        return Replay(caller, stream, plan, say, stopped).run()
+
+
+def add_parser(commands: Subparsers) -> None:
+    kinds = "\n".join(f"  {name:<12}{f'{kind.low:g}..{kind.high:g}':<8}{kind.meaning}" for name, kind in KINDS.items())
+    biases = "\n".join(f"  {name:<12}{meaning}" for name, meaning in BIASES.items())
+    grammar = f"--drift {GRAMMAR}\n{kinds}\n\n--bias NAME:RATIO\n{biases}"
+    parser = commands.add_parser("replay", description=__doc__, epilog=f"{grammar}\n\nexamples:\n{EXAMPLE}")
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help=".npz with x_test and y_test, or a folder [test/]<class>/*.png")
+    add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
+    add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
+    add("--model", help="default: the one that is served")
+    add("--version", help="default: the one that is served")
+    add("--rate", type=_rate, default=20.0, help="images a second, on average (default: 20)")
+    add("--delay", type=_seconds, default=2.0, help="mean time until a label comes, such as 4s (default: 2s)")
+    add("--labelled", type=_share, default=1.0, metavar="SHARE", help="share of the answers with a label (default: 1)")
+    add(
+        "--drift",
+        action="append",
+        default=[],
+        metavar="KIND:STRENGTH@TIME",
+        help="what changes and when, see below; may be repeated",
+    )
+    add(
+        "--bias",
+        action="append",
+        default=[],
+        metavar="NAME:RATIO",
+        help="labelling that depends on the answer, see below",
+    )
+    add("--tag", action="append", default=[], help="tag of the images; of several each image gets one at random")
+    add("--seconds", type=_seconds, default=math.inf, metavar="TIME", help="such as 2m (default: until Ctrl-C)")
+    add("--speed", type=_speed, default=1.0, help="so many times as fast, or max: without any pause (default: 1)")
+    add("--every", type=_pause, default=5.0, metavar="TIME", help="between two lines (default: 5s)")
+    add("--until-alarm", action="store_true", help="end when the alarm has fired; by --seconds it must have")
+    add("--drain", action="store_true", help="after --seconds go on until the last label has been sent")
+    add("--seed", type=_seed, default=0, help="of all that is random (default: 0)")
+    add(
+        "--key-file",
+        type=Path,
+        help="file with the key of /predict and, if that differs, of /feedback in a second line",
+    )
+    add("--patience", type=_seconds, default=30.0, metavar="TIME", help="to wait for a service that is away (30s)")
+
+
+def _keys(path: Path | None) -> Keys:
+    if path is None:
+        return Keys()
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplayError(f"--key-file {path} cannot be read: {error}") from None
+    if not 1 <= len(lines) <= 2 or not all(line.isascii() and line.isprintable() for line in lines):
+        raise ReplayError(f"--key-file {path} holds {len(lines)} words; expected one key, or two: predict, feedback")
+    return Keys(lines[0], lines[-1])
+
+
+def _number(text: str, low: float, high: float, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is {what}")
+    return value
+
+
+def _rate(text: str) -> float:
+    return _number(text, 1e-3, 1e5, "0.001 to 100000 images a second")
+
+
+def _share(text: str) -> float:
+    return _number(text, 0, 1, "a share, 0 to 1")
+
+
+def _speed(text: str) -> float:
+    return math.inf if text == "max" else _number(text, 1e-3, 1e4, "0.001 to 10000, or max")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _pause(text: str) -> float:
+    if not (time := _seconds(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is any time above 0, such as 5s")
+    return time
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed are whole numbers from 0 on")
+    return int(text)

@@ -1,0 +1,155 @@
+"""Drift: changes of images and labels while a replay runs.
+
+    KIND:STRENGTH@TIME          from then on
+    KIND:STRENGTH@TIME..TIME    growing evenly from what was before, and staying
+
+Kinds may be combined; later entries of one kind take over from earlier ones, so `noise:0.5@40s,noise:0@90s` is noise
+that lasts 50 seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+
+from service.cli.replay import ReplayError
+from trueodds.errors import nearest
+from trueodds.inputs.pictures import Pixels
+
+
+class Kind(NamedTuple):
+    neutral: float
+    low: float
+    high: float
+    meaning: str
+
+
+KINDS = {
+    "noise": Kind(0, 0, 4, "normal noise on every pixel; standard deviation in fractions of the range 0..255"),
+    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels"),
+    "contrast": Kind(1, 0, 4, "factor on each pixel's difference from its image's mean; 1 changes nothing"),
+    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255"),
+    "labels": Kind(0, 0, 1, "share of the true labels that are replaced by another class, drawn at random"),
+}
+GRAMMAR = "KIND:STRENGTH@TIME or KIND:STRENGTH@TIME..TIME, such as noise:0.5@40s or blur:2@30s..2m"
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)")
+
+
+def seconds(text: str) -> float:
+    """`40`, `40s`, `1.5m` or `2h` in seconds. Raises ValueError for anything else."""
+    if not (match := _TIME.fullmatch(text.strip())):
+        raise ValueError(f"{text!r} is no time; allowed are seconds, or a number with s, m or h, such as 40s or 1.5m")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def clock(at: float) -> str:
+    """Seconds as `m:ss` or `h:mm:ss`."""
+    minutes, rest = divmod(int(at), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry: at `start`, or evenly from `start` to `end`, the kind's strength becomes `strength`."""
+
+    kind: str
+    strength: float
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        ramp = self.end > self.start
+        if self.strength == KINDS[self.kind].neutral:
+            return f"{self.kind} fades until {clock(self.end)}" if ramp else f"no {self.kind} any more"
+        grows = f" grows to {self.strength:g} until {clock(self.end)}"
+        return f"{self.kind}{grows}" if ramp else f"{self.kind} {self.strength:g} from now on"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Steps in the order of their start; those of one kind do not overlap."""
+
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Schedule:
+        """Entries, each text with one or several between commas.
+
+        Raises:
+            ReplayError: naming the entry, what is allowed and, for a kind, the nearest one.
+        """
+        entries = [entry.strip() for text in texts for entry in text.split(",")]
+        steps = sorted(map(_step, entries), key=lambda step: step.start)
+        for kind in KINDS:
+            own = [step for step in steps if step.kind == kind]
+            for before, after in pairwise(own):
+                if after.start < max(before.end, math.nextafter(before.start, math.inf)):
+                    places = f"{clock(before.start)}..{clock(before.end)} and {clock(after.start)}"
+                    raise ReplayError(f"two entries for {kind} overlap ({places}); give one after the other")
+        return cls(tuple(steps))
+
+    def strength(self, kind: str, at: float) -> float:
+        """The strength of a kind of drift at a time; its neutral value before any entry."""
+        value = KINDS[kind].neutral
+        for step in self.steps:
+            if step.kind != kind or at < step.start:
+                continue
+            grown = 1.0 if at >= step.end else (at - step.start) / (step.end - step.start)
+            value += (step.strength - value) * grown
+        return value
+
+    def changed(self, pixels_HWC: Pixels, at: float, generator: np.random.Generator) -> Pixels:
+        """One image as the drifted world shows it at a time: blurred, paler, darker, then noisy; cut off at 0 and 255.
+
+        Unchanged, and nothing drawn, while every kind is neutral.
+        """
+        noise, blur, contrast, brightness = (
+            self.strength(kind, at) for kind in ("noise", "blur", "contrast", "brightness")
+        )
+        if (noise, blur, contrast, brightness) == (0, 0, 1, 0):
+            return pixels_HWC
+        image_HWC = pixels_HWC / 255
+        if blur:
+            image_HWC = gaussian_filter(image_HWC, (blur, blur, 0), mode="nearest")
+        mean = image_HWC.mean()
+        image_HWC = mean + contrast * (image_HWC - mean) + brightness
+        if noise:
+            image_HWC += noise * generator.standard_normal(image_HWC.shape)
+        drifted_HWC: Pixels = np.rint(255 * image_HWC.clip(0, 1)).astype(np.uint8)
+        return drifted_HWC
+
+
+def _step(entry: str) -> Step:
+    kind, colon, rest = entry.partition(":")
+    strength_text, at, when = rest.partition("@")
+    if not (colon and at):
+        raise ReplayError(f"--drift {entry!r}: expected {GRAMMAR}")
+    if kind not in KINDS:
+        known = "; ".join(f"{name} ({one.meaning})" for name, one in KINDS.items())
+        raise ReplayError(f"--drift {entry!r}: unknown kind {kind!r}; allowed are {known}.{nearest(kind, KINDS)}")
+    allowed = KINDS[kind]
+    try:
+        strength = float(strength_text)
+    except ValueError:
+        strength = math.nan
+    if not allowed.low <= strength <= allowed.high:
+        limits = f"{allowed.low:g}..{allowed.high:g}: {allowed.meaning}"
+        raise ReplayError(f"--drift {entry!r}: the strength of {kind} is {strength_text!r}; allowed is {limits}")
+    start_text, dots, end_text = when.partition("..")
+    try:
+        start = seconds(start_text)
+        end = seconds(end_text) if dots else start
+    except ValueError as error:
+        raise ReplayError(f"--drift {entry!r}: {error}; expected {GRAMMAR}") from None
+    if dots and end <= start:
+        raise ReplayError(f"--drift {entry!r}: {end_text} is not after {start_text}; expected {GRAMMAR}")
+    return Step(kind, strength, start, end)

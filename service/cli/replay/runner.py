@@ -1,0 +1,221 @@
+"""Keeps the stream's time: sends images when they are due and labels when they are, and says how it goes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.cli.replay import ReplayError
+from service.cli.replay.caller import Answer, Caller
+from service.cli.replay.drift import clock
+from service.cli.replay.stream import Bias, Event, Stream
+from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.texts import plural
+
+TOGETHER, AT_ONCE = 0.05, 64
+"""Images that are due within so many seconds go in one call; without a clock, about so many images."""
+BATCH, BATCH_BYTES = 128, 4_000_000
+"""Images in one call at most, and bytes of their pixels."""
+LABELS = 1000
+"""Labels in one call at most."""
+BEHIND = 2.0
+"""Seconds from which on a line says that the service does not keep up."""
+CATCH_UP = 5.0
+"""Seconds at the end that `until_alarm` gives the service to judge the last labels."""
+NAP = 0.1
+"""Seconds of sleep at most, so that `stopped` is called often."""
+HEADER = "   time   images   labels  accuracy   ECE [interval]           by chance   alarm"
+FIRED = ("fired", "acknowledged")
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """The length and speed of a replay, and which answers get labels. Times are the stream's, in seconds."""
+
+    labelled: float = 1.0
+    bias: Bias = field(default_factory=Bias)
+    seconds: float = math.inf
+    speed: float = 1.0
+    """Seconds of the stream in a second of the clock; inf: as fast as the service answers."""
+    every: float = 5.0
+    until_alarm: bool = False
+    drain: bool = False
+    """After the last image go on until every label has been sent."""
+
+
+class Replay:
+    """One run; `stopped` is called between calls, and once it is true only the labels that are due are sent."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        stream: Stream,
+        plan: ReplayPlan,
+        say: Callable[[str], None] = print,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._caller, self._stream, self._plan, self._say, self._stopped = caller, stream, plan, say, stopped
+        self._on_the_way: list[tuple[float, int, str, str | int]] = []  # due, number, id, label: a heap
+        self._steps = stream.drift.steps
+        self._images = self._labels = 0
+        self._now = 0.0
+        self._answering = caller.answering
+        self._alarm: str | None = None
+        self._report: dict[str, Any] = {}
+        self._shown: tuple[float, int] | None = None
+
+    def run(self) -> bool:
+        """Replays until the plan's end, the alarm it waits for, or `stopped`; tells whether the alarm has fired.
+
+        Raises:
+            ReplayError: the service refuses, or stays away longer than the caller's patience; with `until_alarm`, an
+                alarm that had fired before.
+        """
+        self._alarm, _ = alarm_text(self._caller.report())
+        if self._plan.until_alarm and self._alarm in FIRED:
+            who = "/".join(self._caller.answering or ())
+            raise ReplayError(
+                f"the alarm of {who} has fired before, and a version's alarm fires once; publish another version, or"
+                " leave --until-alarm out"
+            )
+        self._say(HEADER)
+        self._loop()
+        if self._stopped():
+            self._say("stopped: the labels that are due are sent, then it ends")
+        self._send_labels(self._now)
+        if self._plan.until_alarm and self._alarm not in FIRED:
+            self._let_the_alarm_catch_up()
+        if self._shown != (self._now, self._labels):
+            self._status()
+        self._summary()
+        return self._alarm in FIRED
+
+    def _loop(self) -> None:
+        plan, events = self._plan, self._stream.events()
+        coming, status_at, started = next(events), plan.every, time.monotonic()
+        together = max(TOGETHER, AT_ONCE / self._stream.rate) if math.isinf(plan.speed) else TOGETHER * plan.speed
+        size = max(1, min(BATCH, BATCH_BYTES // coming.pixels_HWC.size))
+        while not self._stopped():
+            image_at = coming.at if coming.at <= plan.seconds else math.inf
+            if self._now >= plan.seconds and math.isinf(image_at) and not (plan.drain and self._on_the_way):
+                return
+            label_at = self._on_the_way[0][0] if self._on_the_way else math.inf
+            end = plan.seconds if self._now < plan.seconds else math.inf
+            self._wait(min(image_at + together, label_at + together, status_at, end), started)
+            self._announce()
+            batch: list[Event] = []
+            while coming.at <= min(self._now, plan.seconds) and len(batch) < size:
+                batch.append(coming)
+                coming = next(events)
+            if batch:
+                self._send_images(batch)
+            unsent_at = coming.at if coming.at <= plan.seconds else math.inf
+            self._send_labels(min(self._now, unsent_at))  # a label of what is not sent yet may be due before others
+            if self._now >= status_at:
+                status_at += plan.every * math.ceil((self._now - status_at) / plan.every + 1e-9)
+                self._status(behind=self._now - unsent_at)
+                if plan.until_alarm and self._alarm in FIRED:
+                    return
+
+    def _wait(self, until: float, started: float) -> None:
+        """Sleeps until the stream's time is `until`; without a clock it is so at once."""
+        speed = self._plan.speed
+        if math.isinf(speed):
+            self._now = max(self._now, until)
+            return
+        while (now := (time.monotonic() - started) * speed) < until and not self._stopped():
+            time.sleep(min(NAP, (until - now) / speed))
+        self._now = now if self._plan.drain else min(now, self._plan.seconds)
+
+    def _announce(self) -> None:
+        while self._steps and self._steps[0].start <= self._now:
+            self._say(f"{clock(self._steps[0].start):>7}   {self._steps[0]}")
+            self._steps = self._steps[1:]
+
+    def _send_images(self, batch: list[Event]) -> None:
+        answers = self._caller.predict(batch)
+        self._images += len(batch)
+        for event, answer in zip(batch, answers, strict=True):
+            label = self._stream.source.label(event.label)
+            right = _is(answer, label)
+            if event.fate < self._plan.bias.chance(self._plan.labelled, right, answer.confidence):
+                due = event.at + self._plan.bias.delay(event.delay, right)
+                heapq.heappush(self._on_the_way, (due, event.number, answer.id, label))
+        if self._caller.answering != self._answering:
+            self._answering = self._caller.answering
+            self._say(f"{clock(self._now):>7}   {'/'.join(self._answering or ())} answers from now on")
+
+    def _send_labels(self, until: float) -> None:
+        """Sends all that are due until then, in the order in which they are."""
+        due: list[tuple[str, str | int]] = []
+        while self._on_the_way and self._on_the_way[0][0] <= until:
+            due.append(heapq.heappop(self._on_the_way)[2:])
+        for first in range(0, len(due), LABELS):
+            self._caller.feedback(due[first : first + LABELS])
+        self._labels += len(due)
+
+    def _status(self, behind: float = 0.0) -> None:
+        self._report = report = self._caller.report()
+        self._shown = self._now, self._labels
+        before, (self._alarm, text) = self._alarm, alarm_text(report)
+        accuracy, chance = (_share(report[name]) for name in ("accuracy", "floor_p95"))
+        late = f"   {behind:.0f} s behind: the service does not keep up" if behind > BEHIND * self._plan.speed else ""
+        self._say(
+            f"{clock(self._now):>7}{self._images:>9,}{self._labels:>9,}{accuracy:>10}   {_ece(report):<24} "
+            f"{chance:>9}   {text}{late}"
+        )
+        if self._alarm == "fired" and before != "fired":
+            first = report["alarm"]["nulls"][0]
+            after = f"after {plural(first['fired_after'], 'label')}"
+            self._say(f"{clock(self._now):>7}   THE ALARM HAS FIRED {after}. {first['statement']}")
+
+    def _let_the_alarm_catch_up(self) -> None:
+        """The service adds up evidence in the background; a stream without a clock is over before it has."""
+        for _ in range(round(CATCH_UP / NAP)):
+            report = self._caller.report()
+            self._shown = None
+            state, _ = alarm_text(report)
+            if state is None or state in FIRED or report["alarm"]["nulls"][0]["labels"] > report["labelled"] - BLOCK:
+                return
+            time.sleep(NAP)
+
+    def _summary(self) -> None:
+        report, unsent = self._report, len(self._on_the_way)
+        late = f"; {unsent:,} more were still on the way and stay unsent" if unsent else ""
+        self._say(
+            f"\n{plural(self._images, 'image')} in {clock(self._now)}, {plural(self._labels, 'label')} sent{late}."
+        )
+        self._say(report["headline"])
+        self._say(f"{self._caller.url}/calibration-report?model={report['model']}&version={report['version']}")
+
+
+def _is(answer: Answer, label: str | int) -> bool:
+    return label == (answer.index if isinstance(label, int) else answer.label)
+
+
+def alarm_text(report: dict[str, Any]) -> tuple[str | None, str]:
+    """Its state, None where the service keeps none, and that in words with the evidence of the null that pages."""
+    alarm = report.get("alarm")
+    if not alarm:
+        return None, "-"
+    state: str = alarm["state"]
+    if not alarm["nulls"]:
+        return state, state
+    first = alarm["nulls"][0]
+    evidence = math.exp(min(first["log_e"], 30.0))
+    number = f"{evidence:.1f}" if evidence < 100 else f"{evidence:,.0f}" if evidence < 1e6 else "over a million"
+    return state, f"{state}, evidence {number} of {first['threshold']:.0f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _ece(report: dict[str, Any]) -> str:
+    if report["ece"] is None:
+        return "-"
+    return f"{report['ece']:.3f} [{report['ece_lower']:.3f}, {report['ece_upper']:.3f}]"

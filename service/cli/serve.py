@@ -1,0 +1,181 @@
+"""Serves the models of a folder of published bundles until SIGTERM or Ctrl-C; queued requests are answered first."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+from uvicorn.supervisors import Multiprocess
+
+from service.http.limits import LimitedHTTP
+from service.settings import Settings
+from service.store import StoreError, open_store
+from trueodds.cli import Subparsers
+
+SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+APP = "service.cli.serve:worker_app"
+EPILOG = """examples:
+  trueodds serve --port 8000
+  trueodds serve --models published --store store.sqlite --workers 2
+
+`trueodds key` makes a key, `trueodds replay` sends a data set to a running service."""
+
+
+class Server(uvicorn.Server):
+    """A server that says where it listens, once it does."""
+
+    def __init__(self, config: uvicorn.Config, url: str, url_file: Path | None) -> None:
+        super().__init__(config)
+        self._url, self._url_file = url, url_file
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            _announce(self._url, self._url_file)
+
+
+class Workers(Multiprocess):
+    """Server processes that say where they listen, once one of them does; each is replaced when it dies."""
+
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
+        super().__init__(config, sockets=[listening])
+        self._url, self._url_file = url, url_file
+        self.started = False
+
+    def init_processes(self) -> None:
+        super().init_processes()
+        first = self.processes[0]
+        while not self.started and not self.should_exit.is_set() and first.process.is_alive():
+            self.handle_signals()
+            self.started = first.wait_until_ready(1.0, self.should_exit)
+        if self.started:
+            _announce(self._url, self._url_file)
+        else:
+            self.should_exit.set()
+
+
+def add_parser(commands: Subparsers) -> None:
+    """Adds one option for each setting; those that are left out stay with the environment and the defaults."""
+    parser = commands.add_parser("serve", description=__doc__, epilog=EPILOG, argument_default=argparse.SUPPRESS)
+    for name, setting in Settings.model_fields.items():
+        default = "none" if setting.default in (None, "", ()) else setting.default
+        text = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
+        parser.add_argument(f"--{name.replace('_', '-')}", help=text, metavar=name.rpartition("_")[2].upper())
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves, and returns the exit status: 0; 1 for what is not there or not free; 2 for a setting out of range."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    options = vars(arguments)
+    try:
+        settings = Settings(**options)
+    except ValidationError as error:
+        for problem in error.errors():
+            name = ".".join(map(str, problem["loc"]))
+            secret = name.endswith(("_key", "_webhook"))  # a key in place of its hash, or a URL with a token
+            value = "" if secret else f" = {problem['input']!r}"
+            place = f"--{name.replace('_', '-')} or TRUEODDS_{name.upper()}"
+            print(f"{name}{value}: {problem['msg']} ({place})", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn repeats the signal once it has shut down in order
+    try:
+        if settings.url_file and not settings.url_file.parent.is_dir():
+            raise NotADirectoryError(f"url_file = {settings.url_file}: there is no folder {settings.url_file.parent}")
+        asyncio.run(_check_store(settings.store))
+    except (StoreError, NotADirectoryError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    try:
+        listening = _listen(settings.host, settings.port)
+    except OSError as error:
+        print(f"cannot listen on {settings.host}:{settings.port}: {error}. --port 0 takes a free port", file=sys.stderr)
+        return 1
+    with contextlib.suppress(KeyboardInterrupt):
+        return _serve_alone(settings, listening) if settings.workers == 1 else _serve_many(settings, options, listening)
+    return 0
+
+
+def _serve_alone(settings: Settings, listening: socket.socket) -> int:
+    from service.app import create_app
+
+    server = Server(_config(create_app(settings)), _url(listening), settings.url_file)
+    server.run(sockets=[listening])
+    return 0 if server.started else 1
+
+
+def _serve_many(settings: Settings, options: dict[str, str], listening: socket.socket) -> int:
+    """The workers read the settings from the environment and count in files that they share."""
+    os.environ |= {f"TRUEODDS_{name.upper()}": str(value) for name, value in options.items()}
+    from service.telemetry import worker_files  # its locks are not to be had on Windows, where one process serves
+
+    with worker_files.shared_folder() as folder:
+        os.environ[SHARED_METRICS] = str(folder)
+        workers = Workers(_config(APP, settings.workers), listening, _url(listening), settings.url_file)
+        workers.run()
+    return 0 if workers.started else 1
+
+
+def worker_app() -> FastAPI:
+    """The app of each of several workers, which ends in order when its parent is gone: else it would keep the port."""
+    from service.app import create_app
+    from service.telemetry import worker_files
+    from trueodds import processes
+
+    worker_files.hold(Path(os.environ[SHARED_METRICS]))
+    if parent := multiprocessing.parent_process():
+        processes.die_with_parent(signal.SIGTERM, parent.pid or 0)
+    return create_app()
+
+
+def _config(app: object, workers: int = 1) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        factory=app == APP,
+        http=LimitedHTTP,
+        ws="none",
+        workers=workers,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,  # nobody asks who the client is; 20 us a request
+        timeout_graceful_shutdown=8,
+    )
+
+
+async def _check_store(store: str) -> None:
+    """Opens and closes it, so that a store that cannot be used is one line here and no traceback in the server."""
+    await (await open_store(store)).close()
+
+
+def _announce(url: str, url_file: Path | None) -> None:
+    print(f"TrueOdds is serving on {url}", f"  report  {url}/calibration-report", sep="\n")
+    print(f"  docs    {url}/docs", flush=True)
+    if url_file:
+        aside = url_file.with_name(url_file.name + ".part")
+        aside.write_text(url + "\n", encoding="utf-8")
+        aside.replace(url_file)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=2048)
+    # Accepted connections inherit it. asyncio sets it only on sockets made with an explicit protocol number, and
+    # without it every answer waits 40 ms for the client's delayed acknowledgement of its header.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{reachable}:{port}"

@@ -1,0 +1,241 @@
+"""PostgreSQL through asyncpg: a pool of connections, COPY for rows that are new, one transaction for each call.
+
+A transaction that fails before its commit, because the server went away, restarts or saw a deadlock, is tried again on
+another connection. One whose commit was under way when the connection broke is not: whether it counts is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from service.store.databases.database import Database
+from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_VERSION, other_version
+from service.store.records import RowsError, StoreError
+from service.store.work.statements import (
+    ExecuteMany,
+    Insert,
+    InsertNew,
+    Lock,
+    MakeWork,
+    Query,
+    Statement,
+    Work,
+    insertion,
+)
+
+ATTEMPTS = 3
+"""Times a transaction is tried in all."""
+CONNECT_SECONDS = 5.0
+WAIT_SECONDS = 10.0
+"""How long a call waits for a free connection."""
+COMMAND_SECONDS = 60.0
+SESSION = {
+    "application_name": "trueodds",
+    "synchronous_commit": "on",  # an answer means that it is on disk, whatever the server's default
+    "plan_cache_mode": "force_generic_plan",  # every statement has its index; fresh tables have no statistics
+    "jit": "off",
+}
+COPIED = 64
+"""Rows from which COPY is used; below, and in time per row even there, INSERT is as fast (15 us)."""
+
+# asyncpg raises InternalClientError where a server that ends cuts into a running statement.
+_CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+_GONE = (OSError, *_CLIENT, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
+_OF_ROWS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+_AGAIN = (*_GONE, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+
+T = TypeVar("T")
+
+
+class PostgresDatabase(Database):
+    """Create with `await PostgresDatabase.open(url)`."""
+
+    def __init__(self, pool: Any, name: str) -> None:
+        self._pool, self._name, self._closed = pool, name, False
+
+    @classmethod
+    async def open(cls, url: str, connections: int = 8) -> Self:
+        """Connect, and create the tables of a new database; they live in the first schema of the search path.
+
+        Raises:
+            StoreError: no such server or database, a wrong password, or another schema.
+        """
+        name = _shown(url)
+        try:
+            pool = await asyncpg.create_pool(
+                url,
+                min_size=1,
+                max_size=connections,
+                timeout=CONNECT_SECONDS,
+                command_timeout=COMMAND_SECONDS,
+                server_settings=SESSION,
+            )
+        except (asyncpg.PostgresError, *_CLIENT, OSError, ValueError, TimeoutError) as error:
+            raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
+        try:
+            async with pool.acquire() as connection:
+                await _create_tables(connection, name)
+        except BaseException as error:
+            await pool.close()
+            if isinstance(error, (asyncpg.PostgresError, *_CLIENT, OSError)):
+                raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
+            raise
+        return cls(pool, name)
+
+    async def ping(self) -> None:
+        with self._errors("reached"):
+            async with self._connection() as connection:
+                if await connection.fetchval("SELECT current_setting('transaction_read_only')", timeout=5) == "on":
+                    raise StoreError(f"the store {self._name} takes no writes: it is a standby or set to read only")
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await asyncio.wait_for(self._pool.close(), CONNECT_SECONDS)
+        except (TimeoutError, OSError, *_CLIENT, asyncpg.PostgresError):
+            self._pool.terminate()
+
+    async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
+        with self._errors("written"):
+            for attempt in range(1, ATTEMPTS + 1):
+                committing = False
+                try:
+                    async with self._connection() as connection:
+                        transaction = connection.transaction()
+                        await transaction.start()
+                        try:
+                            result = await _run(connection, make(), large)
+                        except BaseException:
+                            with suppress(*_GONE):
+                                await transaction.rollback()
+                            raise
+                        committing = True
+                        await transaction.commit()
+                        return result
+                except _AGAIN as error:
+                    if committing or not _again(error, attempt):
+                        raise
+        raise AssertionError("unreachable")
+
+    async def read(self, make: MakeWork[T]) -> T:
+        with self._errors("read"):
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    async with (
+                        self._connection() as connection,
+                        connection.transaction(isolation="repeatable_read", readonly=True),
+                    ):
+                        return await _run(connection, make(), True)
+                except _AGAIN as error:
+                    if not _again(error, attempt):
+                        raise
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """One of the pool; not used again if it broke. What its release says of a committed transaction is ignored."""
+        connection = await self._pool.acquire(timeout=WAIT_SECONDS)
+        try:
+            yield connection
+        except _GONE:
+            connection.terminate()
+            raise
+        finally:
+            with suppress(*_GONE):
+                await self._pool.release(connection)
+
+    @contextmanager
+    def _errors(self, verb: str) -> Iterator[None]:
+        """Raise the driver's errors as StoreError."""
+        if self._closed:
+            raise StoreError("the store is closed: the service is shutting down")
+        try:
+            yield
+        except TimeoutError:
+            message = f"the store {self._name} cannot be {verb}: no answer, or no free connection, in time"
+            raise StoreError(message) from None
+        except (asyncpg.PostgresError, *_CLIENT, OSError) as error:
+            kind = RowsError if isinstance(error, _OF_ROWS) else StoreError
+            raise kind(f"the store {self._name} cannot be {verb}: {_words(error)}") from error
+
+
+async def _run(connection: Any, work: Work[T], large: bool) -> T:
+    """Run work, statement by statement. `large`: its own computing is done in a thread."""
+    outcome: Any = None
+    while True:
+        statement = await asyncio.to_thread(_next, work, outcome) if large else _next(work, outcome)
+        if isinstance(statement, _Result):
+            result: T = statement.value
+            return result
+        outcome = await _execute(connection, statement)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What work returned; StopIteration cannot come out of a thread."""
+
+    value: Any
+
+
+def _next(work: Work[Any], outcome: Any) -> Statement | _Result:
+    try:
+        return work.send(outcome)
+    except StopIteration as end:
+        return _Result(end.value)
+
+
+async def _execute(connection: Any, statement: Statement) -> Any:
+    match statement:
+        case Query(sql, args) | Lock(sql, args):
+            return await connection.fetch(sql, *args)
+        case ExecuteMany(sql, args):
+            await connection.executemany(sql, args)
+        case Insert(table, columns, rows) if len(rows) < COPIED:
+            await connection.executemany(insertion(table, columns), rows)
+        case Insert(table, columns, rows):
+            await connection.copy_records_to_table(table, records=rows, columns=columns)
+        case InsertNew(table, columns, rows):
+            sql = f"{insertion(table, columns)} ON CONFLICT DO NOTHING RETURNING {columns[0]}"
+            return {row[0] for row in await connection.fetchmany(sql, rows)}
+    return None
+
+
+async def _create_tables(connection: Any, name: str) -> None:
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", APPLICATION_ID)  # one process at a time
+        await connection.execute("CREATE TABLE IF NOT EXISTS trueodds_schema (version BIGINT NOT NULL)")
+        version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
+        if version is None:
+            for statement in POSTGRES:
+                await connection.execute(statement)
+            await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", POSTGRES_VERSION)
+        elif version != POSTGRES_VERSION:
+            raise StoreError(other_version(name, version, POSTGRES_VERSION, "database"))
+
+
+def _again(error: BaseException, attempt: int) -> bool:
+    return isinstance(error, _AGAIN) and not isinstance(error, TimeoutError) and attempt < ATTEMPTS
+
+
+def _shown(url: str) -> str:
+    """The URL without its password."""
+    try:
+        parts = urlsplit(url)
+        where = parts.netloc.rpartition("@")[2]
+        user = f"{parts.username}@" if parts.username else ""
+        return f"{parts.scheme}://{user}{where}{parts.path}"
+    except ValueError:
+        return "postgresql://..."
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

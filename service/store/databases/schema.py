@@ -1,0 +1,75 @@
+"""The tables, and what each database makes of them."""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x74727565
+"""`true` in ASCII: marks a SQLite file as a store of this project; in PostgreSQL, the lock for creating its tables."""
+
+SQLITE_VERSION, POSTGRES_VERSION = 4, 3
+"""The only schema versions that this release reads; those before were never released."""
+
+# Times are Unix milliseconds; the blobs of sums and moves are those of work.period_sums and work.deltas.
+_TABLES = (
+    "CREATE TABLE models (key {serial}, name TEXT NOT NULL UNIQUE){strict}",
+    "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
+    " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
+    " reference TEXT, UNIQUE (model, version)){strict}",
+    "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
+    " UNIQUE (version, name)){clustered}",
+    # Our ids sort by time, so new rows go to the end of the tree; in SQLite the tree is the table.
+    "CREATE TABLE predictions (id TEXT NOT NULL, model {int} NOT NULL, version {int} NOT NULL, created_ms {int}"
+    " NOT NULL, request TEXT NOT NULL, predicted {int} NOT NULL, raw_confidence {real} NOT NULL, confidence {real}"
+    " NOT NULL, tag TEXT, tag_key {int} NOT NULL, propensity {real}, digest {blob}, logits {blob} NOT NULL,"
+    " PRIMARY KEY (id, model)){clustered}",
+    # Retention finds our ids by the time in them, own ids by this.
+    "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
+    "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
+    " NOT NULL, arrived_ms {int} NOT NULL, corrected_ms {int}, label {int} NOT NULL, predicted {int} NOT NULL,"
+    " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real} NOT NULL, brier {real} NOT NULL,"
+    " propensity {real}, tag TEXT, PRIMARY KEY (version, sequence)){clustered}",
+    "CREATE UNIQUE INDEX labelled ON labels (prediction, version)",
+    # SQLite takes an index before the table itself only if all columns of the query are in it.
+    "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"
+    " WHERE corrected_ms IS NOT NULL",
+    "CREATE TABLE held (model {int} NOT NULL, id TEXT NOT NULL, label TEXT NOT NULL, given_ms {int} NOT NULL,"
+    " PRIMARY KEY (model, id)){clustered}",
+    "CREATE TABLE moves (key {serial}, version {int} NOT NULL, kind {int} NOT NULL, data {blob} NOT NULL){strict}",
+    "CREATE TABLE sums (version {int} NOT NULL, kind {int} NOT NULL, unit {int} NOT NULL, period {int} NOT NULL,"
+    " data {blob} NOT NULL, PRIMARY KEY (version, kind, unit, period)){clustered}",
+    "CREATE TABLE compactions (one {int} PRIMARY KEY, number {int} NOT NULL){strict}",
+    "INSERT INTO compactions VALUES (1, 0)",
+    "CREATE TABLE states (version {int} NOT NULL, name TEXT NOT NULL, sequence {int} NOT NULL, state TEXT NOT NULL,"
+    " PRIMARY KEY (version, name)){clustered}",
+)
+
+_SQLITE = {
+    "int": "INTEGER",
+    "real": "REAL",
+    "blob": "BLOB",
+    "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "strict": " STRICT",
+    "clustered": " STRICT, WITHOUT ROWID",
+}
+_POSTGRES = {
+    "int": "BIGINT",
+    "real": "DOUBLE PRECISION",
+    "blob": "BYTEA",
+    "serial": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "strict": "",
+    "clustered": "",
+}
+
+SQLITE = tuple(statement.format(**_SQLITE) for statement in _TABLES)
+POSTGRES = (
+    *(statement.format(**_POSTGRES) for statement in _TABLES),
+    # Logits are noise: nothing is gained by trying to compress those of many classes.
+    "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
+)
+
+
+def other_version(store: object, version: int, readable: int, place: str) -> str:
+    """The error of a store with another schema; `place`: what else may be named as --store."""
+    return (
+        f"the store {store} has schema version {version}; this release reads version {readable}. Use the release that"
+        f" wrote it, or another {place} (--store)"
+    )

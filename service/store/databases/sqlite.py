@@ -1,0 +1,277 @@
+"""SQLite in WAL mode: one thread owns the write connection and commits everything queued in one transaction.
+
+synchronous=FULL: a commit returns after fsync, so an acknowledged row survives `kill -9` and power loss. Reads
+have a connection and a thread of their own, and see every commit that was acknowledged before them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from service.store.databases.database import Database
+from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_VERSION, other_version
+from service.store.databases.sqlite_statements import run
+from service.store.records import RowsError, StoreError
+from service.store.work.statements import MakeWork
+
+GROUP = 256
+"""Jobs in one commit at most: enough to share an fsync, few enough that the first waits milliseconds."""
+BUSY_SECONDS = 10.0
+"""How long a commit waits for another process's commit."""
+TURN_SECONDS = 0.0005
+"""Between two tries for the write lock. SQLite's own waiting backs off to .1 s: with two busy workers one was kept
+waiting up to .9 s (p99), with this .03 s."""
+MAX_QUEUED = 4096
+"""Jobs that may wait for the writer; a disk that slow is reported as a failure, not buffered in memory."""
+LEAST_FREE = 16 * 1024**2
+"""Bytes that must be free on the disk for the store to be ready: a commit and its copy in the main file."""
+
+OF_ONE_JOB = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,  # of the statement: no such table or column, a function's arguments
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_MISMATCH,
+        sqlite3.SQLITE_RANGE,
+        sqlite3.SQLITE_TOOBIG,
+    }
+)
+"""Result codes that only the job is to blame for. After any other (disk full, I/O, damage) the transaction is given up,
+as SQLite's documentation asks for."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A function of the write connection, run inside the group's transaction, and who waits for its outcome."""
+
+    run: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+class SqliteDatabase(Database):
+    """Create with `await SqliteDatabase.open(path)`."""
+
+    def __init__(self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
+        self._path, self._writer, self._reader = path, writer, reader
+        self._closed = False
+        self._file = _identity(path)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_groups, name="store-writer", daemon=True)
+        self._thread.start()
+        self._reading = ThreadPoolExecutor(1, "store-reader")
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Open or create the file.
+
+        Raises:
+            StoreError: not a SQLite file, not a store of this project, of another schema, or not writable.
+        """
+
+        def connect() -> tuple[Path, sqlite3.Connection, sqlite3.Connection]:
+            with contextlib.ExitStack() as undo:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer = undo.enter_context(contextlib.closing(_connect(path)))
+                _insist(writer, "PRAGMA journal_mode=WAL")  # of several that open a new file some are refused at once
+                _create_tables(writer, path)
+                writer.execute("PRAGMA busy_timeout=0")
+                reader = _connect(path)
+                reader.execute("PRAGMA query_only=ON")
+                undo.pop_all()
+                return path, writer, reader
+
+        try:
+            return cls(*await asyncio.to_thread(connect))
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"the store {path} cannot be opened: {error}") from None
+
+    async def ping(self) -> None:
+        def touch(db: sqlite3.Connection) -> None:
+            free = shutil.disk_usage(self._path.parent).free
+            if free < LEAST_FREE:
+                raise StoreError(f"the disk of the store {self._path} is full: {free:,} bytes are free")
+            if not os.access(self._path, os.W_OK):
+                raise StoreError(f"the store {self._path} cannot be written: no permission")
+
+        await self._submit(touch)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._reading.shutdown)
+        self._reader.close()
+        self._writer.close()
+
+    # asyncio's side.
+
+    async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
+        return await self._submit(lambda db: run(db, make()))
+
+    async def _submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_open()
+        if self._jobs.qsize() >= MAX_QUEUED:
+            raise StoreError("the store cannot keep up with the requests; try again later")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(_Job(job, future, loop))
+        return await future
+
+    async def read(self, make: MakeWork[T]) -> T:
+        def snapshot() -> T:
+            self._check_file()
+            self._reader.execute("BEGIN")
+            try:
+                return run(self._reader, make())
+            finally:
+                self._reader.execute("ROLLBACK")
+
+        self._check_open()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reading, snapshot)
+        except (sqlite3.Error, RuntimeError) as error:
+            raise StoreError(f"the store cannot be read: {error}") from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed: the service is shutting down")
+
+    # The writer thread's side.
+
+    def _write_groups(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            group = [job]
+            with contextlib.suppress(queue.Empty):
+                while len(group) < GROUP and (job := self._jobs.get_nowait()) is not None:
+                    group.append(job)
+            outcomes = self._commit(group)
+            with contextlib.suppress(RuntimeError):  # the loop of a caller that did not wait may be gone
+                group[0].loop.call_soon_threadsafe(_resolve, group, outcomes)
+            if job is None:
+                break
+
+    def _commit(self, group: list[_Job]) -> list[Any]:
+        """One transaction. A job that raises is undone alone; a failing database or commit fails the group."""
+        db = self._writer
+        try:
+            self._check_file()
+            _insist(db, "BEGIN IMMEDIATE")
+            outcomes = [self._attempt(db, job) for job in group]
+            db.execute("COMMIT")
+        except Exception as error:
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            return [error if isinstance(error, StoreError) else _unwritten(error)] * len(group)
+        return outcomes
+
+    def _attempt(self, db: sqlite3.Connection, job: _Job) -> Any:
+        db.execute("SAVEPOINT job")
+        try:
+            outcome = job.run(db)
+        except BaseException as error:  # a thread that ended would leave every later caller waiting
+            if not (_is_of_one_job(error) and db.in_transaction):
+                raise
+            db.execute("ROLLBACK TO job")
+            plain = isinstance(error, Exception) and not isinstance(error, sqlite3.Error)
+            outcome = error if plain else _unwritten(error, RowsError)
+        db.execute("RELEASE job")
+        return outcome
+
+    def _check_file(self) -> None:
+        """A file that was deleted or replaced takes rows without a word, and loses them when it is closed."""
+        if _identity(self._path) != self._file:
+            raise StoreError(
+                f"the store {self._path} was deleted or replaced while it was open, so nothing more is stored;"
+                " put it back or restart the service"
+            )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    db.execute("PRAGMA synchronous=FULL")
+    return db
+
+
+def _create_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Create the tables of a new file, in one transaction.
+
+    Raises:
+        StoreError: a SQLite file of something else, or of another schema.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version, application = (
+            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
+        )
+        tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        if application != APPLICATION_ID and (tables or version or application):
+            raise StoreError(f"{path} is a SQLite file, but not a TrueOdds store; give another path (--store)")
+        if not tables:
+            for statement in SQLITE:
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version={SQLITE_VERSION}")
+        elif version != SQLITE_VERSION:
+            raise StoreError(other_version(path, version, SQLITE_VERSION, "path"))
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _insist(db: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement that takes a lock, as soon as another process gives it back."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute(statement)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(TURN_SECONDS)
+        else:
+            return
+
+
+def _is_of_one_job(error: BaseException) -> bool:
+    """Whether an error says nothing about the database: Python's own, or a statement that SQLite refused."""
+    code = getattr(error, "sqlite_errorcode", None)  # left out where a value cannot be bound
+    return code is None or code & 0xFF in OF_ONE_JOB
+
+
+def _unwritten(error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
+    return kind(f"the store cannot be written: {str(error) or type(error).__name__}")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _resolve(group: list[_Job], outcomes: list[Any]) -> None:
+    for job, outcome in zip(group, outcomes, strict=True):
+        if job.future.done():  # cancelled by its caller; the rows are stored all the same
+            continue
+        if isinstance(outcome, Exception):
+            job.future.set_exception(outcome)
+        else:
+            job.future.set_result(outcome)

@@ -1,0 +1,52 @@
+"""The statements of work, run in an open transaction of SQLite."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from service.store.work.statements import ExecuteMany, Insert, InsertNew, Lock, Query, Statement, Work, insertion
+
+T = TypeVar("T")
+
+_ANY = re.compile(r"= ANY\(\$(\d+)\)")
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+def run(db: sqlite3.Connection, work: Work[T]) -> T:
+    """Run work, statement by statement, in the transaction that is open."""
+    outcome: Any = None
+    while True:
+        try:
+            statement = work.send(outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        outcome = _execute(db, statement)
+
+
+def _execute(db: sqlite3.Connection, statement: Statement) -> Any:
+    match statement:
+        case Lock():
+            return None
+        case Query(sql, args):
+            plain = tuple(json.dumps(arg) if isinstance(arg, list) else arg for arg in args)
+            return db.execute(translated(sql), plain).fetchall()
+        case Insert(table, columns, rows):
+            db.executemany(translated(insertion(table, columns)), rows)
+        case ExecuteMany(sql, args):
+            db.executemany(translated(sql), args)
+        case InsertNew(table, columns, rows):
+            sql = translated(insertion(table, columns) + f" ON CONFLICT DO NOTHING RETURNING {columns[0]}")
+            return {key for row in rows for (key,) in db.execute(sql, row).fetchall()}
+    return None
+
+
+@lru_cache(maxsize=256)
+def translated(sql: str) -> str:
+    """SQLite's form of a statement."""
+    listed = _ANY.sub(r"IN (SELECT value FROM json_each(?\1))", sql)
+    return _PARAMETER.sub(r"?\1", listed)

@@ -1,0 +1,220 @@
+"""The reading half of the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from service.store.databases.database import Database
+from service.store.records import By, LabelBlock, LabelledLogits, StoredAnswer, StoredSums, Unit, Version
+from service.store.work import deltas, reading, states, versions
+from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
+from trueodds.hours import HOUR_MS, hours_of
+from trueodds.shadows import shadow_of
+
+MAX_LAST = 100_000
+"""Labels that one read_labels gives."""
+MAX_PERIODS = 750
+"""Periods of one trend: the hours of a month."""
+BLOCK_BYTES = 4 << 20
+"""Logits in one block of `read_labelled_logits`."""
+
+_UNITS = {"hour": HOUR, "day": DAY, "month": MONTH}
+_KINDS = {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}
+
+
+class StoreReader:
+    """Reads answers, labels and their sums; raises StoreError when the database fails.
+
+    Times are Unix milliseconds. Sums are kept by hour of the PREDICTION, UTC: `since` and `until` reach out to whole
+    hours. Labels are logged in the order of their arrival, by sequence numbers per version. A later correction changes
+    the sums and the values that `read_labels` gives, but is no new entry of the log and leaves `first_correct_L`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._known, self._totals = versions.KnownVersions(), reading.MergedTotals()
+
+    async def read_versions(self) -> list[Version]:
+        """All versions, in the order in which they were first served."""
+        await self._reload()
+        return list(self._known.versions.values())
+
+    async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredAnswer]:
+        """Stored answers of a model by id; ids that are unknown are left out."""
+        return await self.database.read(partial(reading.answers, model, ids))
+
+    async def read_sums(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> StoredSums:
+        """The sums of one version; zero if it has none."""
+        key = await self._key(model, version)
+        if key is None:
+            return StoredSums.zero()
+        work = partial(reading.sums, key, deltas.TOTAL, hours_of(since, until), totals=self._totals)
+        return (await self.database.read(work))[0]
+
+    async def read_sums_by(
+        self,
+        by: By,
+        model: str,
+        version: str,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        only: str | None = None,
+    ) -> dict[str, StoredSums]:
+        """Sums by PREDICTED class (top-label calibration is conditional on it), or by tag, on 60 cells; 192 KB each.
+
+        The first 100 tags of a version have sums of their own, the rest share "(other)"; answers without a tag are
+        under the empty name. `only`: of one class or tag.
+        """
+        key = await self._key(model, version)
+        if key is None:
+            return {}
+        names = await self._names(key, by)
+        group = None if only is None else next((number for number, name in names.items() if name == only), -1)
+        work = partial(reading.sums, key, _KINDS[by], hours_of(since, until), group, totals=self._totals)
+        sums = await self.database.read(work)
+        if sums.keys() - names.keys():  # a tag that came in between
+            names = await self._names(key, by)
+        return {names[number]: group_sums for number, group_sums in sums.items()}
+
+    async def read_trend(
+        self,
+        model: str,
+        version: str,
+        unit: Unit,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        by: By | None = None,
+        group: str = "",
+        most: int = MAX_PERIODS,
+    ) -> AsyncIterator[tuple[int, StoredSums]]:
+        """(start, sums) of each hour, day or month with answers that the window touches, of one group if `by` is given.
+
+        Raises:
+            ValueError: more periods than `most`; ask for a coarser unit or a shorter window.
+        """
+        kind, key = _KINDS[by], await self._key(model, version)
+        if key is None:
+            return _stored({}, 0, kind, 0)
+        periods = await self.database.read(
+            partial(reading.trend, key, kind, _UNITS[unit], hours_of(since, until), most)
+        )
+        if isinstance(periods, int):
+            cure = "ask for a coarser unit (day, month) or a shorter window"
+            raise ValueError(f"the window holds {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
+        numbers = {name: number for number, name in (await self._names(key, by)).items()} if by else {"": 0}
+        return _stored(periods, _UNITS[unit], kind, numbers.get(group, -1))
+
+    async def read_labels(
+        self, model: str, version: str, *, after: int = 0, limit: int = MAX_LAST, last: int | None = None
+    ) -> LabelBlock:
+        """The label log: up to `limit` entries after a sequence number, or the `last` ones; at most 100,000."""
+        key = await self._key(model, version)
+        if key is None:
+            return reading.block([])
+        if last is not None:
+            return await self.database.read(partial(reading.last_labels, key, min(last, MAX_LAST)))
+        return await self.database.read(partial(reading.labels, key, after, min(limit, MAX_LAST)))
+
+    async def read_corrected(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
+        """Those labels of the log above a sequence number that were corrected, as they are now; at most 100,000."""
+        key = await self._key(model, version)
+        if key is None:
+            return reading.block([])
+        return await self.database.read(partial(reading.corrected, key, after, MAX_LAST))
+
+    async def count_corrected(
+        self,
+        model: str,
+        version: str,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        by: By | None = None,
+        group: str = "",
+        after: int = 0,
+    ) -> int:
+        """Labels that were replaced by another class since they first came, of one group if `by` is given.
+
+        `after`: only those above a sequence number. Labels that retention has removed are not counted.
+        """
+        key = await self._key(model, version)
+        if key is None:
+            return 0
+        name = str(self._known.versions[key].classes.index(group)) if by == "class" else group
+        work = partial(reading.count_corrected, key, _KINDS[by], name, hours_of(since, until), after)
+        return await self.database.read(work)
+
+    async def read_labelled_logits(
+        self,
+        model: str,
+        version: str,
+        since: int | None = None,
+        last: int | None = None,
+        shadow: str | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> AsyncIterator[LabelledLogits]:
+        """Logits and labels of all labelled answers since then, in blocks, in the order of their labels' arrival.
+
+        `last`: only those among the labels that arrived last, this many. `shadow`, a version: only answers that it has
+        scored as the model's shadow, and its logits.
+        """
+        key = await self._key(model, version)
+        shadow_key = None if shadow is None else await self._key(shadow_of(model), shadow)
+        if key is None or (shadow_key is None and shadow is not None):
+            return
+        after = 0 if last is None else await self.database.read(partial(reading.before_last, key, last))
+        classes = len(self._known.versions[key].classes)
+        limit = max(block_bytes // (4 * classes), 1)
+        while True:
+            work = partial(reading.labelled, key, classes, since or 0, after, limit, shadow_key)
+            after, block = await self.database.read(work)
+            if not after:
+                return
+            yield block
+
+    async def read_state(self, model: str, version: str, name: str) -> Any:
+        """What `update_state` stored last; None before."""
+        key = await self._key(model, version)
+        return None if key is None else await self.database.read(partial(states.read, key, name))
+
+    async def read_progress(self, name: str) -> list[tuple[str, str, int, int]]:
+        """Model, version, the last label's sequence number, and the last one that a state has taken.
+
+        Of every version; 0: none. Two look-ups in an index for each, so it may be asked every second.
+        """
+        return await self.database.read(partial(states.progress, name))
+
+    async def ping(self) -> None:
+        """Raise StoreError unless rows could be stored now, as far as can be told without storing one."""
+        await self.database.ping()
+
+    async def _key(self, model: str, version: str) -> int | None:
+        if (model, version) not in self._known.keys:
+            await self._reload()
+        return self._known.keys.get((model, version))
+
+    async def _reload(self) -> None:
+        self._known = await self.database.read(partial(versions.load_versions, self._known))
+
+    async def _names(self, key: int, by: By) -> dict[int, str]:
+        if by == "class":
+            return dict(enumerate(self._known.versions[key].classes))
+        await self._reload()
+        return self._known.tag_names(key)
+
+
+async def _stored(
+    periods: dict[int, PeriodSums], unit: int, kind: int, group: int
+) -> AsyncIterator[tuple[int, StoredSums]]:
+    """One period's 192 KB of sums at a time."""
+    for period, period_sums in periods.items():
+        stored = period_sums.stored(kind, group).get(group)
+        if stored is not None:
+            yield first_hour(period, unit) * HOUR_MS, stored

@@ -1,0 +1,179 @@
+"""The store: what is done is in the modules of work, and how a transaction runs is left to a database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from service.store.databases.database import Database
+from service.store.label_rules import Outcome, Plan, Refusal, RefusedLabelsError
+from service.store.reader import StoreReader
+from service.store.records import (
+    EarlierAnswer,
+    Label,
+    LabelBlock,
+    LabelCounts,
+    PredictionBatch,
+    PruneCounts,
+    StoreError,
+    Version,
+    storable,
+)
+from service.store.work import compaction, labels, predictions, retention, states, versions
+
+COMPACT_COMMITS = 512
+"""Commits of this process after which it compacts."""
+COMPACT_ROWS = 100_000
+"""Or rows of them: adding up as many at a read takes 7 ms."""
+STATE_LABELS = 10_000
+"""Labels that one transaction of `update_state` takes: 20 to 50 ms in which no other label can be written."""
+PRUNED = 2000
+"""Predictions that one transaction of `prune` removes: 12 ms, so that nobody waits long."""
+SMALL = 500
+"""Rows from which working on them is moved off the event loop."""
+
+log = logging.getLogger("trueodds")
+
+
+class Store(StoreReader):
+    """Answers, labels and their sums, in batches only.
+
+    Every `put_` returns after its rows, and what they add to the sums, are durable in one transaction. All methods
+    raise StoreError when the store fails, RowsError where only this call does. Then nothing was stored, unless the
+    connection to a database server was lost during the commit itself: sending the same labels, or the same own ids,
+    again is safe.
+    """
+
+    def __init__(self, database: Database, *, compact_commits: int = COMPACT_COMMITS) -> None:
+        super().__init__(database)
+        self._compact_commits = compact_commits
+        self._commits = self._rows = 0
+        self._compacting: asyncio.Task[None] | None = None
+
+    async def put_version(self, version: Version) -> None:
+        """Make a model version known; needed before its predictions. Again: nothing changes."""
+        await self.database.write(partial(versions.add_version, version))
+
+    async def put_predictions(self, batch: PredictionBatch) -> list[EarlierAnswer | None]:
+        """Store answers and count them. Row by row: None, or what was stored under the caller's own id before."""
+        key = await self._key(batch.model, batch.version)
+        if key is None:
+            name = f"{batch.model}/{batch.version}"
+            raise StoreError(f"{name} is not known to the store; put_version comes before put_predictions")
+        texts = (*batch.tags, *(id_ for id_, digest in zip(batch.ids, batch.digests, strict=True) if digest))
+        if bad := [text for text in texts if text is not None and not storable(text)]:
+            raise ValueError(f"{bad[0]!r} holds a NUL or half a surrogate pair; not allowed in own ids and tags")
+        tag_keys = self._known.tag_keys(key, batch.tags)
+        if tag_keys is None:  # in a transaction before, so that a key that is known is never rolled back
+            await self.database.write(partial(versions.add_tags, key, batch))
+            await self._reload()
+            tag_keys = self._known.tag_keys(key, batch.tags)
+            assert tag_keys is not None
+        outcomes = await self.database.write(partial(predictions.put, batch, tag_keys, self._known))
+        self._count(len(batch.ids))
+        return outcomes
+
+    async def put_labels(self, labels: list[Label]) -> LabelCounts:
+        """Store labels, all or none.
+
+        Raises:
+            RefusedLabelsError: unknown ids, unknown classes or conflicting labels.
+        """
+        plan = await self._put_labels(labels, each=False)
+        if plan.refusals:
+            raise RefusedLabelsError(plan.refusals, len(labels))
+        return plan.counts
+
+    async def put_each_label(self, labels: list[Label]) -> list[Outcome | Refusal]:
+        """Store each label that can be, as if each came in a call of its own, in one transaction."""
+        return (await self._put_labels(labels, each=True)).outcomes
+
+    async def _put_labels(self, rows: list[Label], *, each: bool) -> Plan:
+        now, large = time.time_ns() // 1_000_000, len(rows) > SMALL
+        plan = await self.database.write(partial(labels.put, rows, self._known, now, each=each), large=large)
+        self._count(len(rows))
+        return plan
+
+    async def update_state(
+        self,
+        model: str,
+        version: str,
+        name: str,
+        update: Callable[[Any, LabelBlock], Any],
+        *,
+        limit: int = STATE_LABELS,
+    ) -> Any:
+        """Bring a state up to date with the label log and return it: each label once, whoever dies or races.
+
+        `update(state, block)` gives the new state, which json can write; the state is None at first. In one transaction
+        at a time and with one leader, it is called for blocks of labels until there are no more, and at least once,
+        with an empty block if nothing is new. It must have no other effects: a transaction may be tried again. It may
+        use `first_correct_L`, not `correct_L`, if it has to be the same whenever it is called.
+        """
+        key = await self._key(model, version)
+        if key is None:
+            raise StoreError(f"{model}/{version} is not known to the store, so it has no labels for a state")
+        while True:
+            state, count = await self.database.write(partial(states.update, key, name, update, limit), large=True)
+            if count < limit:
+                return state
+
+    async def prune(
+        self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNED
+    ) -> PruneCounts:
+        """Remove predictions made before a time, with their labels, and labels held since before a time.
+
+        Sums stay. So do labels, with their predictions, that a state has not taken yet.
+        """
+        answers, answer_labels, held = 0, 0, 0
+        if before is not None:
+            for own in (False, True):
+                after = "0"
+                while after:
+                    work = partial(retention.prune, before, after, limit, own=own)
+                    removed, removed_labels, after = await self.database.write(work, large=True)
+                    answers, answer_labels = answers + removed, answer_labels + removed_labels
+        if held_before is not None:
+            held = await self.database.write(partial(retention.prune_held, held_before))
+        return PruneCounts(answers, answer_labels, held)
+
+    async def compact(self) -> None:
+        """Merge deltas into the sums of their periods, until few are left. Reads give the same before and after."""
+        while (pending := await self.database.read(compaction.read)) is not None:
+            after = await asyncio.to_thread(pending.after)
+            done = await self.database.write(partial(compaction.write, pending, after), large=True)
+            if not done or len(pending.keys) < compaction.MOST:
+                return
+
+    async def finish_compacting(self) -> None:
+        """Wait for the compaction that is under way, if any."""
+        if self._compacting:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._compacting
+
+    async def close(self) -> None:
+        """Finish what is queued, then close."""
+        await self.finish_compacting()
+        await self.database.close()
+
+    def _count(self, rows: int) -> None:
+        """Count a commit, and start a compaction when there have been enough."""
+        self._commits, self._rows = self._commits + 1, self._rows + rows
+        if (self._commits >= self._compact_commits or self._rows >= COMPACT_ROWS) and self._compacting is None:
+            self._commits = self._rows = 0
+            self._compacting = asyncio.create_task(self._compact())
+
+    async def _compact(self) -> None:
+        try:
+            await self.compact()
+        except StoreError as error:  # the next one takes what this one leaves
+            log.warning("sums were not compacted: %s", error)
+        except Exception:
+            log.exception("sums were not compacted")
+        finally:
+            self._compacting = None

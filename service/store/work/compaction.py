@@ -1,0 +1,77 @@
+"""Merging deltas into the sums of their hours, days and months, once each however many workers try.
+
+Reading and adding up is done outside the write transaction. That one then checks that nobody else compacted in the
+meantime; if so, it writes nothing. Only compaction writes sums, so nothing else can come between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.store.work.deltas import KINDS, Deltas
+from service.store.work.period_sums import UNITS, PeriodSums, by_period
+from service.store.work.statements import ExecuteMany, Query, Work
+
+MOST = 256
+"""Rows of deltas that one compaction takes: what it holds in memory and how long it keeps others waiting."""
+
+Place = tuple[int, int, int, int]
+"""Version, kind, unit, period."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Deltas to merge, and what the periods they belong to hold so far."""
+
+    number: int
+    """Of compactions so far."""
+    keys: list[int]
+    added: dict[Place, PeriodSums]
+    before: dict[Place, bytes]
+
+    def after(self) -> list[tuple[int, int, int, int, bytes]]:
+        """The new sums of every place."""
+        rows = []
+        for place, added in self.added.items():
+            sums = PeriodSums.from_bytes(self.before[place]) + added if place in self.before else added
+            rows.append((*place, sums.cleared().to_bytes()))
+        return rows
+
+
+def read() -> Work[Pending | None]:
+    """Read what is to be merged, in one snapshot; None if nothing is."""
+    ((number,),) = yield Query("SELECT number FROM compactions")
+    rows = yield Query("SELECT key, version, kind, data FROM moves ORDER BY key LIMIT $1", (MOST,))
+    if not rows:
+        return None
+    added: dict[Place, PeriodSums] = {}
+    before: dict[Place, bytes] = {}
+    for version in sorted({row[1] for row in rows}):
+        deltas = Deltas.from_blobs([(kind, data) for _, key, kind, data in rows if key == version])
+        for unit in UNITS:
+            periods = dict(by_period(deltas, unit))
+            for kind in KINDS:
+                for period, part in periods.items():
+                    added[version, kind, unit, period] = PeriodSums.of(part, kind)
+                held = yield Query(
+                    "SELECT period, data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period = ANY($4)",
+                    (version, kind, unit, sorted(periods)),
+                )
+                before |= {(version, kind, unit, period): bytes(data) for period, data in held}
+    return Pending(number, [row[0] for row in rows], added, before)
+
+
+def write(pending: Pending, after: list[tuple[int, int, int, int, bytes]]) -> Work[bool]:
+    """Replace the sums and remove the merged deltas; False, and nothing is written, if someone else has compacted."""
+    ours = yield Query(
+        "UPDATE compactions SET number = number + 1 WHERE number = $1 RETURNING number", (pending.number,)
+    )
+    if not ours:
+        return False
+    yield ExecuteMany(
+        "INSERT INTO sums (version, kind, unit, period, data) VALUES ($1, $2, $3, $4, $5)"
+        " ON CONFLICT (version, kind, unit, period) DO UPDATE SET data = excluded.data",
+        after,
+    )
+    yield Query("DELETE FROM moves WHERE key = ANY($1)", (pending.keys,))
+    return True

@@ -1,0 +1,112 @@
+"""Deltas: what each commit adds to the sums, one small record a row, before compaction merges them into periods.
+
+Appending a blob of records costs a commit almost nothing and never waits for another worker. A read adds up the
+periods it needs and the deltas that are not merged yet. They stand in the table `moves`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from service.store.records import Integers
+from service.store.work.statements import Insert, Query, Work
+from trueodds.hours import Hours, hour_of, within
+from trueodds.metrics import CELLS, COLUMNS, cell_of
+from trueodds.sums.bins import COARSE_CELLS
+from trueodds.sums.inputs import Array
+
+MAX_TAGS = 100
+"""Tags that get sums of their own in one version; all others share OTHER_TAGS."""
+OTHER_TAGS = "(other)"
+UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
+
+TOTAL, BY_CLASS, BY_TAG = range(3)
+KINDS = (TOTAL, BY_CLASS, BY_TAG)
+"""Kinds of sums."""
+
+ANSWERS, LABELS = range(2)
+"""Kinds of deltas."""
+ANSWER = np.dtype([("hour", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
+LABEL = np.dtype(
+    [*ANSWER.descr, ("sign", "i1"), ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")]
+)
+DeltaRows = npt.NDArray[np.void]
+"""Of dtype ANSWER or LABEL."""
+
+
+def answer_deltas(
+    created_ms: npt.ArrayLike, confidence_N: Array, predicted_N: npt.ArrayLike, tag_N: npt.ArrayLike
+) -> DeltaRows:
+    """Deltas of N new answers."""
+    rows_N = np.zeros(len(confidence_N), ANSWER)
+    rows_N["hour"], rows_N["cell"] = hour_of(created_ms), cell_of(confidence_N)
+    rows_N["tag"], rows_N["predicted"] = tag_N, predicted_N
+    return rows_N
+
+
+def label_deltas(
+    created_ms_N: npt.ArrayLike,
+    confidence_N: Array,
+    predicted_N: npt.ArrayLike,
+    tag_N: npt.ArrayLike,
+    correct_N: npt.ArrayLike,
+    nll_N: npt.ArrayLike,
+    brier_N: npt.ArrayLike,
+    sign_N: npt.ArrayLike = 1,
+) -> DeltaRows:
+    """Deltas of N labels: sign 1 puts a row into the sums, -1 takes it out again."""
+    rows_N = np.zeros(len(confidence_N), LABEL)
+    rows_N["hour"], rows_N["cell"] = hour_of(created_ms_N), cell_of(confidence_N)
+    rows_N["tag"], rows_N["predicted"], rows_N["sign"] = tag_N, predicted_N, sign_N
+    rows_N["correct"], rows_N["confidence"] = correct_N, confidence_N
+    rows_N["nll"], rows_N["brier"] = nll_N, brier_N
+    return rows_N
+
+
+def insert_of(version: int, kind: int, *parts: DeltaRows) -> Insert:
+    """The statement that adds deltas of one kind to those of a version."""
+    return Insert("moves", ("version", "kind", "data"), [(version, kind, b"".join(part.tobytes() for part in parts))])
+
+
+@dataclass(frozen=True, eq=False)
+class Deltas:
+    """Answers and labels of one version that the periods do not hold yet."""
+
+    answers: DeltaRows
+    labels: DeltaRows
+
+    @classmethod
+    def from_blobs(cls, blobs: list[tuple[int, bytes]]) -> Deltas:
+        """From rows (kind, data) of the table."""
+        answers, labels = (b"".join(bytes(data) for kind, data in blobs if kind == k) for k in (ANSWERS, LABELS))
+        return cls(np.frombuffer(answers, ANSWER), np.frombuffer(labels, LABEL))
+
+    def between(self, hours: Hours) -> Deltas:
+        """Those of the hours [first, end)."""
+        return Deltas(*(rows[within(rows["hour"], hours)] for rows in (self.answers, self.labels)))
+
+
+def pending(version: int) -> Work[Deltas]:
+    """The deltas of a version that are not merged yet."""
+    rows = yield Query("SELECT kind, data FROM moves WHERE version = $1", (version,))
+    return Deltas.from_blobs([(kind, data) for kind, data in rows])
+
+
+def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
+    """Where a row belongs in the sums of a kind: its cell, or 60 x its group + its cell of 60."""
+    cell_N = rows_N["cell"].astype(np.int64)
+    if kind == TOTAL:
+        return cell_N
+    group_N = rows_N["predicted" if kind == BY_CLASS else "tag"].astype(np.int64)
+    return group_N * COARSE_CELLS + cell_N // (CELLS // COARSE_CELLS)
+
+
+def columns_of(rows_N: DeltaRows) -> Array:
+    """7 x N: what each label's row adds to the columns of the calibration sums."""
+    nll, brier, sign = rows_N["nll"], rows_N["brier"], rows_N["sign"].astype(np.float64)
+    columns = (np.ones(len(rows_N)), rows_N["confidence"], rows_N["correct"], nll, nll * nll, brier, brier * brier)
+    assert len(columns) == len(COLUMNS)
+    return np.stack([sign * column for column in columns])

@@ -1,0 +1,143 @@
+"""Storing answers: the rows, what they add to the sums, and the labels that came before them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from service.store.label_rules import Candidate, Change, Rules
+from service.store.records import EarlierAnswer, Label, PredictionBatch, RowsError
+from service.store.work import deltas
+from service.store.work.labels import write_changes
+from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
+from service.store.work.versions import KnownVersions
+from trueodds.shadows import is_shadow, shadowed_by
+
+COLUMNS = (
+    "id",
+    "model",
+    "version",
+    "created_ms",
+    "request",
+    "predicted",
+    "raw_confidence",
+    "confidence",
+    "tag",
+    "tag_key",
+    "propensity",
+    "digest",
+    "logits",
+)
+
+
+def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Work[list[EarlierAnswer | None]]:
+    """Store the rows that are new; for the others, what was stored before."""
+    version = known.keys[batch.model, batch.version]
+    model = known.model_of[version]
+    rows = _rows(batch, model, version, tag_keys)
+    own = [k for k, digest in enumerate(batch.digests) if digest is not None]
+    outcomes: list[EarlierAnswer | None] = [None] * len(rows)
+    if len(own) < len(rows):
+        yield Insert("predictions", COLUMNS, [row for row in rows if row[-2] is None] if own else rows)
+    if own:
+        # Held labels of this model, and the labels that would be held, wait for this transaction; see labels.put.
+        yield Lock("SELECT key FROM models WHERE key = $1 FOR SHARE", (model,))
+        firsts = {batch.ids[k]: k for k in reversed(own)}
+        # In the order of their ids: two workers that insert the same ones wait for each other in one direction only.
+        inserted = yield InsertNew("predictions", COLUMNS, [rows[firsts[id_]] for id_ in sorted(firsts)])
+        repeated = [k for k in own if firsts[batch.ids[k]] != k or batch.ids[k] not in inserted]
+        if repeated:
+            earlier = yield from _earlier([batch.ids[k] for k in repeated], model)
+            for k in repeated:
+                outcomes[k] = _compared(batch.ids[k], batch.digests[k], earlier)
+    fresh = np.array([k for k, outcome in enumerate(outcomes) if outcome is None], np.intp)
+    if len(fresh):
+        rows_N = deltas.answer_deltas(
+            batch.created_ms, batch.confidence_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
+        )
+        yield deltas.insert_of(version, deltas.ANSWERS, rows_N)
+    if is_shadow(batch.model):
+        yield from _apply_labels_of_answers(batch, rows, known)
+    elif new := [rows[k] for k in own if outcomes[k] is None]:
+        yield from _apply_held(batch, new, model, known)
+    return outcomes
+
+
+def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int]) -> list[tuple[Any, ...]]:
+    blobs = [row.tobytes() for row in batch.logits_NC.astype("<f4", copy=False)]
+    return [
+        (id_, model, version, batch.created_ms, *row)
+        for id_, *row in zip(
+            batch.ids,
+            batch.request_ids,
+            batch.index_N.tolist(),
+            batch.raw_confidence_N.tolist(),
+            batch.confidence_N.tolist(),
+            batch.tags,
+            tag_keys,
+            batch.propensities,
+            batch.digests,
+            blobs,
+            strict=True,
+        )
+    ]
+
+
+def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[str, bytes | None, bytes]]]:
+    rows = yield Query(
+        "SELECT p.id, v.version, p.digest, p.logits FROM predictions p JOIN versions v ON v.key = p.version"
+        " WHERE p.id = ANY($1) AND p.model = $2",
+        (sorted(set(ids)), model),
+    )
+    return {id_: (version, digest, logits) for id_, version, digest, logits in rows}
+
+
+def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[str, bytes | None, bytes]]) -> EarlierAnswer:
+    if id_ not in earlier:  # retention took it between the two statements
+        raise RowsError(f"the answer of {id_} was removed at this very moment; try again")
+    version, stored, logits = earlier[id_]
+    return EarlierAnswer(bytes(logits) if stored == digest else None, version)
+
+
+def _candidates(rows: list[tuple[Any, ...]]) -> list[Candidate]:
+    named = [dict(zip(COLUMNS, row, strict=True)) | {"sequence": None, "label": None} for row in rows]
+    return [Candidate(*(row[name] for name in Candidate._fields)) for row in named]
+
+
+def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]], known: KnownVersions) -> Work[None]:
+    """Label a shadow's rows, which come after the answers and maybe after their labels, which are theirs too.
+
+    Those who label the answers wait for their versions' rows, so none comes between reading and writing.
+    """
+    answered, ids = shadowed_by(batch.model), [row[0] for row in rows]
+    of = "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
+    yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
+    labelled = yield Query(
+        f"SELECT prediction, label, arrived_ms FROM labels WHERE prediction = ANY($1) AND version IN ({of})",
+        (ids, answered),
+    )
+    labels = {id_: label for id_, label, _ in labelled}
+    version = known.keys[batch.model, batch.version]
+    changes = {(version, c.id): Change(c, labels[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
+    yield from write_changes(changes, known, {id_: arrived_ms for id_, _, arrived_ms in labelled})
+
+
+def _apply_held(batch: PredictionBatch, rows: list[tuple[Any, ...]], model: int, known: KnownVersions) -> Work[None]:
+    """Give predictions the labels that came before them. One that names no class of this version stays held."""
+    held = yield Query(
+        "SELECT id, label, given_ms FROM held WHERE model = $1 AND id = ANY($2)", (model, [row[0] for row in rows])
+    )
+    if not held:
+        return
+    version = known.keys[batch.model, batch.version]
+    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    by_id = {candidate.id: candidate for candidate in _candidates(rows)}
+    candidates = {id_: [by_id[id_]] for id_, _, _ in held}
+    labels = [Label(id_, json.loads(label), model=batch.model) for id_, label, _ in held]
+    plan = Rules(candidates, known.versions, {}, each=True).plan(labels)
+    arrived = {id_: max(given_ms, batch.created_ms) for id_, _, given_ms in held}
+    yield from write_changes(plan.changes, known, arrived)
+    applied = [id_ for _, id_ in plan.changes]
+    yield Query("DELETE FROM held WHERE model = $1 AND id = ANY($2)", (model, applied))

@@ -1,0 +1,218 @@
+"""Reading: sums of any hours, the trend, the label log, answers. Each in one snapshot of the database."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.store.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
+from service.store.work import deltas
+from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
+from service.store.work.statements import Query, Work
+from trueodds.hours import HOUR_MS, Hours
+
+LOG = (
+    "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
+    " propensity, tag"
+)
+_NEVER = 2**62
+WINDOWS = 8
+"""Windows whose merged totals are kept, 200 KB each at most."""
+Window = tuple[int, int | None, int | None]
+"""Version, first and end hour."""
+
+
+class MergedTotals:
+    """Totals of a few windows as the last compaction left them: nothing else writes sums, so until the next they hold.
+
+    Without it a report reads and adds up a blob for each month, day and hour of its window: 4 ms for a year.
+    """
+
+    def __init__(self) -> None:
+        self._number, self._sums = -1, OrderedDict[Window, PeriodSums]()
+
+    def get(self, number: int, window: Window) -> PeriodSums | None:
+        """What was kept of a window, if `number` compactions are still all there were."""
+        return self._sums.get(window) if number == self._number else None
+
+    def keep(self, number: int, window: Window, sums: PeriodSums) -> None:
+        if number != self._number:
+            self._number = number
+            self._sums.clear()
+        self._sums[window] = sums
+        if len(self._sums) > WINDOWS:
+            self._sums.popitem(last=False)
+
+
+def sums(
+    version: int, kind: int, hours: Hours, only: int | None = None, *, totals: MergedTotals
+) -> Work[dict[int, StoredSums]]:
+    """Sums of the hours [first, end) of predictions, by group or of one."""
+    ((number,),) = yield Query("SELECT number FROM compactions")
+    window = version, *hours
+    merged = totals.get(number, window) if kind == deltas.TOTAL else None
+    if merged is None:
+        merged = yield from _merged(version, kind, hours)
+        if kind == deltas.TOTAL:  # by class they are a hundred times as large
+            totals.keep(number, window, merged)
+    pending = (yield from deltas.pending(version)).between(hours)
+    return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
+
+
+def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
+    parts = []
+    for unit, low, high in cover(*hours):
+        rows = yield Query(
+            "SELECT data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
+            (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
+        )
+        parts += [PeriodSums.from_bytes(bytes(data)) for (data,) in rows]
+    return add_up(parts)
+
+
+def trend(version: int, kind: int, unit: int, hours: Hours, most: int) -> Work[dict[int, PeriodSums] | int]:
+    """Sums of each period that begins in the hours [first, end); their number if there are more than `most`."""
+    first, end = hours
+    low = -_NEVER if first is None else int(period_of(first, unit))
+    high = _NEVER if end is None else int(period_of(end - 1, unit)) + 1
+    where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
+    ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
+    pending = dict(by_period((yield from deltas.pending(version)), unit))
+    added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
+    if number > most or len(added) > most:
+        return int(max(number, len(added)))
+    rows = yield Query(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
+    by_start = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
+    for period, part in added.items():
+        by_start[period] = by_start[period] + part if period in by_start else part
+    return dict(sorted(by_start.items()))
+
+
+def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:
+    """The first `limit` labels with sequence numbers above `after`."""
+    rows = yield Query(
+        f"SELECT {LOG} FROM labels WHERE version = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
+        (version, after, limit),
+    )
+    return block(rows)
+
+
+def corrected(version: int, after: int, limit: int) -> Work[LabelBlock]:
+    """The first `limit` labels with sequence numbers above `after` that are not what they first were."""
+    rows = yield Query(
+        f"SELECT {LOG} FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
+        " ORDER BY sequence LIMIT $3",
+        (version, after, limit),
+    )
+    return block(rows)
+
+
+def count_corrected(version: int, kind: int, group: str, hours: Hours, after: int) -> Work[int]:
+    """The number of labels above `after` that were corrected, of predictions in the hours [first, end).
+
+    `kind`: of all, or of those with this predicted class (its index) or tag.
+    """
+    first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
+    where, more = "", list[int | str]()
+    if kind == deltas.BY_CLASS:
+        where, more = " AND predicted = $5", [int(group)]
+    elif kind == deltas.BY_TAG and group == deltas.OTHER_TAGS:
+        where = " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
+    elif kind == deltas.BY_TAG:
+        where, more = " AND coalesce(tag, '') = $5", [group]
+    rows = yield Query(
+        "SELECT count(*) FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
+        f" AND created_ms >= $3 AND created_ms < $4{where}",
+        (version, after, -_NEVER if first is None else first, _NEVER if end is None else end, *more),
+    )
+    return int(rows[0][0])
+
+
+def last_labels(version: int, last: int) -> Work[LabelBlock]:
+    """The last `last` labels."""
+    rows = yield Query(f"SELECT {LOG} FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT $2", (version, last))
+    return block(rows[::-1])
+
+
+def block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
+    """Rows of LOG as arrays."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 12
+    sequence, ids, created, arrived, label, predicted, first, confidence, nll, brier, propensity, tags = columns
+    label_L, predicted_L = np.array(label, np.int64), np.array(predicted, np.int64)
+    return LabelBlock(
+        sequence_L=np.array(sequence, np.int64),
+        ids=list(ids),
+        created_ms_L=np.array(created, np.int64),
+        arrived_ms_L=np.array(arrived, np.int64),
+        label_L=label_L,
+        predicted_L=predicted_L,
+        confidence_L=np.array(confidence, np.float64),
+        correct_L=label_L == predicted_L,
+        first_correct_L=np.array(first, bool),
+        nll_L=np.array(nll, np.float64),
+        brier_L=np.array(brier, np.float64),
+        propensity_L=np.array(propensity, np.float64),
+        tags=list(tags),
+    )
+
+
+def before_last(version: int, last: int) -> Work[int]:
+    """The sequence number after which the `last` labels come; 0 if there are no more than those."""
+    rows = yield Query(
+        "SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT 1 OFFSET $2", (version, last)
+    )
+    return rows[0][0] if rows else 0
+
+
+def labelled(
+    version: int, classes: int, since_ms: int, after: int, limit: int, shadow: int | None = None
+) -> Work[tuple[int, LabelledLogits]]:
+    """The last sequence number that was looked at (0: the log is at its end), and the labelled logits among them.
+
+    With `shadow`, a version: those that it has scored as well.
+    """
+    # Two statements: joined, PostgreSQL may read all predictions for every block.
+    rows = yield Query(
+        "SELECT sequence, prediction, created_ms, label FROM labels"
+        " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
+        (version, after, since_ms, limit),
+    )
+    last = rows[-1][0] if rows else 0
+    beside = None
+    if shadow is not None:
+        beside = yield from _logits([row[1] for row in rows], shadow)
+        rows = [row for row in rows if row[1] in beside]
+    _, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
+    logits = yield from _logits(ids, version)
+
+    def stacked(blobs: dict[str, bytes]) -> npt.NDArray[np.float32]:
+        return np.frombuffer(b"".join(blobs[id_] for id_ in ids), "<f4").reshape(len(rows), classes)
+
+    return last, LabelledLogits(
+        stacked(logits),
+        np.array(label, np.int64),
+        list(ids),
+        np.array(created, np.int64),
+        None if beside is None else stacked(beside),
+    )
+
+
+def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
+    rows = yield Query("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
+    return dict(rows)
+
+
+def answers(model: str, ids: list[str]) -> Work[dict[str, StoredAnswer]]:
+    """Stored answers of a model by id; unknown ids are left out."""
+    rows = yield Query(
+        "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, p.logits, p.tag,"
+        " p.propensity, l.label FROM predictions p JOIN versions v ON v.key = p.version JOIN models m ON m.key ="
+        " v.model LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+        " WHERE p.id = ANY($1) AND m.name = $2",
+        (ids, model),
+    )
+    return {row[0]: StoredAnswer(*row) for row in rows}

@@ -1,0 +1,51 @@
+"""Retention: old predictions and their labels go, in small transactions; sums stay for ever."""
+
+from __future__ import annotations
+
+from service.store.work.statements import Lock, Query, Work
+
+# A label that a state has not taken yet stays in the log, and its prediction with it.
+_OLD = (
+    "SELECT p.id, p.model FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+    " WHERE {which} AND p.created_ms < $1 AND (l.sequence IS NULL OR l.sequence <="
+    " (SELECT coalesce(min(s.sequence), l.sequence) FROM states s WHERE s.version = l.version))"
+)
+OURS = _OLD.format(which="p.digest IS NULL AND p.id < $2 AND p.id > $3") + " ORDER BY p.id LIMIT $4"
+OWN = _OLD.format(which="p.digest IS NOT NULL") + " ORDER BY p.created_ms LIMIT $2"
+
+
+def prune(before_ms: int, after: str, limit: int, *, own: bool) -> Work[tuple[int, int, str]]:
+    """Remove up to `limit` predictions: how many, how many labels, and the last id (empty: done).
+
+    Of the callers' own ids or of ours, which begin with their time and are removed in their order from `after` on.
+    """
+    rows = yield Query(OWN, (before_ms, limit)) if own else Query(OURS, (before_ms, f"{before_ms:012x}", after, limit))
+    labels = yield from _remove(sorted((model, id_) for id_, model in rows))
+    return len(rows), labels, rows[-1][0] if len(rows) == limit else ""
+
+
+def _remove(places: list[tuple[int, str]]) -> Work[int]:
+    removed = 0
+    for model in sorted({model for model, _ in places}):
+        ids = [id_ for key, id_ in places if key == model]
+        yield Lock("SELECT key FROM versions WHERE model = $1 ORDER BY key FOR NO KEY UPDATE", (model,))
+        # Nobody labels these meanwhile: labels wait for the version's row. One that came just before is kept.
+        labels = yield Query(
+            "DELETE FROM labels WHERE prediction = ANY($1) AND version IN (SELECT key FROM versions WHERE model = $2)"
+            " AND sequence <= (SELECT coalesce(min(s.sequence), labels.sequence) FROM states s WHERE s.version ="
+            " labels.version) RETURNING prediction",
+            (ids, model),
+        )
+        removed += len(labels)
+        yield Query(
+            "DELETE FROM predictions WHERE id = ANY($1) AND model = $2 AND NOT EXISTS (SELECT 1 FROM labels l"
+            " WHERE l.prediction = predictions.id AND l.version = predictions.version)",
+            (ids, model),
+        )
+    return removed
+
+
+def prune_held(before_ms: int) -> Work[int]:
+    """Remove labels that came before this time and whose predictions never did."""
+    rows = yield Query("DELETE FROM held WHERE given_ms < $1 RETURNING id", (before_ms,))
+    return len(rows)

@@ -1,0 +1,54 @@
+"""NLL and Brier score of labelled answers, from the stored logits and their version's calibrator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from service.store.label_rules import Change
+from service.store.records import Integers, Version
+from trueodds.sums.inputs import Array
+from trueodds.sums.losses import brier_of, nll_of
+
+SCORED = 1 << 20
+"""Probabilities that are worked out at once: 8 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The changed labels of one version as arrays of numbers, L rows each; before_L is -1 where there was no label."""
+
+    changes: list[Change]
+    now_L: Integers
+    before_L: Integers
+    nll_L: Array
+    brier_L: Array
+    nll_before_L: Array
+    brier_before_L: Array
+
+    @property
+    def fresh_L(self) -> npt.NDArray[np.bool_]:
+        return self.before_L < 0
+
+
+def score(changes: list[Change], version: Version) -> Scored:
+    """NLL (nats) and Brier score of the labels as they become and, where there was one, as they were.
+
+    The probabilities are the version's calibrator applied to the stored logits, block by block.
+    """
+    now_L = np.array([change.now for change in changes], np.int64)
+    before_L = np.array([-1 if (label := c.candidate.label) is None else label for c in changes], np.int64)
+    scores_4L = np.empty((4, len(changes)))
+    step = max(SCORED // len(version.classes), 1)
+    for start in range(0, len(changes), step):
+        rows = slice(start, start + step)
+        logits = b"".join(change.candidate.logits for change in changes[rows])
+        probabilities_NC = version.calibrator(np.frombuffer(logits, "<f4").reshape(-1, len(version.classes)))
+        squares_N, row_N = np.vecdot(probabilities_NC, probabilities_NC), np.arange(len(probabilities_NC))
+        for k, label_L in enumerate((now_L, before_L)):
+            true_N = probabilities_NC[row_N, label_L[rows]]
+            scores_4L[2 * k, rows] = nll_of(true_N)
+            scores_4L[2 * k + 1, rows] = brier_of(true_N, squares_N)
+    return Scored(changes, now_L, before_L, *scores_4L)

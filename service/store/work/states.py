@@ -1,0 +1,59 @@
+"""States that take each label of the log once, in its order: sequential evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from service.store.records import LabelBlock
+from service.store.work import reading
+from service.store.work.statements import Lock, Query, Work
+
+State = Any
+"""What json can write."""
+Update = Callable[[State | None, LabelBlock], State]
+
+_SELECT = "SELECT state, sequence FROM states WHERE version = $1 AND name = $2"
+
+
+def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[State, int]]:
+    """One transaction: the new state, and how many labels it took (below `limit`: the log is at its end).
+
+    Whoever holds the lock on the state's row leads. The first of all locks the version's row, because there is no
+    other yet; numbers of labels become visible in their order (see `labels.put`), so none below the stored one can
+    come later.
+    """
+    yield Lock(f"{_SELECT} FOR UPDATE", (version, name))
+    rows = yield Query(_SELECT, (version, name))
+    if not rows:
+        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        rows = yield Query(_SELECT, (version, name))
+    before, sequence = rows[0] if rows else (None, 0)
+    block = yield from reading.labels(version, sequence, limit)
+    state = function(None if before is None else json.loads(before), block)
+    after = json.dumps(state, allow_nan=False)
+    if len(block) or after != before:
+        yield Query(
+            "INSERT INTO states (version, name, sequence, state) VALUES ($1, $2, $3, $4)"
+            " ON CONFLICT (version, name) DO UPDATE SET sequence = excluded.sequence, state = excluded.state",
+            (version, name, int(block.sequence_L[-1]) if len(block) else sequence, after),
+        )
+    return state, len(block)
+
+
+def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
+    """Model, version, the last label and the last one that the state has taken, of every version."""
+    rows = yield Query(
+        "SELECT m.name, v.version, (SELECT coalesce(max(l.sequence), 0) FROM labels l WHERE l.version = v.key),"
+        " coalesce(s.sequence, 0) FROM versions v JOIN models m ON m.key = v.model"
+        " LEFT JOIN states s ON s.version = v.key AND s.name = $1 ORDER BY v.key",
+        (name,),
+    )
+    return [(model, version, int(last), int(taken)) for model, version, last, taken in rows]
+
+
+def read(version: int, name: str) -> Work[State | None]:
+    """The state as it was last stored; None before the first update."""
+    rows = yield Query("SELECT state FROM states WHERE version = $1 AND name = $2", (version, name))
+    return json.loads(rows[0][0]) if rows else None

@@ -1,0 +1,91 @@
+"""Models, versions and tags: making them known, and what a process keeps of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from service.store.records import PredictionBatch, Version
+from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
+from service.store.work.statements import Lock, Query, Work
+from trueodds import calibrators
+from trueodds.bundle.bundle import Reference
+
+
+@dataclass
+class KnownVersions:
+    """Filled by reads of what is committed, so that no key in it can be rolled back or change."""
+
+    versions: dict[int, Version] = field(default_factory=dict)
+    """By key, in the order in which they were first served."""
+    keys: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By model and version."""
+    model_of: dict[int, int] = field(default_factory=dict)
+    """Version key -> model key."""
+    models: dict[str, int] = field(default_factory=dict)
+    tags: dict[int, dict[str, int]] = field(default_factory=dict)
+    """By version key: tag -> key."""
+
+    def tag_key(self, version: int, tag: str | None) -> int | None:
+        """The key under which a tag is summed; None if the store must be asked."""
+        if tag is None:
+            return UNTAGGED_KEY
+        known = self.tags.get(version, {})
+        full = tag == OTHER_TAGS or len(known) >= MAX_TAGS
+        return known.get(tag, OTHER_KEY if full else None)
+
+    def tag_keys(self, version: int, tags: list[str | None]) -> list[int] | None:
+        """One key for each tag; None if the store must be asked for any."""
+        keys = [key for tag in tags if (key := self.tag_key(version, tag)) is not None]
+        return keys if len(keys) == len(tags) else None
+
+    def tag_names(self, version: int) -> dict[int, str]:
+        """The tag of each key; answers without one are under the empty name."""
+        names = {key: name for name, key in self.tags.get(version, {}).items()}
+        return names | {UNTAGGED_KEY: "", OTHER_KEY: OTHER_TAGS}
+
+
+def load_versions(known: KnownVersions) -> Work[KnownVersions]:
+    """Read what is committed; versions that are known already are not read again."""
+    versions = dict(known.versions)
+    loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
+    rows = yield Query(
+        "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference FROM versions v"
+        " JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
+        (list(versions),),
+    )
+    for key, model, name, version, classes, calibrator, metrics, reference in rows:
+        versions[key] = Version(
+            name,
+            version,
+            tuple(json.loads(classes)),
+            calibrators.from_json(json.loads(calibrator)),
+            json.loads(metrics),
+            reference and Reference.model_validate_json(reference),
+        )
+        loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
+    for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
+        loaded.tags.setdefault(version, {})[name] = key
+    return loaded
+
+
+def add_version(version: Version) -> Work[None]:
+    """Make a version known, once."""
+    yield Query("INSERT INTO models (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", (version.model,))
+    texts = [json.dumps(v) for v in (version.classes, version.calibrator.to_json(), version.metrics)]
+    yield Query(
+        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference)"
+        " SELECT key, $2, $3, $4, $5, $6 FROM models WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
+        (version.model, version.version, *texts, version.reference and version.reference.model_dump_json()),
+    )
+
+
+def add_tags(version: int, batch: PredictionBatch) -> Work[None]:
+    """Give the first hundred tags of a version their keys."""
+    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    rows = yield Query("SELECT name FROM tags WHERE version = $1", (version,))
+    known = {name for (name,) in rows}
+    for tag in dict.fromkeys(batch.tags):
+        if tag is not None and tag != OTHER_TAGS and tag not in known and len(known) < MAX_TAGS:
+            known.add(tag)
+            yield Query("INSERT INTO tags (version, key, name) VALUES ($1, $2, $3)", (version, len(known), tag))

@@ -1,0 +1,101 @@
+"""The command lines: what they list, refuse and say where a package is missing."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+
+import pytest
+
+import pipeline.__main__
+import pipeline.cli
+import service.__main__
+import service.cli
+from pipeline.stages import STAGES
+from tests.conftest import ROOT
+from trueodds import cli
+
+COMMANDS = pipeline.cli.COMMANDS | service.cli.COMMANDS
+MAIN: dict[str, Callable[[Sequence[str]], int]] = {"pipeline": pipeline.__main__.main, "service": service.__main__.main}
+
+
+def ended(package: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
+    """Status and both outputs of a command line that argparse ends."""
+    with pytest.raises(SystemExit) as end:
+        MAIN[package](words)
+    return end.value.code, *capsys.readouterr()
+
+
+def test_a_name_is_one_command_of_one_package() -> None:
+    assert len(COMMANDS) == len(pipeline.cli.COMMANDS) + len(service.cli.COMMANDS)
+    assert list(pipeline.cli.COMMANDS)[: len(STAGES)] == list(STAGES)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = {extra for command in COMMANDS.values() for extra in command.extra.split(",")} - {""}
+    assert extras <= set(project["optional-dependencies"])
+
+
+def test_the_list_of_commands_is_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main("trueodds", COMMANDS, ["--help"])
+    lines = capsys.readouterr().out.partition("commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [tuple(line.split(maxsplit=1)) for line in lines] == [(n, c.summary) for n, c in COMMANDS.items()]
+    assert max(map(len, lines)) <= 80
+
+
+def test_without_a_command_the_service_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = ended("service", ["--help"], capsys)
+    assert status == 0 and out.startswith("usage: python -m service serve ")
+    status, _, err = ended("service", ["nothing"], capsys)
+    assert status == 2 and "unknown command 'nothing'; allowed: serve, key, replay." in err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_describes_itself_with_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    package = COMMANDS[name].module.partition(".")[0]
+    status, out, _ = ended(package, [name, "--help"], capsys)
+    assert status == 0 and out.startswith(f"usage: python -m {package} {name} ")
+    assert f"examples:\n  trueodds {name}" in out
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "message"),
+    [
+        ("pipeline", [], "the following arguments are required: COMMAND"),
+        ("pipeline", ["trian"], "Did you mean 'train'?"),
+        ("service", ["kye"], "Did you mean 'key'?"),
+        ("service", ["--prot", "0"], "unrecognized arguments: --prot 0. Did you mean '--port'?"),
+        ("pipeline", ["export", "--in8"], "unrecognized arguments: --in8. Did you mean '--int8'?"),
+        ("pipeline", ["export", "--fold", "--int8"], "argument --int8: not allowed with argument --fold"),
+        ("pipeline", ["fetch", "--fold"], "unrecognized arguments: --fold."),
+        ("pipeline", ["fetch", "--artifacts", "artifacts"], "unrecognized arguments: --artifacts"),
+        ("pipeline", ["curves", "epochs=3"], "unrecognized arguments: epochs=3."),
+        ("pipeline", ["versions", "--model", "folder"], "Did you mean '--models'?"),
+        ("pipeline", ["publish", "--int8", "--bundle", "folder"], "not allowed with argument --int8"),
+        ("pipeline", ["publish", "--role", "boss"], "invalid choice: 'boss' (choose from"),
+        ("pipeline", ["default", "--rollback", "tiny"], "argument model: not allowed with argument --rollback"),
+        ("pipeline", ["judge", "--promote", "now"], "invalid choice: 'now' (choose from"),
+    ],
+)
+def test_what_no_command_knows_is_refused(
+    package: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = ended(package, words, capsys)
+    assert (status, out) == (2, "") and err.startswith("error: ") and message in err
+    assert err.splitlines()[-1].endswith(" --help lists what there is")
+
+
+def test_parameters_may_stand_on_both_sides_of_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["params", "epochs=7", "--params", str(ROOT / "params.yaml"), "method=focal"]
+    assert MAIN["pipeline"](words) == 0
+    assert {"epochs = 7", "method = 'focal'"} <= set(capsys.readouterr().out.splitlines())
+
+
+def test_a_missing_package_is_named_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "service.cli.serve", raising=False)
+    assert MAIN["service"]([]) == 1
+    assert "serve needs the package uvicorn, which is not installed here" in (err := capsys.readouterr().err)
+    assert err.endswith("pip install 'trueodds[serve]'\n")

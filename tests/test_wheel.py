@@ -1,0 +1,110 @@
+"""The wheel: what it installs, and TrueOdds beside another package named `pipeline`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pipeline.cli
+import service.cli
+from tests.conftest import ROOT, environment, run
+
+PACKAGES = ("trueodds", "pipeline", "service")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with nothing but the wheel: none of the packages that it depends on."""
+    pytest.importorskip("setuptools", minversion="77", reason="builds the wheel, without a network")
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, folder / "source")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", ".", "./source"], folder)
+    run([sys.executable, "-m", "venv", "--without-pip", "venv"], folder)
+    python = folder / "venv" / "bin" / "python"
+    (wheel,) = folder.glob("*.whl")
+    run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", str(wheel)], folder)
+    return folder / "venv"
+
+
+def site(installed: Path) -> Path:
+    (folder,) = installed.glob("lib/python*/site-packages")
+    return folder
+
+
+def trueodds(
+    installed: Path, *words: str, pythonpath: tuple[Path, ...] = (), python: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The console script in an empty folder; with `python`, the same under that interpreter."""
+    command = [str(python), "-m", "trueodds"] if python else [str(installed / "bin" / "trueodds")]
+    env = environment() | {"PYTHONPATH": os.pathsep.join(map(str, pythonpath))}
+    return subprocess.run([*command, *words], cwd=installed, env=env, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A folder with somebody else's package `pipeline`."""
+    (tmp_path / "foreign" / "pipeline").mkdir(parents=True)
+    (tmp_path / "foreign" / "pipeline" / "__init__.py").write_text("raise SystemExit('not to be run')")
+    return tmp_path / "foreign"
+
+
+def test_it_holds_the_three_packages_and_what_is_no_code(installed: Path) -> None:
+    files = {path.relative_to(site(installed)) for path in site(installed).rglob("*") if path.suffix != ".pyc"}
+    assert {path.parts[0] for path in files if path.suffix == ".py"} == set(PACKAGES)
+    tracked = run(["git", "ls-files", *PACKAGES], ROOT).stdout.splitlines()
+    assert {Path(name) for name in tracked if (ROOT / name).is_file()} <= files
+
+
+def test_every_command_is_listed_where_nothing_else_is_installed(installed: Path) -> None:
+    done = trueodds(installed, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert listed >= {*pipeline.cli.COMMANDS, *service.cli.COMMANDS}
+
+
+@pytest.mark.parametrize(("name", "extra"), [("train", "train"), ("serve", "serve"), ("repro", "train,workflow")])
+def test_a_command_whose_packages_are_missing_says_what_to_install(installed: Path, name: str, extra: str) -> None:
+    done = trueodds(installed, name)
+    assert done.returncode == 1 and done.stderr.startswith(f"error: {name} needs the package ")
+    assert done.stderr.endswith(f"pip install 'trueodds[{extra}]'\n")
+
+
+def test_beside_another_pipeline_the_rest_works(installed: Path, foreign: Path) -> None:
+    done = trueodds(installed, "key", pythonpath=(foreign, site(installed)), python=Path(sys.executable))
+    assert done.returncode == 0 and done.stdout.startswith("key     "), done.stderr
+    code = "import trueodds; print(trueodds.__file__, trueodds.fit.__name__)"
+    env = environment() | {"PYTHONPATH": f"{foreign}{os.pathsep}{site(installed)}"}
+    library = subprocess.run([sys.executable, "-c", code], cwd=installed, env=env, capture_output=True, text=True)
+    assert library.stdout == f"{site(installed) / 'trueodds' / '__init__.py'} fit\n", library.stderr
+    helped = trueodds(installed, "--help", pythonpath=(foreign,))
+    assert helped.returncode == 0 and "  serve " in helped.stdout and "  train " not in helped.stdout
+    assert str(foreign) in helped.stderr
+
+
+def test_beside_another_pipeline_its_commands_name_the_clash(installed: Path, foreign: Path) -> None:
+    done = trueodds(installed, "train", pythonpath=(foreign,))
+    assert (done.returncode, done.stdout) == (1, "")
+    ours, theirs = site(installed) / "pipeline", foreign / "pipeline" / "__init__.py"
+    said = f"error: the commands of {ours} are not available: `import pipeline` takes {theirs}. Give TrueOdds an"
+    assert done.stderr.startswith(said) and len(done.stderr.splitlines()) == 1
+
+
+def test_a_package_installed_over_ours_is_named_with_its_distribution(installed: Path, tmp_path: Path) -> None:
+    """pip does not mind: the files of the later one stay."""
+    copy = Path(shutil.copytree(installed, tmp_path / "venv", symlinks=True))
+    (site(copy) / "pipeline" / "cli" / "__init__.py").write_text("")
+    about = site(copy) / "builders-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: builders\nVersion: 1.0\n")
+    (about / "RECORD").write_text("pipeline/__init__.py,,\npipeline/cli/__init__.py,,\n")
+    done = trueodds(copy, "train", pythonpath=(site(copy),), python=copy / "bin" / "python")
+    assert done.returncode == 1 and "pipeline/__init__.py of builders. Give TrueOdds an environment" in done.stderr

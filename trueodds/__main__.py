@@ -1,0 +1,73 @@
+"""The console script `trueodds`: the commands that installed packages register under `trueodds.commands`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from trueodds import cli
+from trueodds.errors import UserError
+
+GROUP = "trueodds.commands"
+HOME = Path(__file__).resolve().parent.parent
+"""Where `pipeline` and `service` lie beside `trueodds`: a checkout, or site-packages."""
+
+
+class NameClashError(UserError, ImportError):
+    """Python finds another package under the name of one of TrueOdds's; the message says which, and how to mend it."""
+
+
+def main() -> int:
+    """Runs the command that `sys.argv` names and returns its exit status, as `trueodds.cli.main` does."""
+    words = sys.argv[1:]
+    commands: dict[str, cli.Command] = {}
+    clashes = []
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            commands |= _table(entry)
+        except NameClashError as error:
+            clashes.append(f"error: {error}")
+    known = bool(words) and words[0] in commands
+    if clashes and not known:
+        print(*clashes, sep="\n", file=sys.stderr)
+        if words and not words[0].startswith("-"):
+            return 1
+    return cli.main("trueodds", commands, words)
+
+
+def _table(entry: metadata.EntryPoint) -> Mapping[str, cli.Command]:
+    """The commands of one package.
+
+    Raises:
+        NameClashError: the package that Python finds is not the one that lies beside this one.
+    """
+    name = entry.module.partition(".")[0]
+    own, spec = HOME / name, importlib.util.find_spec(name)
+    folders = [Path(folder).resolve() for folder in (spec and spec.submodule_search_locations) or ()]
+    if spec and own.is_dir() and own not in folders:
+        raise NameClashError(_clash(name, own, Path(spec.origin) if spec.origin else folders[0]))
+    try:
+        table: Mapping[str, cli.Command] = entry.load()
+    except (ModuleNotFoundError, AttributeError):
+        if not own.is_dir():
+            raise
+        # The other package was installed into the same folder, over TrueOdds's files.
+        raise NameClashError(_clash(name, own, own / "__init__.py")) from None
+    return table
+
+
+def _clash(name: str, own: Path, other: Path) -> str:
+    owners = [owner for owner in metadata.packages_distributions().get(name, ()) if owner != "trueodds"]
+    whose = f" of {' and '.join(owners)}" if owners else ""
+    return (
+        f"the commands of {own} are not available: `import {name}` takes {other}{whose}. Give TrueOdds an environment"
+        " of its own (python -m venv .venv && .venv/bin/pip install trueodds), or take that package's folder off"
+        " Python's path (PYTHONPATH; with python -m, the current folder)"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Command lines: a table of commands for each package, and a module for each command.
+
+`pipeline.cli.COMMANDS` and `service.cli.COMMANDS` are such tables; pyproject.toml registers them in the entry-point
+group `trueodds.commands`. A module is imported only when its command is typed. It has `add_parser(commands)`, which
+adds the command's parser, or those of a group of commands, and `run(arguments)`, which returns the exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, TypeAlias, cast
+
+from trueodds.errors import UserError, nearest, unknown
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class MissingExtraError(UserError, ImportError):
+    """A command needs packages that this environment does not have; the message says how to install them."""
+
+
+class CommandModule(Protocol):
+    """The module of a command."""
+
+    def add_parser(self, commands: Subparsers) -> None:
+        """Adds the parser of the command, or of each command of a group."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Runs the command and returns the exit status."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """An entry of a package's table: where the command is, and its line in the list of commands."""
+
+    module: str
+    summary: str
+    extra: str = ""
+    """The optional dependencies that it needs, as pip names them: `train`, or `train,serve`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that suggests the nearest option, and answers what it does not know in two lines.
+
+    `intermixed`: positional arguments may stand on both sides of an option.
+    """
+
+    def __init__(self, *, intermixed: bool = False, **options: Any) -> None:
+        super().__init__(**options | {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False})
+        self._intermixed = intermixed
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """The arguments; on what the parser does not know, the process ends with status 2."""
+        parse_known = self.parse_known_intermixed_args if self._intermixed else self.parse_known_args
+        arguments, rest = parse_known(words)
+        if rest:
+            names = [name for action in self._actions if action.dest != "help" for name in action.option_strings]
+            near = nearest(rest[0].partition("=")[0], names)
+            self.error(f"unrecognized arguments: {' '.join(rest)}.{near}")
+        return arguments
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}\n{self.prog} --help lists what there is\n")
+
+
+def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, default: str = "") -> int:
+    """Runs one command and returns its exit status: its own; 1 after the message of an error; 130 after Ctrl-C.
+
+    `default`: the command that is meant where no word, or an option, comes first.
+
+    Raises:
+        SystemExit: with status 2 for words that cannot be used, with 0 after a help text.
+    """
+    first = words[0] if words else ""
+    if default and (not first or first.startswith("-")):
+        first, words = default, [default, *words]
+    parser = Parser(prog=prog, usage=f"{prog} COMMAND ...", epilog=_list(prog, commands))
+    parsers = parser.add_subparsers(prog=prog, metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    if first not in commands:
+        if first and not first.startswith("-"):
+            parser.error(str(unknown("command", first, commands)))
+        parser.parse(words)
+    try:
+        return _run(commands[first], parsers, words)
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        print("; ".join(["stopped", *map(str, stop.args)]), file=sys.stderr)
+        return 130
+
+
+def _list(prog: str, commands: Mapping[str, Command]) -> str:
+    width = max(map(len, commands), default=0)
+    lines = [f"  {name:<{width}}  {command.summary}" for name, command in commands.items()]
+    return "\n".join(["commands:", *lines, "", f"{prog} COMMAND --help describes one."])
+
+
+def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
+    try:
+        module = cast(CommandModule, importlib.import_module(command.module))
+        module.add_parser(parsers)
+        return module.run(parsers.choices[words[0]].parse(words[1:]))
+    except ModuleNotFoundError as error:
+        package, ours = (error.name or "").partition(".")[0], (command.module.partition(".")[0], "trueodds", "")
+        if not command.extra or package in ours:
+            raise
+        raise MissingExtraError(
+            f"{words[0]} needs the package {package}, which is not installed here; install what belongs to the command:"
+            f" pip install 'trueodds[{command.extra}]'"
+        ) from None
