@@ -30,6 +30,14 @@ LAYERS = {
         files
         errors texts privacy processes hours shadows
     """,
+    "trueodds/bundle": """
+        model_folder
+        published
+        contents audit_log
+        bundle locks
+        card
+        risk_coverage
+    """,
     "trueodds/metrics": """
         summary
         classwise labelling
@@ -50,6 +58,17 @@ LAYERS = {
         data
         parameters
         config progress
+    """,
+    "pipeline/export": """
+        network quantised folded
+        onnx_graph
+    """,
+    "pipeline/recalibrate": """
+        loop
+        state
+        request
+        evidence
+        choice client
     """,
     "service": """
         __main__
@@ -207,7 +226,7 @@ def imports_torch(path: Path) -> bool:
     [
         ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
-            "trueodds.metrics, trueodds.calibrators, trueodds.bundle.bundle, pipeline.config",
+            "trueodds.metrics, trueodds.calibrators, trueodds.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
         (

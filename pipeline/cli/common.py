@@ -6,7 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
-from trueodds.bundle import model_folder
+from trueodds.bundle import VARIABLE, ModelFolder
 from trueodds.cli import Parser
 
 PARAMS = Path("params.yaml")
@@ -33,14 +33,18 @@ def add_parameters(parser: Parser) -> None:
 
 def add_models(parser: Parser) -> None:
     """Adds --models, with the service's own default."""
-    folder = model_folder.models_folder()
-    words = f"the model directory (default: {folder}; {model_folder.VARIABLE})"
-    parser.add_argument("--models", type=Path, default=folder, metavar="FOLDER", help=words)
+    models = ModelFolder.from_environment()
+    words = f"the model directory (default: {models.path}; {VARIABLE})"
+    parser.add_argument("--models", type=_model_folder, default=models, metavar="FOLDER", help=words)
+
+
+def _model_folder(path: str) -> ModelFolder:
+    return ModelFolder(Path(path))
 
 
 def add_why(parser: Parser) -> None:
     """Adds --why."""
-    parser.add_argument("--why", default="", metavar="TEXT", help="the reason, kept in the history of the model")
+    parser.add_argument("--why", default="", metavar="TEXT", help="the reason, kept in the audit log of the model")
 
 
 def add_service(parser: Parser) -> None:

@@ -39,13 +39,13 @@ class Evidence:
             return "No fresh labels yet: labels of answers given after the candidate was published decide."
         e = f"{math.exp(self.log_e):.3g}" if self.log_e < 50 else f"10^{self.log_e / math.log(10):.0f}"
         way = "lower" if self.gain >= 0 else "higher"
-        found = (
+        summary = (
             f"{plural(self.labels, 'fresh label')}: the candidate's NLL is {abs(self.gain):.4f} nats a label {way}"
             f" (95% interval of the gain {self.lower:.4f} .. {self.upper:.4f}), e-value {e}."
         )
         if self.verdict != "open":
-            return found
-        return f"{found} From {LEAST} labels on, {THRESHOLD:g} promotes it and 1/{THRESHOLD:g} withdraws it."
+            return summary
+        return f"{summary} From {LEAST} labels on, {THRESHOLD:g} promotes it and 1/{THRESHOLD:g} withdraws it."
 
 
 def weigh(

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from service.errors import ServiceError, short
-from trueodds.bundle.bundle import ImageInput
+from trueodds.bundle import ImageInput
 from trueodds.inputs import pictures
 from trueodds.inputs.pictures import PictureError, PictureTooLargeError, Pixels
 from trueodds.texts import plural

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.bundle.bundle import Reference
+from trueodds.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.metrics import CELLS, CalibrationSums
 from trueodds.sums.inputs import Array
