@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import hashlib
+import importlib
 import json
 import math
 from collections.abc import Callable
@@ -232,3 +234,9 @@ def test_a_class_that_stands_twice_is_refused(tmp_path: Path) -> None:
     folder = make_bundle(tmp_path / "bundle", repeat)
     with pytest.raises(BundleError, match=r"classes: .*stands twice"):
         Bundle.load(folder)
+
+
+@pytest.mark.parametrize("module", ["trueodds.bundle", "trueodds.bundle.card"])
+def test_the_examples_run(module: str) -> None:
+    results = doctest.testmod(importlib.import_module(module))
+    assert results.attempted and not results.failed

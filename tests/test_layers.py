@@ -67,7 +67,7 @@ LAYERS = {
         loop
         state
         request
-        evidence
+        comparison
         choice client
     """,
     "service": """

@@ -170,6 +170,7 @@ def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: ModelFolder)
     ]
     assert len(lines) == 5, "promoting what answers is no change"
     line = json.loads((models.path / "tiny" / "history.jsonl").read_text().splitlines()[2])
+    assert list(line) == ["when", "what", "from", "to", "why", "who"] and line["what"] == "promote"
     assert (line["from"], line["to"], line["who"]) == (a, b, "ann") and line["when"].endswith("+00:00")
     assert [models.roll_back("tiny", why="worse") for _ in "12"] == [b, a]
     assert models.default().name == a == models.version_of("tiny", "default")

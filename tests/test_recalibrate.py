@@ -18,7 +18,7 @@ import pytest
 from scipy.special import softmax
 
 from pipeline.__main__ import main
-from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, weigh, write
+from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, compare, write_candidate
 from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
@@ -53,7 +53,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert choice.gain == pytest.approx(choice.before.values["nll"] - choice.after.values["nll"], abs=1e-9)
     assert choice.before.values["ece"] > 0.1 and choice.after.values["ece"] < choice.after.values["floor_p95"]
     assert {line.name for line in choice.table} >= {"temperature", "identity", "structured_vector"}
-    made = write(served, choice, tmp_path / "made")
+    made = write_candidate(served, choice, tmp_path / "made")
     assert made.model_path.read_bytes() == served.model_path.read_bytes()
     session = onnxruntime.InferenceSession(made.model_path)
     made.check_golden(lambda pixels: session.run(None, {"images": pixels})[0])
@@ -66,7 +66,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert "about the old calibrator" not in card.notes
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
     assert card.risk_coverage.split == "live labelled"
-    again = write(served, choose(served, *answers(2_000, TRUE)), tmp_path / "again")
+    again = write_candidate(served, choose(served, *answers(2_000, TRUE)), tmp_path / "again")
     assert again.version == made.version, "equal labels, equal cards"
 
 
@@ -87,17 +87,17 @@ def test_classes_that_never_come_leave_candidates_out_but_not_all(tmp_path: Path
 
 def test_evidence_is_the_likelihood_ratio_and_says_who_is_better() -> None:
     z_NC, labels_N = answers(300, TRUE)
-    found = weigh(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
+    found = compare(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
     p_NC, q_NC = (softmax(z_NC.astype(float) / t, axis=1)[np.arange(300), labels_N] for t in (SERVED, TRUE))
     assert found.log_e == pytest.approx(np.log(q_NC / p_NC).sum(), rel=1e-12)
     assert found.verdict == "better" and found.gain is not None and found.lower is not None and found.upper is not None
     assert found.gain == pytest.approx(found.log_e / 300) and found.lower < found.gain < found.upper
-    back = weigh(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
+    back = compare(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
     assert back.verdict == "worse" and back.log_e == pytest.approx(-found.log_e)
-    few = weigh(Temperature(SERVED), Temperature(TRUE), z_NC[:99], labels_N[:99])
+    few = compare(Temperature(SERVED), Temperature(TRUE), z_NC[:99], labels_N[:99])
     assert few.log_e > np.log(20) and few.verdict == "open"
-    assert weigh(Temperature(SERVED), Temperature(SERVED), z_NC, labels_N).verdict == "open"
-    assert weigh(Identity(), Identity(), z_NC[:0], labels_N[:0]).labels == 0
+    assert compare(Temperature(SERVED), Temperature(SERVED), z_NC, labels_N).verdict == "open"
+    assert compare(Identity(), Identity(), z_NC[:0], labels_N[:0]).labels == 0
 
 
 def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() -> None:
@@ -108,7 +108,7 @@ def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() 
         z_NC, labels_N = answers(400, SERVED, seed)
         rows = np.arange(400)
         step_N = np.log(candidate(z_NC)[rows, labels_N] / served(z_NC)[rows, labels_N])
-        assert step_N.sum() == pytest.approx(weigh(served, candidate, z_NC, labels_N).log_e)
+        assert step_N.sum() == pytest.approx(compare(served, candidate, z_NC, labels_N).log_e)
         reached += bool((step_N.cumsum()[99:] >= np.log(20)).any())
     assert reached <= 10
 
@@ -270,7 +270,7 @@ def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
         rows = client.client_of().labelled("tiny", first, shadow=second)
         assert len(rows) == 200 and len(client.client_of().labelled("tiny", first)) == 400
         assert rows.shadow_logits_NC is not None
-        twin = weigh(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
+        twin = compare(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
         row_N, q_NC = np.arange(200), softmax(rows.shadow_logits_NC.astype(float) / SERVED, axis=1)
         p_NC = softmax(rows.logits_NC.astype(float) / SERVED, axis=1)
         assert twin.log_e == pytest.approx(np.log(q_NC / p_NC)[row_N, rows.labels_N].sum())

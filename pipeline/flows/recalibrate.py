@@ -33,7 +33,7 @@ STEPS = {
     "fetch_labels": "fetch labels",
     "choose": "choose",
     "publish_candidate": "publish as shadow",
-    "weigh": "weigh evidence",
+    "compare": "weigh evidence",
 }
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
@@ -151,7 +151,7 @@ def _show(outcome: Outcome, models: ModelFolder) -> None:
             key="recalibration",
             description="Before and after, on labels that the fit did not see",
         )
-    elif outcome.evidence is not None:
+    elif outcome.comparison is not None:
         create_markdown_artifact(
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
         )

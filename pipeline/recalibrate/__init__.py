@@ -2,12 +2,12 @@
 
 The net stays the same file, so the logits that the service has stored score any calibrator exactly. A recalibrated
 version is published without answering (as the model's shadow) and takes over when labels of answers given later say
-that it is better: see `weigh`. MODELS/<name>/history.jsonl keeps who answered when and why, for the way back.
+that it is better: see `compare`. MODELS/<name>/history.jsonl keeps who answered when and why, for the way back.
 """
 
-from pipeline.recalibrate.choice import Choice, Line, choose, origin_of, write
+from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
 from pipeline.recalibrate.client import AnswerError, AwayError, Client, Labelled, client_of
-from pipeline.recalibrate.evidence import Evidence, weigh
+from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.loop import FewLabelsError, judge, recalibrate
 from pipeline.recalibrate.request import LABELS, LEAST_LABELS, Outcome, Recalibration
 from pipeline.recalibrate.state import check_folder, rehearse
@@ -17,21 +17,21 @@ __all__ = [
     "LEAST_LABELS",
     "AnswerError",
     "AwayError",
+    "CandidateScore",
     "Choice",
     "Client",
-    "Evidence",
+    "Comparison",
     "FewLabelsError",
     "Labelled",
-    "Line",
     "Outcome",
     "Recalibration",
     "check_folder",
     "choose",
     "client_of",
+    "compare",
     "judge",
     "origin_of",
     "recalibrate",
     "rehearse",
-    "weigh",
-    "write",
+    "write_candidate",
 ]

@@ -25,8 +25,8 @@ RECALIBRATION = "recalibration"
 
 
 @dataclass(frozen=True)
-class Line:
-    """A candidate; all numbers over labels that its fit did not see."""
+class CandidateScore:
+    """A candidate in the table of a choice; all numbers over labels that its fit did not see."""
 
     name: str
     nll: float | None
@@ -48,9 +48,9 @@ class Choice:
     gain: float
     """NLL of the served calibrator minus that of `after`, nats a label, and its paired standard error."""
     gain_standard_error: float
-    served: Line
-    table: tuple[Line, ...]
-    best: Line
+    served: CandidateScore
+    table: tuple[CandidateScore, ...]
+    best: CandidateScore
     before: Judged
     """The served calibrator on the live labels: none of them was known to its fit."""
     after: Judged
@@ -83,9 +83,9 @@ def choose(
     selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
     served_N = calibrated_nll(served.calibrator, logits_NC, labels_N)
     table = tuple(
-        Line(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
+        CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
         if nll_N is not None
-        else Line(c.name, None, None, None, c.problem)
+        else CandidateScore(c.name, None, None, None, c.problem)
         for c, nll_N in zip(selection.table, selection.nll_MN, strict=True)
     )
     best = table[[c.name for c in selection.table].index(selection.calibrator.name)]
@@ -99,7 +99,7 @@ def choose(
         selection.calibrator,
         gain,
         gain_standard_error,
-        Line(served.calibrator.name, float(served_N.mean()), 0.0, 0.0),
+        CandidateScore(served.calibrator.name, float(served_N.mean()), 0.0, 0.0),
         table,
         best,
         judge(served.calibrator, logits_NC, labels_N, settings),
@@ -109,7 +109,7 @@ def choose(
     )
 
 
-def write(served: Bundle, choice: Choice, out: Path) -> Bundle:
+def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
     """The served bundle with the chosen calibrator, and a card that says so; into `out`."""
     table = table_of(choice.before, choice.after, [], choice.calibrator, choice.settings)
     origin = {"from": served.version, "labels": choice.rows, "candidates": [line.name for line in choice.table]}

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.recalibrate.choice import Choice, choose, origin_of, write
+from pipeline.recalibrate.choice import Choice, choose, origin_of, write_candidate
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
-from pipeline.recalibrate.evidence import Evidence, weigh
+from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.request import LEAST_LABELS, Outcome, Recalibration
 from pipeline.recalibrate.state import LOCK, ModelState, check_folder
 from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
@@ -68,7 +68,7 @@ def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outc
         if origin is None or (origin[0] == served and not state.is_retrained):
             outcome = _judge(request, state, call)
             most = origin[1] if origin else request.labels
-            used_up = outcome.evidence is not None and outcome.evidence.labels >= most
+            used_up = outcome.comparison is not None and outcome.comparison.labels >= most
             if outcome.status == "promoted" or (outcome.status == "open" and not used_up):
                 return outcome
             request.say(outcome.words)
@@ -154,7 +154,7 @@ def fetch_labels(
 def publish_candidate(request: Recalibration, state: ModelState, choice: Choice, rows: Labelled) -> str:
     """Publish the chosen calibrator as a version, and make it the shadow unless it will answer at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
-        bundle = write(state.served, choice, Path(folder) / "bundle")
+        bundle = write_candidate(state.served, choice, Path(folder) / "bundle")
         version = request.models.publish(bundle.directory, None).name
     if request.promote != "now":
         # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
@@ -175,16 +175,16 @@ def _judge(request: Recalibration, state: ModelState, call: Call) -> Outcome:
         )
     paired = version if state.is_retrained else None
     rows: Labelled = call(fetch_labels, request.client, name, served, None, state.since_ms, paired)
-    evidence: Evidence = call(
-        weigh, served.calibrator, candidate.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
+    comparison: Comparison = call(
+        compare, served.calibrator, candidate.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
     )
-    summary = evidence.words()
+    summary = comparison.words()
     outcome = Outcome("open", name, served.version, version, f"{name}/{version} stays the shadow. {summary}")
-    outcome = replace(outcome, evidence=evidence)
-    if request.promote == "never" or evidence.verdict == "open":
+    outcome = replace(outcome, comparison=comparison)
+    if request.promote == "never" or comparison.verdict == "open":
         return outcome
     why = request.reason(summary)
-    if evidence.verdict == "better":
+    if comparison.verdict == "better":
         request.models.promote(name, version, why=why, who=request.who)
         return replace(outcome, status="promoted", words=f"{name}/{version} answers now. {summary}")
     request.models.withdraw(name, why=why, who=request.who)
@@ -200,7 +200,7 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
             state = ModelState.of(replace(request, model=outcome.model))
             if state.shadow is None or state.shadow.version != outcome.candidate:
                 words = f"{outcome.model}/{outcome.candidate} is no longer the shadow: somebody else decided."
-                return replace(outcome, status="nothing", served=state.served.version, words=words, evidence=None)
+                return replace(outcome, status="nothing", served=state.served.version, words=words, comparison=None)
             judged = replace(_judge(request, state, call), choice=outcome.choice)
         if judged.status != "open":
             return judged

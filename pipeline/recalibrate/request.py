@@ -8,7 +8,7 @@ from typing import Literal
 
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import Client
-from pipeline.recalibrate.evidence import Evidence
+from pipeline.recalibrate.comparison import Comparison
 from trueodds.bundle import ModelFolder, Reason
 from trueodds.errors import ConfigError
 
@@ -74,4 +74,4 @@ class Outcome:
     candidate: str | None
     words: str
     choice: Choice | None = None
-    evidence: Evidence | None = None
+    comparison: Comparison | None = None

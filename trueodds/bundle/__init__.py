@@ -42,7 +42,7 @@ from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
 from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
 from trueodds.bundle.published import VARIABLE, PublishedModels
-from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
 
 __all__ = [
     "CALIBRATOR",
@@ -69,6 +69,7 @@ __all__ = [
     "Reason",
     "Reference",
     "RiskCoverage",
+    "RiskCoveragePoint",
     "Role",
     "user",
 ]
