@@ -237,6 +237,7 @@ def imports_torch(path: Path) -> bool:
             "pipeline.training.loop, pipeline.export.network, pipeline.evaluate, pipeline.stages",
             {"prefect", "dvc", "fastapi", "service"},
         ),
+        ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),
         ("service.cli.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
         ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
