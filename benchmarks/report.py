@@ -42,7 +42,7 @@ from service.store.work import deltas
 from service.store.work import labels as label_log
 from service.store.work.reading import MergedTotals
 from service.store.work.statements import Insert, Work
-from trueodds.bundle.bundle import Reference
+from trueodds.bundle import Reference
 from trueodds.hours import HOUR_MS
 
 RESULTS = Path(__file__).parent / "results" / "report.json"

@@ -135,8 +135,7 @@ def export(params: Params) -> None:
     from pipeline import data, nets
     from pipeline.export.network import export as write
     from trueodds import logits
-    from trueodds.bundle.bundle import Reference
-    from trueodds.bundle.risk_coverage import RiskCoverage
+    from trueodds.bundle import Reference, RiskCoverage
     from trueodds.files import FileError, read_json
     from trueodds.metrics import CalibrationSums
 
@@ -164,11 +163,11 @@ def fold() -> Path:
 
     Raises:
         BundleError: no whole bundle.
-        ExportError: a calibrator that is not affine in the logits.
+        FoldError: a calibrator that is not affine in the logits.
     """
     from pipeline import data
-    from pipeline.export.network import fold as write
-    from trueodds.bundle.bundle import Bundle
+    from pipeline.export.folded import fold as write
+    from trueodds.bundle import Bundle
 
     bundle = Bundle.load(BUNDLE)
     write(bundle.model_path, bundle.calibrator, FOLDED, data.read(DATA).arrays["val"][0])
@@ -211,7 +210,7 @@ def quantise(params: Params) -> Path:
     from pipeline import data
     from pipeline.export.quantised import quantise as write
     from trueodds import calibrators
-    from trueodds.bundle.bundle import Bundle
+    from trueodds.bundle import Bundle
 
     source, arrays, settings = Bundle.load(BUNDLE), data.read(DATA).arrays, params.calibration
     name = source.calibrator.name

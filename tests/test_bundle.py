@@ -1,60 +1,34 @@
-"""Bundles: loaded only whole and unaltered, published once, found by name and never outside MODELS."""
+"""Bundles: loaded only whole and unaltered, and written so."""
 
 from __future__ import annotations
 
-import base64
+import doctest
 import hashlib
+import importlib
 import json
 import math
-import stat
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
 
+from tests.service.tiny_bundle import change_card, write_bundle, write_model
 from trueodds import calibrators
-from trueodds.bundle import audit_log
-from trueodds.bundle.audit_log import HistoryError
-from trueodds.bundle.bundle import Bundle, BundleError, Reference
-from trueodds.bundle.model_folder import find_default, role, standing
-from trueodds.bundle.publishing import publish, rollback_default
+from trueodds.bundle import Bundle, BundleError, Infer, Reference
 
-CLASSES, SHAPE = ["cat", "dog", "owl"], (2, 3, 1)
+CLASSES, SHAPE = ("cat", "dog", "owl"), (2, 3, 1)
 PIXELS = np.arange(6, dtype=np.uint8).reshape(SHAPE) * 40
 
 
-def make_model(path: Path, seed: int = 0, classes: int = 3) -> None:
-    """logits = flatten(pixels) / 255 @ W, in ONNX."""
-    weights = np.random.default_rng(seed).normal(0, 2, (6, classes)).astype(np.float32) / 255
-    nodes = [
-        helper.make_node("Cast", ["pixels"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Flatten", ["floats"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("pixels", TensorProto.UINT8, ["N", *SHAPE])],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", classes])],
-        [helper.make_tensor("weights", TensorProto.FLOAT, weights.shape, weights.tobytes(), raw=True)],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-
-
-def infer_with(path: Path) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.floating]]:
+def infer_with(path: Path) -> Infer:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def infer(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.floating]:
-        logits: npt.NDArray[np.float32] = session.run(["logits"], {"pixels": pixels})[0]
+        logits: npt.NDArray[np.float32] = session.run(["logits"], {"images": pixels})[0]
         return logits
 
     return infer
@@ -65,28 +39,9 @@ def digest(path: Path) -> str:
 
 
 def make_bundle(folder: Path, edit: Callable[[dict[str, Any]], object] = lambda card: None) -> Path:
-    """A whole bundle; `edit` changes the card before it is written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    make_model(folder / "model.onnx")
-    calibrator = calibrators.get("temperature")(temperature=1.5)  # type: ignore[call-arg]
-    (folder / "calibrator.json").write_text(json.dumps(calibrator.to_json()))
-    logits = infer_with(folder / "model.onnx")(PIXELS[None])
-    card = {
-        "name": "tiny",
-        "classes": list(CLASSES),
-        "input": {"kind": "image", "height": 2, "width": 3, "channels": 1},
-        "method": "ce",
-        "training": {"epochs": 1},
-        "metrics": {},
-        "data_sha256": "0" * 64,
-        "code_sha256": "1" * 64,
-        "files": {name: digest(folder / name) for name in ("model.onnx", "calibrator.json")},
-        "golden": {
-            "input_b64": base64.b64encode(PIXELS.tobytes()).decode(),
-            "logits": logits[0].tolist(),
-            "probabilities": calibrator(logits)[0].tolist(),
-        },
-    }
+    """A whole bundle, whose card `edit` changes after it was written."""
+    write_bundle(folder, shape=SHAPE, classes=CLASSES, calibrator=calibrators.Temperature(1.5))
+    card = json.loads((folder / "card.json").read_text())
     edit(card)
     (folder / "card.json").write_text(json.dumps(card))
     return folder
@@ -95,12 +50,6 @@ def make_bundle(folder: Path, edit: Callable[[dict[str, Any]], object] = lambda 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     return make_bundle(tmp_path / "bundle")
-
-
-def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file's bytes and time of change."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
 def test_validation_confidences_are_kept_on_sixty_cells(tmp_path: Path) -> None:
@@ -122,13 +71,63 @@ def test_validation_confidences_are_kept_on_sixty_cells(tmp_path: Path) -> None:
 
 def test_load(good: Path) -> None:
     loaded = Bundle.load(str(good))
-    assert loaded.card.classes == CLASSES
+    assert loaded.card.classes == list(CLASSES)
     assert loaded.calibrator == calibrators.Temperature(1.5)
     assert loaded.version == digest(good / "card.json")[:12]
     assert loaded.model_path == good / "model.onnx"
     assert loaded.card.input.shape == SHAPE
-    assert np.array_equal(loaded.golden_input(), PIXELS[None])
     loaded.check_golden(infer_with(loaded.model_path))
+
+
+def test_what_is_written_is_what_is_loaded(good: Path, tmp_path: Path) -> None:
+    source = Bundle.load(good)
+    logits_C = infer_with(source.model_path)(PIXELS[None])[0]
+    reference = Reference.of([0.5, 0.9])
+
+    def write(out: Path, classes: int = 3, pixels: npt.NDArray[np.uint8] = PIXELS) -> Bundle:
+        calibrator = calibrators.Vector([0.5] * classes, [0.1] * classes)
+        return Bundle.write(
+            out,
+            source.model_path,
+            calibrator,
+            source.card,
+            golden_input=pixels,
+            golden_logits=logits_C,
+            reference=reference,
+        )
+
+    out = tmp_path / "deep" / "bundle"
+    written = write(out)
+    assert written == Bundle.load(out) and written.version != source.version
+    assert np.array_equal(written.golden_input(), PIXELS[None])
+    assert written.card.golden.logits == logits_C.tolist() and written.card.reference == reference
+    assert written.card.files["model.onnx"] == digest(good / "model.onnx")
+    written.check_golden(infer_with(written.model_path))
+    assert write(tmp_path / "again").version == written.version, "equal arguments, equal cards"
+    with pytest.raises(BundleError, match="the golden input does not have shape"):
+        write(out, pixels=PIXELS[:1])
+    with pytest.raises(ValueError, match="3"):
+        write(out, classes=2)
+    assert Bundle.load(out) == written, "a refused one replaces nothing"
+    change_card(out, reference=None)
+    assert write(out) == written
+    assert [path.name for path in out.parent.iterdir()] == ["bundle"]
+
+
+def test_a_copied_card_keeps_nothing_of_other_files(good: Path, tmp_path: Path) -> None:
+    change_card(good, reference=Reference.of([0.5]).model_dump(), notes=["kept"])
+    source = Bundle.load(good)
+    written = Bundle.write(
+        tmp_path / "out",
+        source.model_path,
+        calibrators.Identity(),
+        source.card,
+        golden_input=source.golden_input()[0],
+        golden_logits=source.card.golden.logits,
+    )
+    assert written.card.notes == ["kept"] and written.card.reference is None
+    assert written.card.golden.probabilities != source.card.golden.probabilities
+    assert written.card.files["calibrator.json"] == digest(tmp_path / "out" / "calibrator.json")
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "calibrator.json", "card.json"])
@@ -190,10 +189,10 @@ def test_a_calibrator_that_cannot_be_restored(good: Path, text: str) -> None:
 
 def test_another_model_is_noticed(good: Path) -> None:
     loaded = Bundle.load(good)
-    make_model(good / "other.onnx", seed=1)
+    write_model(good / "other.onnx", SHAPE, 3, seed=1)
     with pytest.raises(BundleError, match=r"golden logits differ by .*: not the model that was exported"):
         loaded.check_golden(infer_with(good / "other.onnx"))
-    make_model(good / "more.onnx", classes=4)
+    write_model(good / "more.onnx", SHAPE, 4)
     with pytest.raises(BundleError, match=r"answers with shape \(1, 4\), expected \(1, 3\), one logit per class"):
         loaded.check_golden(infer_with(good / "more.onnx"))
 
@@ -228,124 +227,6 @@ def test_goldens_that_do_not_agree(tmp_path: Path, golden: dict[str, Any], messa
         loaded.check_golden(infer_with(loaded.model_path))
 
 
-def test_publish(good: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    target = publish(good, models)
-    assert target == models / "tiny" / Bundle.load(good).version
-    assert find_default(models) == target
-    assert sorted(path.name for path in target.iterdir()) == ["calibrator.json", "card.json", "model.onnx"]
-    assert stat.S_IMODE(target.stat().st_mode) == 0o755
-    assert Bundle.load(target).card == Bundle.load(good).card
-
-
-def test_publishing_again_changes_nothing(good: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    first = publish(good, models)
-    before = tree(models)
-    assert publish(good, models, None) == first
-    assert publish(first, models, None) == first  # from the published folder itself
-    assert tree(models) == before
-    publish(good, models)
-    assert {name: content for name, (content, _) in tree(models).items()} == {k: v[0] for k, v in before.items()}
-
-
-def test_default_is_kept_or_moved(good: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    first = publish(good, models)
-    other = make_bundle(tmp_path / "other", lambda card: card.update(method="focal"))
-    second = publish(other, models, None)
-    assert second != first
-    assert find_default(models) == first
-    publish(other, models)
-    assert find_default(models) == second
-
-
-def test_another_models_default_is_never_taken(good: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    first = publish(good, models, "shadow")
-    assert find_default(models) == first, "a model's first version answers, and so does the first model"
-    other = publish(make_bundle(tmp_path / "other", lambda card: card.update(name="other")), models)
-    assert find_default(models) == first and role(models, "other", "default") == other.name
-    newer = make_bundle(tmp_path / "newer", lambda card: card.update(method="focal"))
-    second = publish(newer, models, "shadow")
-    assert role(models, "tiny", "default") == first.name and role(models, "tiny", "shadow") == second.name
-    assert "?model=other. Calls that name no model are answered by tiny" in standing(models, "other", other.name)
-    publish(other, models, unnamed=True)
-    assert find_default(models) == other
-    publish(newer, models)
-    assert find_default(models) == other and role(models, "tiny", "default") == second.name
-    assert [(c.what, c.before, c.after) for c in audit_log.read(models)] == [
-        ("default", None, "tiny"),
-        ("default", "tiny", "other"),
-    ]
-    assert rollback_default(models) == "tiny"
-    assert find_default(models) == second, "by the version that answers for it now"
-    with pytest.raises(HistoryError, match="no other model is known to have answered"):
-        rollback_default(models)
-
-
-def test_publishing_over_a_damaged_folder(good: Path, tmp_path: Path) -> None:
-    target = publish(good, tmp_path / "models")
-    (target / "model.onnx").write_bytes(b"damaged")
-    with pytest.raises(BundleError, match="altered or damaged"):
-        publish(good, tmp_path / "models")
-
-
-def test_many_publishers_at_once(good: Path, tmp_path: Path) -> None:
-    models = tmp_path / "models"
-    for _ in range(5):
-        with ThreadPoolExecutor(8) as pool:
-            targets = {future.result() for future in [pool.submit(publish, good, models) for _ in range(16)]}
-        assert len(targets) == 1
-        assert find_default(models) == targets.pop()
-        assert sorted(path.name for path in models.iterdir()) == [".id", "default", "history.jsonl", "tiny"]
-        names = sorted(path.name for path in (models / "tiny").iterdir())
-        assert len(names) == 3 and {"default", "history.jsonl"} < set(names), "what was written aside is left over"
-        assert len((models / "tiny" / "history.jsonl").read_text().splitlines()) == 1
-        assert len((models / "history.jsonl").read_text().splitlines()) == 1
-        (models / "history.jsonl").unlink()
-        (models / "default").unlink()
-        for path in (models / "tiny").iterdir():
-            path.rename(tmp_path / f"away-{len(list(tmp_path.iterdir()))}")
-
-
-def test_a_broken_bundle_is_not_published(good: Path, tmp_path: Path) -> None:
-    (good / "model.onnx").unlink()
-    with pytest.raises(BundleError, match="is missing"):
-        publish(good, tmp_path / "models")
-    assert not (tmp_path / "models").exists()
-
-
-def test_the_name_default_is_taken(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="the name 'default' is taken"):
-        publish(make_bundle(tmp_path / "b", lambda card: card.update(name="default")), tmp_path / "models")
-
-
-def test_no_default_yet(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"no model yet: .*Publish one: python -m pipeline publish"):
-        find_default(tmp_path)
-
-
-@pytest.mark.parametrize("named", ["..", "../x", "x/..", "/etc", "/", "", "tiny", "tiny/a/b", "./tiny", "a/../tiny/v",
-                                   "tiny/gone", ".tiny/v", "tiny/.aside"])  # fmt: skip
-def test_default_never_leads_out(tmp_path: Path, named: str) -> None:
-    models = tmp_path / "models"
-    for folder in ("tiny/v", "tiny/a/b", "tiny/.aside", ".tiny/v", "a"):
-        (models / folder).mkdir(parents=True)
-    (tmp_path / "x").mkdir()
-    (models / "default").write_text(named + "\n")
-    with pytest.raises(BundleError, match="which is not a folder <name>/<version> in"):
-        find_default(models)
-    (models / "default").write_text("tiny/v\n")
-    assert find_default(models) == models / "tiny/v"
-
-
-def test_default_that_is_not_text(tmp_path: Path) -> None:
-    (tmp_path / "default").write_bytes(b"\xff\xfe")
-    with pytest.raises(BundleError, match="which is not a folder"):
-        find_default(tmp_path)
-
-
 def test_a_class_that_stands_twice_is_refused(tmp_path: Path) -> None:
     def repeat(card: dict[str, Any]) -> None:
         card["classes"][1] = card["classes"][0]
@@ -353,3 +234,9 @@ def test_a_class_that_stands_twice_is_refused(tmp_path: Path) -> None:
     folder = make_bundle(tmp_path / "bundle", repeat)
     with pytest.raises(BundleError, match=r"classes: .*stands twice"):
         Bundle.load(folder)
+
+
+@pytest.mark.parametrize("module", ["trueodds.bundle", "trueodds.bundle.card"])
+def test_the_examples_run(module: str) -> None:
+    results = doctest.testmod(importlib.import_module(module))
+    assert results.attempted and not results.failed

@@ -13,7 +13,7 @@ from tests.conftest import ROOT, environment
 from tests.service.hooks import Hook
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 
 
 def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:
 
 
 def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
-    ours = publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
-    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "others")
+    ours = ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    ModelFolder(tmp_path / "others").publish(write_bundle(tmp_path / "bundle"))
     nobody = {"PREFECT_API_URL": "http://127.0.0.1:1/api", "PREFECT_HOME": str(tmp_path / "prefect")}
     with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (found, _):
         client = Client(str(found.base_url).rstrip("/"))
@@ -52,9 +52,10 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
         wrong = [line for line in lines if line.startswith("WRONG")]
         assert [line.split()[1] for line in wrong] == ["prefect", "alarm"] and all("Cure: " in line for line in wrong)
         assert hook.calls[-1].body["type"] == "calibration-alarm-test"
-        elsewhere = doctor.same_folder(client, tmp_path / "others")
-        assert doctor.same_folder(client, tmp_path / "nowhere").state == "wrong" and not (tmp_path / "nowhere").exists()
+        elsewhere = doctor.same_folder(client, ModelFolder(tmp_path / "others"))
+        nowhere = ModelFolder(tmp_path / "nowhere")
+        assert doctor.same_folder(client, nowhere).state == "wrong" and not nowhere.path.exists()
         assert elsewhere.state == "wrong" and "Name the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
     assert away == ["wrong", "skipped"], "a service that nobody named need not be up"
-    assert "no model yet. Cure: dvc repro" in str(doctor.folder(tmp_path / "nowhere"))
+    assert "no model yet. Cure: dvc repro" in str(doctor.folder(nowhere))

@@ -13,10 +13,11 @@ import torch
 
 from pipeline import data, nets
 from pipeline.config import Data
-from pipeline.export import network as exporting
-from pipeline.export.network import ExportError, Servable, export, fold
+from pipeline.export import folded, network, onnx_graph
+from pipeline.export.folded import FoldError, fold
+from pipeline.export.network import ExportError, Servable, export
 from trueodds import calibrators
-from trueodds.bundle.bundle import Bundle
+from trueodds.bundle import Bundle
 from trueodds.calibrators import Temperature
 
 METRICS: dict[str, Any] = {"n": 1, "bins": 15, "level": 0.95, "before": {}, "after": {}, "notes": []}
@@ -74,7 +75,7 @@ def test_the_graph_names_no_file_of_this_machine(digits: data.DataSet, tmp_path:
 
 
 def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = exporting._write_onnx
+    honest = network._write_onnx
 
     def off_by_a_little(servable: Servable, example: Any, path: Path) -> None:
         bias = servable.get_parameter("net.head.bias")
@@ -83,7 +84,7 @@ def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, m
             honest(servable, example, path)
             bias[3] -= 2e-4
 
-    monkeypatch.setattr(exporting, "_write_onnx", off_by_a_little)
+    monkeypatch.setattr(network, "_write_onnx", off_by_a_little)
     with pytest.raises(ExportError, match=r"differ by 0\.0002 in a logit on 256 validation images; allowed is 0\.0001"):
         write(digits, tmp_path)
 
@@ -115,12 +116,12 @@ def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, t
 def test_what_cannot_be_folded(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(digits, tmp_path)
     model, out, images = tmp_path / "model.onnx", tmp_path / "model_calibrated.onnx", digits.arrays["test"][0]
-    with pytest.raises(ExportError, match="'isotonic' is not of the form softmax"):
+    with pytest.raises(FoldError, match="'isotonic' is not of the form softmax"):
         fold(model, fitted("isotonic"), out, images)
-    with pytest.raises(ExportError, match=r"fitted on 3 classes; .*model\.onnx has 10"):
+    with pytest.raises(FoldError, match=r"fitted on 3 classes; .*model\.onnx has 10"):
         fold(model, fitted("vector", 3), out, images)
     monkeypatch.setattr(Temperature, "affine", lambda self, classes: (np.eye(classes) / 1.6, np.zeros(classes)))
-    with pytest.raises(ExportError, match=r"differs by .* in a probability"):
+    with pytest.raises(FoldError, match=r"differs by .* in a probability"):
         fold(model, Temperature(1.5), out, images)
     assert sorted(path.name for path in tmp_path.iterdir() if "onnx" in path.name) == ["model.onnx"]
 
@@ -128,16 +129,16 @@ def test_what_cannot_be_folded(digits: data.DataSet, tmp_path: Path, monkeypatch
 def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, tmp_path: Path) -> None:
     write(digits, tmp_path)
     model, out, images = tmp_path / "model.onnx", tmp_path / "model_calibrated.onnx", digits.arrays["test"][0][:2]
-    with pytest.raises(ExportError, match="images is empty"):
+    with pytest.raises(FoldError, match="images is empty"):
         fold(model, Temperature(1.5), out, images[:0])
     fold(model, Temperature(1.5), out, images)
-    with pytest.raises(ExportError, match="gives probabilities: a calibrator is folded in already"):
+    with pytest.raises(FoldError, match="gives probabilities: a calibrator is folded in already"):
         fold(out, Temperature(1.5), tmp_path / "twice.onnx", images)
     graph = onnx.load(model)
     graph.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "classes"
     onnx.save(graph, tmp_path / "open.onnx")
     with pytest.raises(
-        ExportError, match=r"output of shape \(.*, classes\); expected \(N, classes\), the classes a fixed"
+        FoldError, match=r"output of shape \(.*, classes\); expected \(N, classes\), the classes a fixed"
     ):
         fold(tmp_path / "open.onnx", Temperature(1.5), tmp_path / "never.onnx", images)
 
@@ -146,14 +147,14 @@ def test_a_fold_that_breaks_leaves_nothing_behind(
     digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(digits, tmp_path)
-    honest = exporting.run
+    honest = onnx_graph.run
 
     def broken(path: Path, output: str, images: Any) -> Any:
         if path.suffix == ".part":
             raise RuntimeError("no such operator")
         return honest(path, output, images)
 
-    monkeypatch.setattr(exporting, "run", broken)
+    monkeypatch.setattr(folded, "run", broken)
     with pytest.raises(RuntimeError, match="no such operator"):
         fold(tmp_path / "model.onnx", Temperature(1.5), tmp_path / "out.onnx", digits.arrays["test"][0][:2])
     assert not list(tmp_path.glob("out.onnx*"))

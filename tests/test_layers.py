@@ -30,6 +30,14 @@ LAYERS = {
         files
         errors texts privacy processes hours shadows
     """,
+    "trueodds/bundle": """
+        model_folder
+        published
+        contents audit_log
+        bundle locks
+        card
+        risk_coverage
+    """,
     "trueodds/metrics": """
         summary
         classwise labelling
@@ -50,6 +58,17 @@ LAYERS = {
         data
         parameters
         config progress
+    """,
+    "pipeline/export": """
+        network quantised folded
+        onnx_graph
+    """,
+    "pipeline/recalibrate": """
+        loop
+        state
+        request
+        comparison
+        choice client
     """,
     "service": """
         __main__
@@ -187,7 +206,7 @@ def imports_torch(path: Path) -> bool:
     [
         ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
-            "trueodds.metrics, trueodds.calibrators, trueodds.bundle.bundle, pipeline.config",
+            "trueodds.metrics, trueodds.calibrators, trueodds.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
         (
@@ -198,6 +217,7 @@ def imports_torch(path: Path) -> bool:
             "pipeline.training.loop, pipeline.export.network, pipeline.evaluate, pipeline.stages",
             {"prefect", "dvc", "fastapi", "service"},
         ),
+        ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),
         ("service.cli.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
         ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
 from trueodds import privacy
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def written(home: Path) -> list[str]:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_service_reports_nothing(home: Path, tmp_path: Path, workers: str) -> None:
-    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path, "--workers", workers) as (client, _):
         assert client.get("/health/ready").status_code == 200
     assert not written(home)

@@ -11,12 +11,12 @@ import torch
 
 from pipeline import data, nets
 from pipeline.config import Data, Evaluation
-from pipeline.export.network import export, run
+from pipeline.export.network import export
+from pipeline.export.onnx_graph import run
 from pipeline.export.quantised import QuantisationError, quantise
 from tests.test_export import METRICS, TRAINING
 from trueodds import calibrators
-from trueodds.bundle import bundle
-from trueodds.bundle.bundle import Bundle
+from trueodds.bundle import MODEL, Bundle
 from trueodds.calibrators import Temperature
 from trueodds.metrics import ece
 
@@ -51,6 +51,6 @@ def test_the_twin(workspace: Path, tmp_path: Path) -> None:
     assert 0 < np.abs(logits_NC - before_NC).mean() < 0.1 * np.abs(before_NC).mean()
     kinds = {node.op_type for node in onnx.load(twin.model_path).graph.node}
     assert {"QuantizeLinear", "DequantizeLinear"} <= kinds
-    (tmp_path / "fp32" / bundle.MODEL).write_bytes(b"junk")
+    (tmp_path / "fp32" / MODEL).write_bytes(b"junk")
     with pytest.raises(QuantisationError, match="cannot be quantised"):
         quantise(source, arrays["val"], arrays["test"], settings, fit, tmp_path / "never")

@@ -18,12 +18,11 @@ import pytest
 from scipy.special import softmax
 
 from pipeline.__main__ import main
-from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, weigh, write
+from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, compare, write_candidate
 from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
-from trueodds.bundle import audit_log, model_folder, publishing
-from trueodds.bundle.bundle import Bundle
+from trueodds.bundle import Bundle, ModelFolder
 from trueodds.calibrators import Identity, Temperature, Vector
 from trueodds.sums.inputs import Array
 
@@ -54,7 +53,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert choice.gain == pytest.approx(choice.before.values["nll"] - choice.after.values["nll"], abs=1e-9)
     assert choice.before.values["ece"] > 0.1 and choice.after.values["ece"] < choice.after.values["floor_p95"]
     assert {line.name for line in choice.table} >= {"temperature", "identity", "structured_vector"}
-    made = write(served, choice, tmp_path / "made")
+    made = write_candidate(served, choice, tmp_path / "made")
     assert made.model_path.read_bytes() == served.model_path.read_bytes()
     session = onnxruntime.InferenceSession(made.model_path)
     made.check_golden(lambda pixels: session.run(None, {"images": pixels})[0])
@@ -67,7 +66,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert "about the old calibrator" not in card.notes
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
     assert card.risk_coverage.split == "live labelled"
-    again = write(served, choose(served, *answers(2_000, TRUE)), tmp_path / "again")
+    again = write_candidate(served, choose(served, *answers(2_000, TRUE)), tmp_path / "again")
     assert again.version == made.version, "equal labels, equal cards"
 
 
@@ -88,17 +87,17 @@ def test_classes_that_never_come_leave_candidates_out_but_not_all(tmp_path: Path
 
 def test_evidence_is_the_likelihood_ratio_and_says_who_is_better() -> None:
     z_NC, labels_N = answers(300, TRUE)
-    found = weigh(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
+    found = compare(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
     p_NC, q_NC = (softmax(z_NC.astype(float) / t, axis=1)[np.arange(300), labels_N] for t in (SERVED, TRUE))
     assert found.log_e == pytest.approx(np.log(q_NC / p_NC).sum(), rel=1e-12)
     assert found.verdict == "better" and found.gain is not None and found.lower is not None and found.upper is not None
     assert found.gain == pytest.approx(found.log_e / 300) and found.lower < found.gain < found.upper
-    back = weigh(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
+    back = compare(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
     assert back.verdict == "worse" and back.log_e == pytest.approx(-found.log_e)
-    few = weigh(Temperature(SERVED), Temperature(TRUE), z_NC[:99], labels_N[:99])
+    few = compare(Temperature(SERVED), Temperature(TRUE), z_NC[:99], labels_N[:99])
     assert few.log_e > np.log(20) and few.verdict == "open"
-    assert weigh(Temperature(SERVED), Temperature(SERVED), z_NC, labels_N).verdict == "open"
-    assert weigh(Identity(), Identity(), z_NC[:0], labels_N[:0]).labels == 0
+    assert compare(Temperature(SERVED), Temperature(SERVED), z_NC, labels_N).verdict == "open"
+    assert compare(Identity(), Identity(), z_NC[:0], labels_N[:0]).labels == 0
 
 
 def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() -> None:
@@ -109,7 +108,7 @@ def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() 
         z_NC, labels_N = answers(400, SERVED, seed)
         rows = np.arange(400)
         step_N = np.log(candidate(z_NC)[rows, labels_N] / served(z_NC)[rows, labels_N])
-        assert step_N.sum() == pytest.approx(weigh(served, candidate, z_NC, labels_N).log_e)
+        assert step_N.sum() == pytest.approx(compare(served, candidate, z_NC, labels_N).log_e)
         reached += bool((step_N.cumsum()[99:] >= np.log(20)).any())
     assert reached <= 10
 
@@ -117,7 +116,7 @@ def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[httpx.Client, str]]:
     """A service of the tiny bundle, and the version it answers with."""
-    path = publishing.publish(write_bundle(folder / "bundle"), folder / "models")
+    path = ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
     with server(folder) as (found, _):
         yield found, path.name
 
@@ -179,11 +178,11 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert "there is no model 'no'" in typed(*ask, "--model", "no")
         label(service, 450, TRUE, seed=2)
         text = typed(*ask, "--labels", "500", "--candidates", "temperature")
-        second = model_folder.role(tmp_path / "models", "tiny", "shadow")
+        second = ModelFolder(tmp_path / "models").version_of("tiny", "shadow")
         assert second and f"tiny/{second} is published as the shadow" in text
         assert "500 live labels" in text and "temperature (served)" in text
-        change = audit_log.read(tmp_path / "models" / "tiny")[-1]
-        assert (change.what, change.after, change.why) == ("shadow", second, "drift: recalibrated on 500 labels")
+        change = ModelFolder(tmp_path / "models").changes("tiny")[-1]
+        assert (change.action, change.after, change.why) == ("shadow", second, "drift: recalibrated on 500 labels")
         assert change.since_ms is not None
         before = sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir())
         assert f"tiny/{second} stays the shadow. No fresh labels yet" in typed(*ask), "a second trigger makes no other"
@@ -219,21 +218,21 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
         assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
-        assert model_folder.role(models, "tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
+        assert ModelFolder(models).version_of("tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
         assert "Did you mean 'temperature'?" in capsys.readouterr().err
         label(service, 400, TRUE, seed=2)
         assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
-        second = model_folder.role(models, "tiny", "default")
-        assert second != first and model_folder.role(models, "tiny", "shadow") is None
+        second = ModelFolder(models).version_of("tiny", "default")
+        assert second != first and ModelFolder(models).version_of("tiny", "shadow") is None
         assert f"tiny/{second} answers now." in capsys.readouterr().out
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "there is no folder" in capsys.readouterr().err
-        publishing.publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), models, "shadow")
+        ModelFolder(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), "shadow")
         assert main(["judge", "--models", str(models)]) == 1
         assert "takes other inputs or has other classes" in capsys.readouterr().err
-        with audit_log.alone(models / "tiny", "recalibrate"):
+        with ModelFolder(models).lock("tiny", "recalibrate"):
             assert main(["recalibrate", "--models", str(models)]) == 0
         assert "Another recalibration of tiny is at work" in capsys.readouterr().out
 
@@ -261,9 +260,9 @@ def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
     with serving(tmp_path) as (service, first):
         monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
         traffic(service, 1)
-        second = publishing.publish(retrained.directory, models, "shadow").name
-        assert model_folder.role(models, "tiny", "default") == first, "it does not take over"
-        assert f"tiny/{second} is the shadow of {first}" in model_folder.standing(models, "tiny", second)
+        second = ModelFolder(models).publish(retrained.directory, "shadow").name
+        assert ModelFolder(models).version_of("tiny", "default") == first, "it does not take over"
+        assert f"tiny/{second} is the shadow of {first}" in ModelFolder(models).standing("tiny", second)
         assert "stays the shadow. No fresh labels yet" in typed("judge")
         until_shadowed(service, second)
         traffic(service, 2)
@@ -271,18 +270,18 @@ def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
         rows = client.client_of().labelled("tiny", first, shadow=second)
         assert len(rows) == 200 and len(client.client_of().labelled("tiny", first)) == 400
         assert rows.shadow_logits_NC is not None
-        twin = weigh(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
+        twin = compare(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
         row_N, q_NC = np.arange(200), softmax(rows.shadow_logits_NC.astype(float) / SERVED, axis=1)
         p_NC = softmax(rows.logits_NC.astype(float) / SERVED, axis=1)
         assert twin.log_e == pytest.approx(np.log(q_NC / p_NC)[row_N, rows.labels_N].sum())
         assert f"tiny/{second} answers now. 200 fresh labels: the candidate's NLL is" in typed("recalibrate")
         until_served(service, second)
-        publishing.set_shadow(models, "tiny", first)
+        ModelFolder(models).shadow("tiny", first)
         until_shadowed(service, first)
         traffic(service, 3)
         until_answers(service, "tiny~shadow", 200)
         assert f"tiny/{first} is withdrawn: it is worse. 200 fresh labels" in typed("judge")
-        assert model_folder.role(models, "tiny", "default") == second
+        assert ModelFolder(models).version_of("tiny", "default") == second
 
 
 def test_a_candidate_that_turns_out_worse_is_withdrawn(
@@ -302,10 +301,10 @@ def test_a_candidate_that_turns_out_worse_is_withdrawn(
         ask += ["--key-file", str(tmp_path / "key")]
         assert main(["recalibrate", *ask, "--labels", "199"]) == 1
         assert "labels is 199; allowed is a whole number from 200" in capsys.readouterr().err
-        other = publishing.publish(write_bundle(tmp_path / "other", name="elsewhere"), tmp_path / "others")
+        other = ModelFolder(tmp_path / "others").publish(write_bundle(tmp_path / "other", name="elsewhere"))
         assert main(["recalibrate", *ask, "--models", str(other.parents[1])]) == 1
         assert "serves another model directory than" in capsys.readouterr().err
-        same = publishing.publish(tmp_path / "bundle", tmp_path / "twins")  # the same version, in another directory
+        same = ModelFolder(tmp_path / "twins").publish(tmp_path / "bundle")  # the same version, in another directory
         assert same.name == first and main(["judge", *ask, "--models", str(tmp_path / "twins")]) == 1
         assert "Name the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
         label(service, 300, TRUE, seed=1)
@@ -313,8 +312,8 @@ def test_a_candidate_that_turns_out_worse_is_withdrawn(
         label(service, 400, SERVED, seed=2)  # the drift was a passing one
         assert main(["judge", *ask, "--wait", "1"]) == 0
         assert "is withdrawn: it is worse. 400 fresh labels" in capsys.readouterr().out
-        assert model_folder.role(models, "tiny", "shadow") is None
-        assert model_folder.role(models, "tiny", "default") == first
+        assert ModelFolder(models).version_of("tiny", "shadow") is None
+        assert ModelFolder(models).version_of("tiny", "default") == first
 
 
 def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:

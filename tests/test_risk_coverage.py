@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.bundle import RiskCoverage
 from trueodds.metrics import CELLS, CalibrationSums
 
 ROWS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50)

@@ -98,6 +98,16 @@ def test_beside_another_pipeline_its_commands_name_the_clash(installed: Path, fo
     assert done.stderr.startswith(said) and len(done.stderr.splitlines()) == 1
 
 
+def test_without_an_installation_there_is_no_command(installed: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(installed, tmp_path / "venv", symlinks=True))
+    for about in site(copy).glob("trueodds-*.dist-info"):
+        shutil.rmtree(about)
+    done = trueodds(copy, "train", python=copy / "bin" / "python")
+    assert done.returncode == 1 and done.stderr == (
+        f"error: {site(copy)} is not installed, so no command is registered: pip install -e {site(copy)}\n"
+    )
+
+
 def test_a_package_installed_over_ours_is_named_with_its_distribution(installed: Path, tmp_path: Path) -> None:
     """pip does not mind: the files of the later one stay."""
     copy = Path(shutil.copytree(installed, tmp_path / "venv", symlinks=True))

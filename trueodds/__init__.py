@@ -35,7 +35,7 @@ from trueodds import privacy
 
 if TYPE_CHECKING:
     from trueodds import calibrators, metrics
-    from trueodds.bundle.bundle import Bundle
+    from trueodds.bundle import Bundle
     from trueodds.calibrators import Calibrator, fit, select
     from trueodds.errors import UserError
     from trueodds.sums.sums import CalibrationSums
@@ -45,7 +45,7 @@ __all__ = ["Bundle", "CalibrationSums", "Calibrator", "UserError", "calibrators"
 privacy.switch_off()  # before any module below imports what would report
 
 _HOMES = {
-    "Bundle": "trueodds.bundle.bundle",
+    "Bundle": "trueodds.bundle",
     "CalibrationSums": "trueodds.sums.sums",
     "Calibrator": "trueodds.calibrators",
     "UserError": "trueodds.errors",

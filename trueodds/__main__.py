@@ -30,6 +30,9 @@ def main() -> int:
             commands |= _table(entry)
         except NameClashError as error:
             clashes.append(f"error: {error}")
+    if not commands and not clashes:
+        print(f"error: {HOME} is not installed, so no command is registered: pip install -e {HOME}", file=sys.stderr)
+        return 1
     known = bool(words) and words[0] in commands
     if clashes and not known:
         print(*clashes, sep="\n", file=sys.stderr)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.faults.process import Service
-from trueodds.bundle import bundle, model_folder
+from trueodds.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, ModelFolder
 
 
 def _flip(folder: Path, rng: random.Random, name: str) -> None:
@@ -29,21 +29,21 @@ def _folder(path: Path) -> None:
 
 
 def _card(folder: Path, change: Callable[[dict[str, object]], object]) -> None:
-    card = json.loads((folder / bundle.CARD).read_text(encoding="utf-8"))
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
     change(card)
-    (folder / bundle.CARD).write_text(json.dumps(card), encoding="utf-8")
+    (folder / CARD).write_text(json.dumps(card), encoding="utf-8")
 
 
 DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
-    "model flipped": lambda folder, rng: _flip(folder, rng, bundle.MODEL),
-    "model cut": lambda folder, rng: _cut(folder, rng, bundle.MODEL),
-    "model missing": lambda folder, _: (folder / bundle.MODEL).unlink(),
-    "model a folder": lambda folder, _: _folder(folder / bundle.MODEL),
-    "calibrator flipped": lambda folder, rng: _flip(folder, rng, bundle.CALIBRATOR),
-    "calibrator cut": lambda folder, rng: _cut(folder, rng, bundle.CALIBRATOR),
-    "card cut": lambda folder, rng: _cut(folder, rng, bundle.CARD),
-    "card empty": lambda folder, _: (folder / bundle.CARD).write_bytes(b""),
-    "card noise": lambda folder, rng: (folder / bundle.CARD).write_bytes(rng.randbytes(500)),
+    "model flipped": lambda folder, rng: _flip(folder, rng, MODEL),
+    "model cut": lambda folder, rng: _cut(folder, rng, MODEL),
+    "model missing": lambda folder, _: (folder / MODEL).unlink(),
+    "model a folder": lambda folder, _: _folder(folder / MODEL),
+    "calibrator flipped": lambda folder, rng: _flip(folder, rng, CALIBRATOR),
+    "calibrator cut": lambda folder, rng: _cut(folder, rng, CALIBRATOR),
+    "card cut": lambda folder, rng: _cut(folder, rng, CARD),
+    "card empty": lambda folder, _: (folder / CARD).write_bytes(b""),
+    "card noise": lambda folder, rng: (folder / CARD).write_bytes(rng.randbytes(500)),
     "classes fewer": lambda folder, _: _card(folder, lambda card: card.update(classes=["one"])),
     "other shape": lambda folder, _: _card(folder, lambda card: card["input"].update(height=99)),  # type: ignore[attr-defined]
     "other golden answer": lambda folder, _: _card(folder, lambda card: card["golden"]["logits"].reverse()),  # type: ignore[index]
@@ -52,13 +52,13 @@ DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
 
 def damage(models: Path, kind: str, seed: int) -> Path:
     """Put a damaged copy of the default bundle beside it and make it the default; returns its folder."""
-    good = model_folder.find_default(models)
+    good = ModelFolder(models).default()
     bad = good.parent / f"damaged-{len(list(good.parent.iterdir()))}"
     shutil.copytree(good, bad)
     DAMAGES[kind](bad, random.Random(seed))
     aside = models / ".next"
     aside.write_text(f"{bad.parent.name}/{bad.name}\n", encoding="utf-8")
-    aside.replace(models / bundle.DEFAULT)
+    aside.replace(models / DEFAULT)
     return bad
 
 
@@ -68,14 +68,14 @@ def refused_at_start(service: Service, kind: str, seed: int = 0) -> str:
     Raises:
         RuntimeError: it became ready with the damaged one, or not with the good one.
     """
-    good = model_folder.find_default(service.models)
+    good = ModelFolder(service.models).default()
     bad = damage(service.models, kind, seed)
     service.start().until(200, "/health/live")
     with service.client() as client:
         answer = client.get("/health/ready")
         if answer.status != 503 or client.get("/metrics").status != 200:
             raise RuntimeError(f"{kind}: /health/ready answers {answer.status} {answer.body!r}")
-    (service.models / bundle.DEFAULT).write_text(f"{good.parent.name}/{good.name}\n", encoding="utf-8")
+    (service.models / DEFAULT).write_text(f"{good.parent.name}/{good.name}\n", encoding="utf-8")
     service.until(200)
     service.stop()
     shutil.rmtree(bad)

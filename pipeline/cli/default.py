@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from trueodds.bundle import model_folder, publishing
 from trueodds.cli import Subparsers
 
 
@@ -21,9 +20,9 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.rollback:
-        publishing.rollback_default(arguments.models, why=arguments.why)
+        arguments.models.roll_back_default(why=arguments.why)
     elif arguments.model:
-        publishing.set_default(arguments.models, arguments.model, why=arguments.why)
-    version = model_folder.find_default(arguments.models)
+        arguments.models.set_default(arguments.model, why=arguments.why)
+    version = arguments.models.default()
     print(f"{version.parent.name}/{version.name} answers calls that name no model")
     return 0

@@ -21,7 +21,7 @@ from pipeline.cli.service_process import DemoError, call, fresh, serving
 from pipeline.data.raw import Images, Labels
 from pipeline.progress import bar
 from trueodds import metrics
-from trueodds.bundle.publishing import publish
+from trueodds.bundle import ModelFolder
 from trueodds.cli import Subparsers
 from trueodds.files import read_json
 from trueodds.metrics import CalibrationSums
@@ -62,7 +62,7 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     dataset = data.read(artifacts / stages.DATA.name)
     pictures = artifacts / stages.EVALUATION.name
     table = read_json(pictures / "metrics.json")
-    published = publish(artifacts / stages.BUNDLE.name, work / "models", "default", unnamed=True)
+    published = ModelFolder(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
     images, labels = dataset.arrays["test"]
     with serving(work) as url:
         ids, probabilities_NC = _predict(url, images)

@@ -19,8 +19,7 @@ from typing import Any, Literal
 from pipeline.cli import common
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import SERVICE, client_of
-from trueodds.bundle import model_folder
-from trueodds.bundle.bundle import BundleError
+from trueodds.bundle import VARIABLE, BundleError, ModelFolder
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def examine(home: Path, client: Client, models: Path, *, expected: bool) -> Iterator[Finding]:
+def examine(home: Path, client: Client, models: ModelFolder, *, expected: bool) -> Iterator[Finding]:
     """Yields every finding as soon as it is known. `expected`: a service that is not up is wrong, not skipped."""
     yield versions(home)
     yield telemetry(home)
@@ -135,20 +134,20 @@ def telemetry(home: Path) -> Finding:
     return Finding("telemetry", "ok", "off: onnxruntime, Prefect, DVC")
 
 
-def folder(models: Path) -> Finding:
+def folder(models: ModelFolder) -> Finding:
     """Checks that the model directory is there, can be written, and names a version that answers."""
-    place = models.resolve()
+    place = models.path.resolve()
     publish = "dvc repro && python -m pipeline publish"
-    if not models.is_dir():
+    if not models.path.is_dir():
         return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
     try:
-        with tempfile.TemporaryFile(dir=models):
+        with tempfile.TemporaryFile(dir=models.path):
             pass
-        default = model_folder.find_default(models)
+        default = models.default()
     except BundleError as error:
         return Finding("models", "wrong", str(error), publish)
     except OSError as error:
-        cure = f"name the service's: --models, or {model_folder.VARIABLE}"
+        cure = f"name the service's: --models, or {VARIABLE}"
         return Finding("models", "wrong", f"{place} cannot be written: {error.strerror}", cure)
     return Finding("models", "ok", f"{place}: {default.parent.name}/{default.name} answers calls that name no model")
 
@@ -165,13 +164,13 @@ def service(client: Client, *, expected: bool) -> Finding:
     return Finding("service", "ok", f"{client.url} answers with {named}, and its store can be written")
 
 
-def same_folder(client: Client, models: Path) -> Finding:
+def same_folder(client: Client, models: ModelFolder) -> Finding:
     """Checks that the commands and flows here publish where the service looks."""
     try:
         check_folder(Recalibration(client, models))
     except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
-    return Finding("folder", "ok", f"the service serves {models.resolve()}")
+    return Finding("folder", "ok", f"the service serves {models.path.resolve()}")
 
 
 @dataclass(frozen=True)
@@ -286,7 +285,7 @@ def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
                 yield Finding("alarm", "wrong", words, "let PREFECT_API_URL name the server of the webhook")
 
 
-def doctor(client: Client, models: Path, *, expected: bool) -> None:
+def doctor(client: Client, models: ModelFolder, *, expected: bool) -> None:
     """Prints every finding of `examine` in the current folder.
 
     Raises:

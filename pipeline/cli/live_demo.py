@@ -17,7 +17,7 @@ from typing import Any
 from pipeline import stages
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from trueodds import processes
-from trueodds.bundle.publishing import publish
+from trueodds.bundle import ModelFolder
 from trueodds.texts import plural
 
 SECONDS, DRIFT_AT = 120, 40
@@ -49,7 +49,7 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
         DemoError: the service or the replay failed; each has said why.
     """
     fresh(work)
-    publish(artifacts / stages.BUNDLE.name, work / "models", "default", unnamed=True)
+    ModelFolder(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
     with serving(work) as url:
         before = json.loads(call(f"{url}/calibration-report"))
         print(introduction(url, before, opened=_open(f"{url}/calibration-report")), flush=True)

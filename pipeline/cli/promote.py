@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from trueodds.bundle import model_folder, publishing
-from trueodds.bundle.bundle import Bundle
+from trueodds.bundle import Bundle
 from trueodds.cli import Subparsers
 
 
@@ -21,7 +20,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     models, model, version = arguments.models, arguments.model, arguments.version
-    Bundle.load(model_folder.find(models, model, version))
-    publishing.promote(models, model, version, why=arguments.why)
-    print(model_folder.standing(models, model, version))
+    Bundle.load(models.version_folder(model, version))
+    models.promote(model, version, why=arguments.why)
+    print(models.standing(model, version))
     return 0

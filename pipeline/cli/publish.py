@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pipeline import stages
 from pipeline.cli import common
-from trueodds.bundle import model_folder, publishing
+from trueodds.bundle import Role
 from trueodds.cli import Subparsers
 
-ROLES: dict[str, model_folder.Role | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
+ROLES: dict[str, Role | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -32,6 +32,6 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
-    path = publishing.publish(arguments.bundle, arguments.models, role, unnamed=arguments.unnamed, why=why)
-    print(path, model_folder.standing(arguments.models, path.parent.name, path.name), sep="\n")
+    path = arguments.models.publish(arguments.bundle, role, unnamed=arguments.unnamed, why=why)
+    print(path, arguments.models.standing(path.parent.name, path.name), sep="\n")
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from trueodds.bundle import publishing
 from trueodds.cli import Subparsers
 
 
@@ -18,6 +17,6 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    version = publishing.rollback(arguments.models, arguments.model, why=arguments.why)
+    version = arguments.models.roll_back(arguments.model, why=arguments.why)
     print(f"{arguments.model}/{version} answers again")
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from trueodds.bundle import publishing
 from trueodds.cli import Subparsers
 
 
@@ -19,7 +18,11 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    model, version = arguments.model, None if arguments.version == common.NONE else arguments.version
-    publishing.set_shadow(arguments.models, model, version, why=arguments.why)
-    print(f"{model} has no shadow now" if version is None else f"{model}/{version} is the shadow now")
+    models, model, version = arguments.models, arguments.model, arguments.version
+    if version == common.NONE:
+        models.withdraw(model, why=arguments.why)
+        print(f"{model} has no shadow now")
+    else:
+        models.shadow(model, version, why=arguments.why)
+        print(f"{model}/{version} is the shadow now")
     return 0

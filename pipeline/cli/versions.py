@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli import common
-from trueodds.bundle import audit_log, model_folder
-from trueodds.bundle.bundle import DEFAULT, SHADOW, Bundle, BundleError
+from trueodds.bundle import DEFAULT, SHADOW, Bundle, BundleError, Change, ModelFolder
 from trueodds.cli import Subparsers
 
 
@@ -22,36 +21,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def versions_text(models: Path, model: str | None = None) -> str:
-    """Every model's versions with their roles, and its history, the newest last.
+def versions_text(models: ModelFolder, model: str | None = None) -> str:
+    """Every model's versions with their roles, and its audit log, the newest last.
 
     Raises:
         BundleError: no such model.
-        HistoryError: a damaged history.
+        AuditLogError: a damaged log.
     """
-    names = [model] if model else sorted(p.name for p in _folders(models))
-    if (model and not (models / model).is_dir()) or not names:
-        raise BundleError(f"there is no model{f' {model!r}' if model else ''} in {models}; python -m pipeline publish")
-    lines: list[str] = [f"{models.resolve()}"]
-    unnamed = model_folder.default_model(models)
-    for name in names:
-        folder, roles = models / name, {DEFAULT: "answers", SHADOW: "shadow"}
-        named = {model_folder.role(models, name, which): words for which, words in roles.items()}
-        lines.append(f"{name}, which answers calls that name no model" if name == unnamed else name)
-        published = sorted(_folders(folder), key=lambda p: p.stat().st_mtime)
-        lines += [f"  {v.name}  {named.get(v.name, ''):<8}{_about(v)}".rstrip() for v in published]
-        lines += _changes(folder)
+    names = models.names()
+    if not names or (model and model not in names):
+        missing = f" {model!r}" if model else ""
+        raise BundleError(f"there is no model{missing} in {models.path}; python -m pipeline publish")
+    lines: list[str] = [f"{models.path.resolve()}"]
+    for name in [model] if model else names:
+        roles = {models.version_of(name, DEFAULT): "answers", models.version_of(name, SHADOW): "shadow"}
+        lines.append(f"{name}, which answers calls that name no model" if name == models.default_model() else name)
+        for version in models.versions(name):
+            about = _about(models.version_folder(name, version))
+            lines.append(f"  {version}  {roles.get(version, ''):<8}{about}".rstrip())
+        lines += map(_change_text, models.changes(name))
     if not model:
-        lines += ["calls that name no model", *(_changes(models) or ["  no change is known"])]
+        changes = [_change_text(change) for change in models.changes()]
+        lines += ["calls that name no model", *(changes or ["  no change is known"])]
     return "\n".join(lines)
 
 
-def _changes(folder: Path) -> list[str]:
-    return [
-        f"  {change.when[:19]}  {change.what:<9}{change.before or 'none'} -> {change.after or 'none'}"
+def _change_text(change: Change) -> str:
+    return (
+        f"  {change.when[:19]}  {change.action:<9}{change.before or 'none'} -> {change.after or 'none'}"
         f"  {change.who}{': ' + change.why if change.why else ''}"
-        for change in audit_log.read(folder)
-    ]
+    )
 
 
 def _about(folder: Path) -> str:
@@ -62,10 +61,3 @@ def _about(folder: Path) -> str:
     after = bundle.card.metrics.get("after", {})
     numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
     return f"{bundle.calibrator.name}, {bundle.card.method}{', ' + numbers if numbers else ''}"
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        return [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    except OSError:
-        return []

@@ -6,7 +6,6 @@ and Gemm are. What it gains depends on the net and the processor: measure before
 
 from __future__ import annotations
 
-import base64
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +17,10 @@ import numpy.typing as npt
 from pipeline.config import Evaluation
 from pipeline.data.raw import Images, Labels
 from pipeline.evaluate import judge, table_of
-from pipeline.export.network import run
-from trueodds.bundle import bundle
-from trueodds.bundle.bundle import Bundle
-from trueodds.bundle.risk_coverage import RiskCoverage
+from pipeline.export.onnx_graph import run
+from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.errors import UserError
-from trueodds.files import sha256, write_json
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512
@@ -56,37 +52,34 @@ def quantise(
     Raises:
         QuantisationError: onnxruntime cannot quantise or run the graph.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    model = out / bundle.MODEL
-    try:
-        _quantise(source.model_path, model, validation[0][:CALIBRATED_ON])
-        val_NC, test_NC = (_logits(model, images) for images, _ in (validation, test))
-    except UserError:
-        raise
-    except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
-        raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
-    calibrator = fit(val_NC, validation[1])
-    before, after = (judge(c, test_NC, test[1], settings) for c in (Identity(), calibrator))
-    table = table_of(before, after, [], calibrator, settings)
-    write_json(out / bundle.CALIBRATOR, calibrator.to_json())
-    pixels = source.golden_input()
-    golden_NC = run(model, "logits", pixels)
-    twin = {
-        "metrics": {key: table[key] for key in ("n", "bins", "level", "before", "after")},
-        "risk_coverage": RiskCoverage.of(after.sums, "test"),
-        "notes": [
-            f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; calibrated anew.",
-            *table["notes"],
-        ],
-        "files": {name: sha256(out / name) for name in (bundle.MODEL, bundle.CALIBRATOR)},
-        "golden": bundle.Golden(
-            input_b64=base64.b64encode(pixels.tobytes()).decode(),
-            logits=golden_NC[0].tolist(),
-            probabilities=calibrator(golden_NC)[0].tolist(),
-        ),
-        "reference": bundle.Reference.of(calibrator(val_NC).max(axis=1)),
-    }
-    write_json(out / bundle.CARD, source.card.model_copy(update=twin).model_dump())
+    with tempfile.TemporaryDirectory(prefix="trueodds-quantise-") as folder:
+        model = Path(folder) / MODEL
+        try:
+            _quantise(source.model_path, model, validation[0][:CALIBRATED_ON])
+            val_NC, test_NC = (_logits(model, images) for images, _ in (validation, test))
+        except UserError:
+            raise
+        except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
+            raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
+        calibrator = fit(val_NC, validation[1])
+        before, after = (judge(c, test_NC, test[1], settings) for c in (Identity(), calibrator))
+        table = table_of(before, after, [], calibrator, settings)
+        origin = f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; calibrated anew."
+        changes = {
+            "metrics": {key: table[key] for key in METRICS},
+            "risk_coverage": RiskCoverage.of(after.sums, "test"),
+            "notes": [origin, *table["notes"]],
+        }
+        golden_NHWC = source.golden_input()
+        Bundle.write(
+            out,
+            model,
+            calibrator,
+            source.card.model_copy(update=changes),
+            golden_input=golden_NHWC[0],
+            golden_logits=run(model, "logits", golden_NHWC)[0],
+            reference=Reference.of(calibrator(val_NC).max(axis=1)),
+        )
     return table
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueodds.bundle.model_folder import models_folder
+from trueodds.bundle import ModelFolder
 
 
-def models_of(home: Path) -> Path:
+def models_of(home: Path) -> ModelFolder:
     """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
-    return home / models_folder()
+    return ModelFolder(home / ModelFolder.from_environment().path)

@@ -22,10 +22,10 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Completed, Scheduled
 from pydantic import Field
 
-from pipeline import recalibrate as room
+from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, Outcome, Recalibration
-from trueodds.bundle.model_folder import standing
+from trueodds.bundle import ModelFolder
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ STEPS = {
     "fetch_labels": "fetch labels",
     "choose": "choose",
     "publish_candidate": "publish as shadow",
-    "weigh": "weigh evidence",
+    "compare": "weigh evidence",
 }
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
@@ -41,8 +41,9 @@ LONGEST_MINUTES = 24 * 60.0
 
 def run_name() -> str:
     """`digits: alarm ...`: the model and the reason."""
-    given = flow_run.get_parameters() or {}
-    return f"{given.get('model') or 'what answers'}{': ' + str(given['reason'])[:80] if given.get('reason') else ''}"
+    parameters = flow_run.get_parameters() or {}
+    reason = f": {parameters['reason']!s:.80}" if parameters.get("reason") else ""
+    return f"{parameters.get('model') or 'what answers'}{reason}"
 
 
 @flow(name="recalibrate", flow_run_name=run_name, persist_result=False, log_prints=False)
@@ -52,7 +53,7 @@ def recalibrate(
     reason: str | None = None,
     service: str | None = None,
     models: str | None = None,
-    labels: Annotated[int, Field(ge=room.LEAST_LABELS)] = room.LABELS,
+    labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = recalibration.LABELS,
     candidates: list[str] | None = None,
     promote: Literal["now", "evidence", "never"] = "evidence",
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
@@ -76,9 +77,9 @@ def recalibrate(
         dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
     """
     log = get_run_logger()
-    asked = Recalibration(
-        room.client_of(service),
-        Path(models) if models else models_of(Path.cwd()),
+    request = Recalibration(
+        recalibration.client_of(service),
+        ModelFolder(Path(models)) if models else models_of(Path.cwd()),
         model,
         version,
         labels,
@@ -90,28 +91,28 @@ def recalibrate(
         log.info,
     )
     if dry_run:
-        return Completed(name="Rehearsed", message=room.rehearse(asked))
-    asked = replace(asked, model=room.model_of(asked))
+        return Completed(name="Rehearsed", message=recalibration.rehearse(request))
+    request = replace(request, model=request.model_name())
     try:
-        outcome = room.recalibrate(asked, as_task)
+        outcome = recalibration.recalibrate(request, as_task)
     except FewLabelsError as error:
         if look_again_minutes is None or not deployment.id:
             raise
-        again = _look_again(look_again_minutes, asked, version, "few")
+        again = _look_again(look_again_minutes, request, version, "few")
         return Completed(name="Waiting", message=f"{error}. {again}")
-    _show(outcome, asked.models)
+    _show(outcome, request.models)
     words = outcome.words
     log.info(words)
-    if outcome.what in ("published", "open") and promote == "evidence" and look_again_minutes and deployment.id:
-        words += f" {_look_again(look_again_minutes, asked, outcome.served, outcome.candidate or '')}"
-    return Completed(name=outcome.what.capitalize(), message=words)
+    if outcome.status in ("published", "open") and promote == "evidence" and look_again_minutes and deployment.id:
+        words += f" {_look_again(look_again_minutes, request, outcome.served, outcome.candidate or '')}"
+    return Completed(name=outcome.status.capitalize(), message=words)
 
 
-def as_task(step: Callable[..., T], *given: Any) -> T:
-    """Call a step as a task of its own; a service that is away is asked again."""
+def as_task(step: Callable[..., T], *arguments: Any) -> T:
+    """Call a step as a task of its own; a service that is away is request again."""
 
     def call() -> T:
-        return step(*given)
+        return step(*arguments)
 
     named: Task[[], T] = Task(
         call,
@@ -126,21 +127,21 @@ def as_task(step: Callable[..., T], *given: Any) -> T:
     return named()
 
 
-def _look_again(minutes: float, asked: Recalibration, version: str | None, about: str) -> str:
+def _look_again(minutes: float, request: Recalibration, version: str | None, about: str) -> str:
     """Ask for another run, of the same model in the same place; several that ask for the same one get one."""
     when = datetime.now(UTC) + timedelta(minutes=minutes)
-    given = dict(flow_run.get_parameters() or {})
-    given |= {"model": asked.model, "service": asked.client.url, "models": str(asked.models.resolve())}
-    given |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
-    key = f"recalibrate-{asked.model}-{version}-{about}-{minutes:g}-{when.date()}"
+    parameters = dict(flow_run.get_parameters() or {})
+    parameters |= {"model": request.model, "service": request.client.url, "models": str(request.models.path.resolve())}
+    parameters |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
+    key = f"recalibrate-{request.model}-{version}-{about}-{minutes:g}-{when.date()}"
     with get_client(sync_client=True) as client:
         client.create_flow_run_from_deployment(
-            deployment.id, parameters=given, state=Scheduled(scheduled_time=when), idempotency_key=key
+            deployment.id, parameters=parameters, state=Scheduled(scheduled_time=when), idempotency_key=key
         )
     return f"Another run looks again at {when:%Y-%m-%d %H:%M} UTC."
 
 
-def _show(outcome: Outcome, models: Path) -> None:
+def _show(outcome: Outcome, models: ModelFolder) -> None:
     if outcome.choice is not None:
         create_table_artifact(
             candidate_rows(outcome.choice), key="candidates", description="Cross-validated NLL on the live labels, nats"
@@ -150,12 +151,13 @@ def _show(outcome: Outcome, models: Path) -> None:
             key="recalibration",
             description="Before and after, on labels that the fit did not see",
         )
-    elif outcome.evidence is not None:
+    elif outcome.comparison is not None:
         create_markdown_artifact(
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
         )
-    if outcome.candidate is not None and (folder := (models / outcome.model / outcome.candidate).resolve()).is_dir():
-        artifacts.show_bundle(folder, standing(models, outcome.model, outcome.candidate))
+    if outcome.candidate is not None and outcome.candidate in models.versions(outcome.model):
+        folder = models.version_folder(outcome.model, outcome.candidate)
+        artifacts.show_bundle(folder.resolve(), models.standing(outcome.model, outcome.candidate))
 
 
 def candidate_rows(choice: Choice) -> list[dict[str, Any]]:

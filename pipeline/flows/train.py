@@ -25,8 +25,7 @@ from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, sig
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.client import SERVICE
 from trueodds import processes
-from trueodds.bundle.model_folder import standing
-from trueodds.bundle.publishing import publish
+from trueodds.bundle import ModelFolder
 from trueodds.errors import ConfigError, UserError
 
 LEASE_SECONDS = 60.0
@@ -105,9 +104,10 @@ def _train(**leaves: Any) -> None:
         artifacts.show_results(place.folder, title)
         if role != "never" and (place.folder / stages.BUNDLE).is_dir():
             why = f"trained by {experiment_name(title, run)}"
-            bundle = publish(place.folder / stages.BUNDLE, models_of(home), role, why=why)
-            words = standing(models_of(home), bundle.parent.name, bundle.name)
-            if (elsewhere := _served_elsewhere(models_of(home))) is not None:
+            models = models_of(home)
+            bundle = models.publish(place.folder / stages.BUNDLE, role, why=why)
+            words = models.standing(bundle.parent.name, bundle.name)
+            if (elsewhere := _served_elsewhere(models)) is not None:
                 log.warning(elsewhere)
                 words += f" But {elsewhere}"
             log.info("bundle: %s. %s", bundle.resolve(), words)
@@ -115,7 +115,7 @@ def _train(**leaves: Any) -> None:
         place.remove()
 
 
-def _served_elsewhere(models: Path) -> str | None:
+def _served_elsewhere(models: ModelFolder) -> str | None:
     """Why the service that TRUEODDS_SERVICE names, if it does, will not find what is published here."""
     if not os.environ.get(SERVICE):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +11,11 @@ import numpy.typing as npt
 
 from pipeline.config import Evaluation
 from pipeline.evaluate import Judged, judge, judge_probabilities, table_of
-from trueodds import calibrators, metrics
-from trueodds.bundle import bundle
-from trueodds.bundle.bundle import Bundle, Card, Reference
-from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds import calibrators
+from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.held_out import calibrated_nll, stratified
 from trueodds.calibrators.selection import CANDIDATES
-from trueodds.files import sha256, write_json
-from trueodds.metrics import CalibrationSums
-from trueodds.sums.bins import coarse_counts
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -31,8 +25,8 @@ RECALIBRATION = "recalibration"
 
 
 @dataclass(frozen=True)
-class Line:
-    """A candidate; all numbers over labels that its fit did not see."""
+class CandidateScore:
+    """A candidate in the table of a choice; all numbers over labels that its fit did not see."""
 
     name: str
     nll: float | None
@@ -54,9 +48,9 @@ class Choice:
     gain: float
     """NLL of the served calibrator minus that of `after`, nats a label, and its paired standard error."""
     gain_standard_error: float
-    served: Line
-    table: tuple[Line, ...]
-    best: Line
+    served: CandidateScore
+    table: tuple[CandidateScore, ...]
+    best: CandidateScore
     before: Judged
     """The served calibrator on the live labels: none of them was known to its fit."""
     after: Judged
@@ -86,15 +80,15 @@ def choose(
         FitError: no candidate can be fitted.
     """
     names = list(dict.fromkeys([served.calibrator.name, *(candidates or CANDIDATES)]))
-    found = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
+    selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
     served_N = calibrated_nll(served.calibrator, logits_NC, labels_N)
     table = tuple(
-        Line(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
+        CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
         if nll_N is not None
-        else Line(c.name, None, None, None, c.problem)
-        for c, nll_N in zip(found.table, found.nll_MN, strict=True)
+        else CandidateScore(c.name, None, None, None, c.problem)
+        for c, nll_N in zip(selection.table, selection.nll_MN, strict=True)
     )
-    best = table[[c.name for c in found.table].index(found.calibrator.name)]
+    best = table[[c.name for c in selection.table].index(selection.calibrator.name)]
     settings = _settings(served.card)
     p_NC, fold_N = np.empty(logits_NC.shape), stratified(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):
@@ -102,10 +96,10 @@ def choose(
         p_NC[inside] = rest.calibrator(logits_NC[inside])
     gain, gain_standard_error = _gain(served_N, nll_of(p_NC[np.arange(len(labels_N)), labels_N]))
     return Choice(
-        found.calibrator,
+        selection.calibrator,
         gain,
         gain_standard_error,
-        Line(served.calibrator.name, float(served_N.mean()), 0.0, 0.0),
+        CandidateScore(served.calibrator.name, float(served_N.mean()), 0.0, 0.0),
         table,
         best,
         judge(served.calibrator, logits_NC, labels_N, settings),
@@ -115,46 +109,38 @@ def choose(
     )
 
 
-def write(served: Bundle, choice: Choice, out: Path) -> Bundle:
-    """The served bundle with the chosen calibrator, a card that says so, and its golden probabilities; into `out`."""
-    out.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(served.model_path, out / bundle.MODEL)
-    write_json(out / bundle.CALIBRATOR, choice.calibrator.to_json())
+def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
+    """The served bundle with the chosen calibrator, and a card that says so; into `out`."""
     table = table_of(choice.before, choice.after, [], choice.calibrator, choice.settings)
-    golden = served.card.golden
     origin = {"from": served.version, "labels": choice.rows, "candidates": [line.name for line in choice.table]}
-    changed = {
+    changes = {
         "training": served.card.training | {RECALIBRATION: origin},
-        "metrics": {key: table[key] for key in ("n", "bins", "level", "before", "after")},
-        "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled").model_dump(),
+        "metrics": {key: table[key] for key in METRICS},
+        "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled"),
         "notes": [
             f"Recalibrated from version {served.version} on the {choice.rows:,} live labels that arrived last: the same"
             f" net, a new calibrator. Its metrics are of these labels, 'before' by the calibrator of {served.version},"
             f" 'after' by what was chosen and fitted without them, in {FOLDS} folds.",
             *table["notes"],
         ],
-        "files": {name: sha256(out / name) for name in (bundle.MODEL, bundle.CALIBRATOR)},
-        "reference": _reference(choice.after.sums).model_dump(),
-        "golden": golden.model_copy(
-            update={"probabilities": choice.calibrator([golden.logits])[0].tolist()}
-        ).model_dump(),
     }
-    card = Card.model_validate(served.card.model_dump() | changed)
-    write_json(out / bundle.CARD, card.model_dump())
-    return Bundle.load(out)
-
-
-def _reference(sums: CalibrationSums) -> Reference:
-    """Later confidences are compared with those of the live rows, by fits that had not seen them."""
-    counts = coarse_counts(sums.cells[0])
-    return Reference(rows=sums.n, counts=[int(n) for n in counts], mean=metrics.mean_confidence(sums))
+    return Bundle.write(
+        out,
+        served.model_path,
+        choice.calibrator,
+        served.card.model_copy(update=changes),
+        golden_input=served.golden_input()[0],
+        golden_logits=served.card.golden.logits,
+        # Later confidences are compared with those of the live rows, by fits that had not seen them.
+        reference=Reference.of_sums(choice.after.sums),
+    )
 
 
 def origin_of(card: Card) -> tuple[str, int] | None:
     """(version it was made from, labels of its fit) of a recalibrated bundle's card; None of any other."""
-    found = card.training.get(RECALIBRATION)
+    origin = card.training.get(RECALIBRATION)
     try:
-        return (str(found["from"]), int(found["labels"])) if found else None
+        return (str(origin["from"]), int(origin["labels"])) if origin else None
     except (TypeError, LookupError, ValueError):
         return None
 

@@ -53,12 +53,12 @@ class Labelled:
     ahead_ms: int = 0
     """How far the service's clock is ahead of this machine's."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
-    """Of the shadow that was asked for, on the same inputs."""
+    """Of the shadow that the query names, on the same inputs."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
 
-    def given_since(self, since_ms: int) -> Labelled:
+    def created_since(self, since_ms: int) -> Labelled:
         rows = self.created_ms_N >= since_ms
         shadow_NC = None if self.shadow_logits_NC is None else self.shadow_logits_NC[rows]
         return Labelled(self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows], self.ahead_ms, shadow_NC)
@@ -171,8 +171,8 @@ class Client:
 
     def _refused(self, error: urllib.error.HTTPError, path: str) -> Exception:
         try:
-            said = json.load(error)["error"]
-            code, message = said["code"], said["message"]
+            problem = json.load(error)["error"]
+            code, message = problem["code"], problem["message"]
         except (ValueError, LookupError, TypeError, OSError):
             code, message = "", error.reason
         if code in ("no_labels", "unknown_model", "unknown_version"):  # a version that has not answered yet is unknown
@@ -201,20 +201,18 @@ def _arrays(file: IO[bytes], last: int | None, beside: bool) -> list[Any]:
     names = ("val_logits", "val_labels", "val_created_ms", *(("val_shadow_logits",) if beside else ()))
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            found = [arrays[name][-last:] if last else arrays[name] for name in names]
+            rows = [arrays[name][-last:] if last else arrays[name] for name in names]
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
         raise AnswerError(f"labelled.npz is not whole ({error}); ask again") from None
-    logits_NC, labels_N, created_N = found[:3]
+    logits_NC, labels_N, created_N = rows[:3]
     fits = logits_NC.ndim == 2 and labels_N.shape == created_N.shape == logits_NC.shape[:1]
-    fits = fits and all(
-        array.shape == logits_NC.shape and np.isfinite(array).all() for array in (logits_NC, *found[3:])
-    )
+    fits = fits and all(array.shape == logits_NC.shape and np.isfinite(array).all() for array in (logits_NC, *rows[3:]))
     if not (fits and (labels_N >= 0).all() and (labels_N < logits_NC.shape[1]).all()):
         raise AnswerError(
             f"labelled.npz holds logits {logits_NC.shape}, labels {labels_N.shape} and times {created_N.shape}:"
             " not finite, or not of the same answers and classes"
         )
-    return found
+    return rows
 
 
 def _ahead(date: str | None) -> int:

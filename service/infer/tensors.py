@@ -14,7 +14,7 @@ import numpy.typing as npt
 from service.errors import ServiceError
 from service.predict import decoding
 from service.predict.arrays import whole_pixels
-from trueodds.bundle.bundle import ImageInput
+from trueodds.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
 from trueodds.texts import short
 

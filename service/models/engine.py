@@ -16,7 +16,7 @@ from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
 from service.store.records import EarlierAnswer, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle.bundle import Card, ImageInput
+from trueodds.bundle import Card, ImageInput
 
 Scored = tuple[PredictionBatch, list[PredictionCall]]
 Find = Callable[[str, str], Awaitable[Version]]

@@ -12,14 +12,16 @@ from typing import Any
 
 from service.models.engine import Engine, Find
 from service.models.model import Model, available_cores
-from service.models.published import Key, Signature, signature
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle.bundle import Bundle, BundleError
+from trueodds.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError, Key
 
 RETRY_SECONDS = 30.0
 """Until a bundle that failed for a reason outside its files (memory, file handles) is tried again."""
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+"""Of a bundle's files: another one means that somebody has changed them."""
 
 log = logging.getLogger("trueodds")
 
@@ -121,8 +123,8 @@ class Loader:
         await asyncio.gather(*self._ending)
 
     async def _start(self, model: Model, key: Key) -> Engine:
-        if (found := (model.version.model, model.version.version)) != key:
-            raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(found)}; publish it again")
+        if (content := (model.version.model, model.version.version)) != key:
+            raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(content)}; publish it again")
         limits = {"max_batch": self._settings.max_batch, "max_waiting": self._settings.max_waiting}
         engine = Engine(model, self._store, self._telemetry, self._find, **limits)
         await engine.start()
@@ -144,5 +146,18 @@ def _difference(folder: Path, key: Key) -> str:
         bundle = Bundle.load(folder)
     except BundleError as error:
         return str(error)
-    found = bundle.card.name, bundle.version
-    return "" if found == key else f"{bundle.directory} holds {'/'.join(found)}"
+    content = bundle.card.name, bundle.version
+    return "" if content == key else f"{bundle.directory} holds {'/'.join(content)}"
+
+
+def signature(folder: Path) -> Signature:
+    """Changes when one of a bundle's files does."""
+    return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, CARD))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from service.store.records import Version
-from trueodds.bundle.bundle import Bundle, BundleError
+from trueodds.bundle import Bundle, BundleError
 from trueodds.calibrators import Calibrator
 from trueodds.inputs.pictures import Pixels
 

@@ -12,11 +12,11 @@ from service.errors import ServiceError
 from service.models.engine import Engine, Find
 from service.models.listing import Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.loader import Loader
-from service.models.published import Catalogue, Key, scan
 from service.models.shadow import Shadow
 from service.settings import Settings
 from service.store import Store
 from service.telemetry.metrics import Telemetry
+from trueodds.bundle import Contents, Key, PublishedModels
 from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
@@ -37,7 +37,8 @@ class Registry:
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
         self._settings = settings
-        self._catalogue = Catalogue()
+        self._models = PublishedModels(settings.models)
+        self._contents = Contents()
         self._loader = Loader(settings, store, telemetry, find)
         self._engines = self._loader.engines
         """In the order of their last use, as far as they are pinned."""
@@ -92,9 +93,9 @@ class Registry:
             model = self.default.version.model
         if version is None and model in self._defaults:
             return self._defaults[model]
-        published = self._catalogue.models.get(model)
+        published = self._contents.models.get(model)
         if published is None:
-            known = ", ".join(self._catalogue.models) or "none yet"
+            known = ", ".join(self._contents.models) or "none yet"
             raise ServiceError(404, "unknown_model", f"there is no model {short(model)}; published are {known}")
         if version is None:
             raise self._not_ready(model, published.default)
@@ -111,7 +112,7 @@ class Registry:
 
     def versions(self, model: str) -> list[str]:
         """Published versions of a model that were not refused."""
-        published = self._catalogue.models.get(model)
+        published = self._contents.models.get(model)
         return sorted(v for v in published.versions if (model, v) not in self._loader.refused) if published else []
 
     def loaded(self) -> Iterator[tuple[str, str, str, bool]]:
@@ -129,15 +130,15 @@ class Registry:
 
     def listing(self) -> Models:
         """For people: every model with its versions, what each is for, and why one is not served."""
-        models = [self._listed(model) for model in self._catalogue.models]
+        models = [self._listed(model) for model in self._contents.models]
         default = self._default.version if self._default else None
         answering: Answering | None = {"model": default.model, "version": default.version} if default else None
-        folder = self._catalogue.folder
+        folder = self._contents.identity
         return {"default": answering, "folder": folder, "models": models, "problems": self._problems()}
 
     def _listed(self, model: str) -> PublishedModel:
         meant, versions = self._meant(), list[PublishedVersion]()
-        for version in sorted(self._catalogue.models[model].versions):
+        for version in sorted(self._contents.models[model].versions):
             key, refused = (model, version), self._loader.refused.get((model, version))
             state: State = "loaded" if key in self._engines else "refused" if refused else "published"
             reason = refused.reason if refused else None
@@ -159,26 +160,25 @@ class Registry:
         unlike = [
             f"{model}/{published.shadow} cannot shadow {self._defaults[model].version.version}: it takes other images"
             " or has other classes"
-            for model, published in self._catalogue.models.items()
+            for model, published in self._contents.models.items()
             if published.shadow
             and model in self._defaults
             and (model, published.shadow) in self._engines
             and not _alike(self._engines[model, published.shadow], self._defaults[model])
         ]
-        return [*self._catalogue.problems, *refused, *altered, *unlike]
+        return [*self._contents.problems, *refused, *altered, *unlike]
 
     async def look(self) -> None:
         """One look at the directory: load what is new, switch to it, end what has gone."""
-        models = self._settings.models
         try:
-            catalogue = await asyncio.to_thread(scan, models)
-            if not catalogue.models and self._engines and not await asyncio.to_thread(models.is_dir):
-                raise OSError(f"{models} is gone")  # a volume that may come back
+            contents = await asyncio.to_thread(self._models.contents)
+            if not contents.models and self._engines and not await asyncio.to_thread(self._models.path.is_dir):
+                raise OSError(f"{self._models.path} is gone")  # a volume that may come back
         except OSError as error:
             self._say({f"the models cannot be read, so what is loaded stays: {error}"})
             return
-        self._catalogue = catalogue
-        for key in [key for key in self._loader.refused if key not in catalogue]:
+        self._contents = contents
+        for key in [key for key in self._loader.refused if key not in contents]:
             del self._loader.refused[key]
         for key in self._meant():
             await self._loader.load(key)
@@ -198,9 +198,9 @@ class Registry:
     def _meant(self) -> dict[Key, set[Role]]:
         """What the directory wants loaded, the overall default first, and what for."""
         wanted: dict[Key, set[Role]] = {}
-        if self._catalogue.default:
-            wanted.setdefault(self._catalogue.default, set()).add("default")
-        for model, published in self._catalogue.models.items():
+        if self._contents.default:
+            wanted.setdefault(self._contents.default, set()).add("default")
+        for model, published in self._contents.models.items():
             roles: dict[Role, str | None] = {"default": published.default, "shadow": published.shadow}
             for role, version in roles.items():
                 if version is not None:
@@ -208,26 +208,26 @@ class Registry:
         return wanted
 
     async def _pinned(self, key: Key) -> Engine:
-        found = await self._loader.load(key)
-        if found is None:
+        engine = await self._loader.load(key)
+        if engine is None:
             raise self._not_ready(*key)
         if key not in self._meant():
             self._engines[key] = self._engines.pop(key)  # used last
             self._end_idle_pins()
-        return found
+        return engine
 
     def _switch(self) -> None:
         """Let what is meant to answer do so where it is loaded; where it is not, what answers now goes on."""
-        catalogue = self._catalogue
-        if catalogue.default in self._engines:
-            self._default = self._engines[catalogue.default]
-        for model, published in catalogue.models.items():
+        contents = self._contents
+        if contents.default in self._engines:
+            self._default = self._engines[contents.default]
+        for model, published in contents.models.items():
             engine = self._engines.get((model, published.default or ""))
             if engine:
                 self._defaults[model] = engine
             self._follow(model, self._engines.get((model, published.shadow or "")))
-        refused = self._loader.refused.get(catalogue.default) if catalogue.default else None
-        self.reason = refused.reason if refused else next(iter(catalogue.problems), "")
+        refused = self._loader.refused.get(contents.default) if contents.default else None
+        self.reason = refused.reason if refused else next(iter(contents.problems), "")
 
     def _follow(self, model: str, shadow: Engine | None) -> None:
         """Let `shadow` see what the model's default answers."""
@@ -243,7 +243,7 @@ class Registry:
                 engine.shadow = self._shadows.get(model) if engine is followed else None
 
     def _end_what_has_gone(self) -> None:
-        for key in [key for key in self._engines if key not in self._catalogue]:
+        for key in [key for key in self._engines if key not in self._contents]:
             engine = self._engines.pop(key)
             if self._default is engine:
                 self._default = None

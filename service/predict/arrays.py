@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from service.errors import ServiceError
 from service.predict import decoding
-from trueodds.bundle.bundle import ImageInput
+from trueodds.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
 from trueodds.texts import plural, short
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from service.errors import ServiceError
-from trueodds.bundle.bundle import ImageInput
+from trueodds.bundle import ImageInput
 from trueodds.inputs import pictures
 from trueodds.inputs.pictures import PictureError, PictureTooLargeError, Pixels
 from trueodds.texts import plural, short

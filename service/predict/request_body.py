@@ -18,7 +18,7 @@ from service.models.calls import PredictionCall
 from service.predict import arrays, decoding
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
-from trueodds.bundle.bundle import ImageInput
+from trueodds.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
 from trueodds.texts import short
 

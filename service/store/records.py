@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import ServiceError
-from trueodds.bundle.bundle import Reference
+from trueodds.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.metrics import CELLS, CalibrationSums
 from trueodds.sums.inputs import Array

@@ -16,7 +16,7 @@ from tests.conftest import run
 from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 from trueodds.metrics import softmax
 
 pytestmark = pytest.mark.full
@@ -52,7 +52,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
     prefect: Prefect, deployment: dict[str, Any], tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
-    first = publishing.publish(write_bundle(tmp_path / "bundle", name="looped"), models).name
+    first = ModelFolder(models).publish(write_bundle(tmp_path / "bundle", name="looped")).name
     hook = f"prefect+{prefect.url}/deployments/name/recalibrate/live"
 
     with server(tmp_path, "--alarm-webhook", hook) as (client, _):
@@ -87,7 +87,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         # another test may have switched on the daily one of `live`
         assert re.search("^ok    schedules  runs are scheduled: (live, )?weekly$", text, re.MULTILINE), text
         assert not runs(), "a rehearsal recalibrates nothing"
-        publishing.publish(tmp_path / "bundle", tmp_path / "others")  # the same version elsewhere
+        ModelFolder(tmp_path / "others").publish(tmp_path / "bundle")  # the same version elsewhere
         prefect.patch(f"deployments/{deployment['id']}", {"parameters": place | {"models": str(tmp_path / "others")}})
         status, text = doctor()
         assert status == 1 and "the flow that an alarm starts would fail: " in text, text

@@ -18,7 +18,7 @@ from pipeline import config, methods
 from pipeline.flows import artifacts, child, schema, server, train
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 from trueodds.errors import ConfigError
 
 
@@ -146,13 +146,14 @@ def test_a_wrong_input_is_not_tried_again() -> None:
 
 def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRUEODDS_SERVICE", raising=False)
-    assert train._served_elsewhere(tmp_path) is None
-    with Hook(reply={"folder": publishing.identify(tmp_path)}) as service:
+    assert train._served_elsewhere(ModelFolder(tmp_path)) is None
+    with Hook(reply={"folder": ModelFolder(tmp_path).identify()}) as service:
         monkeypatch.setenv("TRUEODDS_SERVICE", service.url)
-        assert train._served_elsewhere(tmp_path) is None
+        assert train._served_elsewhere(ModelFolder(tmp_path)) is None
         service.reply = {"folder": "0" * 16}
-        assert f"the service at {service.url} serves another model directory" in str(train._served_elsewhere(tmp_path))
-    assert train._served_elsewhere(tmp_path) is None, "nobody answers: it may come later"
+        reason = str(train._served_elsewhere(ModelFolder(tmp_path)))
+        assert f"the service at {service.url} serves another model directory" in reason
+    assert train._served_elsewhere(ModelFolder(tmp_path)) is None, "nobody answers: it may come later"
 
 
 def test_variables_that_a_worker_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,13 @@ from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import TRUE, label, until_served
-from trueodds.bundle import audit_log, model_folder, publishing
+from trueodds.bundle import ModelFolder
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
     folder = tmp_path_factory.mktemp("live")
-    publishing.publish(write_bundle(folder / "bundle"), folder / "models")
+    ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
     with server(folder) as (client, _):
         yield client, folder / "models"
 
@@ -42,7 +42,7 @@ def later(prefect: Prefect) -> list[dict[str, Any]]:
 @pytest.mark.full
 def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     client, models = service
-    first = model_folder.role(models, "tiny", "default")
+    first = ModelFolder(models).version_of("tiny", "default")
     assert first is not None
     given: dict[str, Any] = {"service": str(client.base_url), "models": str(models), "candidates": ["temperature"]}
     alarm = given | {"model": "tiny", "version": first, "reason": "alarm 7"}
@@ -63,7 +63,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     runs = [submit(prefect, "recalibrate/live", **alarm) for _ in "12"]
     states = sorted(prefect.completed(run)["state_name"] for run in runs)
     assert states in (["Open", "Published"], ["Nothing", "Published"]), "two triggers at once make one candidate"
-    second = model_folder.role(models, "tiny", "shadow")
+    second = ModelFolder(models).version_of("tiny", "shadow")
     published = next(run for run in runs if prefect.run(run)["state_name"] == "Published")
     assert set(prefect.stages(published).values()) == {"Completed"}
     assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as shadow"}
@@ -78,7 +78,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     assert "e-value" in prefect.artifacts(promoted["id"])["evidence"]
     assert second is not None
     until_served(client, second)
-    change = next(c for c in audit_log.read(models / "tiny") if c.after == second and c.what == "promote")
+    change = next(c for c in ModelFolder(models).changes("tiny") if c.after == second and c.action == "promote")
     assert change.why.startswith("look again: 300 fresh labels") and change.who.startswith("flow run ")
     late = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     assert late["state_name"] == "Nothing" and "no longer answers" in late["state"]["message"]

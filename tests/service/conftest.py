@@ -14,7 +14,7 @@ from service.settings import Settings
 from tests.service import postgres
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def cluster() -> Iterator[postgres.Cluster]:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """A folder with one published bundle, the default."""
-    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     return tmp_path / "models"
 
 
@@ -49,7 +49,7 @@ def serving(folder: Path) -> Iterator[Serve]:
 
     def start(limits: dict[str, Any] | None = None, **bundle: Any) -> Client:
         here = folder / f"served-{len(open_clients)}"
-        publishing.publish(write_bundle(here / "bundle", **bundle), here / "models")
+        ModelFolder(here / "models").publish(write_bundle(here / "bundle", **bundle))
         settings = Settings(models=here / "models", store=here / "store.sqlite", threads=1, **(limits or {}))
         open_clients.append(Client(create_app(settings)).__enter__())
         return open_clients[-1]

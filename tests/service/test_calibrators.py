@@ -12,7 +12,7 @@ from service.models.model import Model
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds import calibrators
-from trueodds.bundle.bundle import Bundle
+from trueodds.bundle import Bundle
 
 
 def fitted(name: str) -> calibrators.Calibrator:

@@ -10,7 +10,7 @@ import pytest
 
 from service.models.model import Model, available_cores
 from tests.service.tiny_bundle import change_card, write_bundle, write_model
-from trueodds.bundle.bundle import CARD, MODEL, BundleError
+from trueodds.bundle import CARD, MODEL, BundleError
 from trueodds.files import sha256
 
 

@@ -19,8 +19,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds import files
-from trueodds.bundle import bundle as bundles
-from trueodds.bundle import publishing
+from trueodds.bundle import CALIBRATOR, CARD, MODEL, BundleError, ModelFolder
 from trueodds.calibrators import Temperature
 
 
@@ -38,7 +37,7 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
 
     def publish(*, default: bool = True, **options: Any) -> str:
         folder = tmp_path / f"bundle-{len(list(tmp_path.iterdir()))}"
-        return publishing.publish(write_bundle(folder, **options), models, "default" if default else None).name
+        return ModelFolder(models).publish(write_bundle(folder, **options), "default" if default else None).name
 
     return publish
 
@@ -101,8 +100,8 @@ def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
 ) -> None:
     _, first = served(client)
     bad = publish(default=False, calibrator=Temperature(2.5))
-    (models / "tiny" / bad / bundles.CALIBRATOR).write_text('{"calibrator": "identity"}')
-    publishing.promote(models, "tiny", bad)
+    (models / "tiny" / bad / CALIBRATOR).write_text('{"calibrator": "identity"}')
+    ModelFolder(models).promote("tiny", bad)
     until(lambda: any(v["state"] == "refused" for v in listed(client)["versions"]))
     reason = next(v["reason"] for v in listed(client)["versions"] if v["version"] == bad)
     assert "altered or damaged" in reason
@@ -116,7 +115,7 @@ def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
     assert status == 503 and "altered or damaged" in words
     assert client.get(f"/v2/models/tiny/versions/{bad}/ready").status_code == 503
     assert client.get("/v2/models/tiny/ready").status_code == 200
-    files.write_json(models / "tiny" / bad / bundles.CALIBRATOR, Temperature(2.5).to_json())
+    files.write_json(models / "tiny" / bad / CALIBRATOR, Temperature(2.5).to_json())
     until(lambda: served(client) == ("tiny", bad))
 
 
@@ -140,10 +139,10 @@ def test_a_bundle_altered_on_disk_is_noticed_and_goes_on_answering(
         return next((v["state"], v["reason"]) for v in listed(client)["versions"])
 
     for name, content, words in (
-        (bundles.CALIBRATOR, b"{}", "altered or damaged"),
-        (bundles.MODEL, b"not the model", "altered or damaged"),
-        (bundles.CARD, (folder / bundles.CARD).read_bytes() + b"\n", "holds tiny/"),
-        (bundles.CARD, None, "is missing"),
+        (CALIBRATOR, b"{}", "altered or damaged"),
+        (MODEL, b"not the model", "altered or damaged"),
+        (CARD, (folder / CARD).read_bytes() + b"\n", "holds tiny/"),
+        (CARD, None, "is missing"),
     ):
         whole = (folder / name).read_bytes()
         assert state() == ("loaded", None) and f"{metric} 0.0" in client.get("/metrics").text
@@ -188,10 +187,10 @@ def test_rolling_back_is_promoting_the_earlier_version(
     _, first = served(client)
     second = publish(calibrator=Temperature(2.5))
     until(lambda: served(client)[1] == second)
-    publishing.promote(models, "tiny", first)
+    ModelFolder(models).promote("tiny", first)
     until(lambda: served(client)[1] == first)
-    with pytest.raises(bundles.BundleError, match="there is no folder"):
-        publishing.promote(models, "tiny", "../tiny")
+    with pytest.raises(BundleError, match="there is no folder"):
+        ModelFolder(models).promote("tiny", "../tiny")
 
 
 def test_pinned_versions_are_loaded_when_asked_for_and_the_last_ones_stay(
@@ -243,7 +242,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
 ) -> None:
     _, first = served(client)
     second = publish(default=False, calibrator=Temperature(3.0))
-    publishing.set_shadow(models, "tiny", second)
+    ModelFolder(models).shadow("tiny", second)
     until(lambda: listed(client)["shadow"] == second)
     predictions = [client.predict(pictures(3, seed=k)) for k in range(4)]
     assert {p["id"] for answer in predictions for p in answer}
@@ -256,7 +255,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
     assert served_report["labelled"] == shadow_report["labelled"] == 12
     assert served_report["accuracy"] == shadow_report["accuracy"]
     assert served_report["mean_confidence"] > shadow_report["mean_confidence"]
-    publishing.set_shadow(models, "tiny", None)
+    ModelFolder(models).withdraw("tiny")
     until(lambda: listed(client)["shadow"] is None)
 
 
@@ -264,6 +263,6 @@ def test_a_shadow_that_takes_other_images_is_reported(
     client: Client, publish: Callable[..., str], models: Path
 ) -> None:
     other = publish(default=False, classes=("a", "b"))
-    publishing.set_shadow(models, "tiny", other)
+    ModelFolder(models).shadow("tiny", other)
     until(lambda: "cannot shadow" in client.get("/models").text)
     assert listed(client)["shadow"] is None

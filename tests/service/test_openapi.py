@@ -22,7 +22,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 
 JSON = "application/json"
 FEW = settings(
@@ -38,7 +38,7 @@ FEW = settings(
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder: Path = tmp_path_factory.mktemp("openapi")
-    publishing.publish(write_bundle(folder / "bundle"), folder / "models")
+    ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
     chosen = Settings(models=folder / "models", store=folder / "s.sqlite", threads=1)
     with Client(create_app(chosen)) as client:
         client.predict(pictures(3))

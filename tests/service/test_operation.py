@@ -22,8 +22,7 @@ from service.settings import Settings
 from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
-from trueodds.bundle import bundle as bundles
-from trueodds.bundle import model_folder, publishing
+from trueodds.bundle import MODEL, ModelFolder
 
 JSON = {"content-type": "application/json"}
 ROOT = Path(__file__).parents[2]
@@ -67,7 +66,7 @@ def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.Mo
             answer = client.run(client.http.request(method, path, json=body))
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
             assert "no model yet" in answer.json()["error"]["message"]
-        publishing.publish(write_bundle(tmp_path / "bundle"), settings.models)
+        ModelFolder(settings.models).publish(write_bundle(tmp_path / "bundle"))
         deadline = time.monotonic() + 10
         while client.get("/health/ready").status_code != 200 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -76,7 +75,7 @@ def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_damaged_bundle_is_not_served(settings: Settings) -> None:
-    with (model_folder.find_default(settings.models) / bundles.MODEL).open("ab") as file:
+    with (ModelFolder(settings.models).default() / MODEL).open("ab") as file:
         file.write(b"x")
     with Client(create_app(settings)) as client:
         answer = client.get("/health/ready")

@@ -15,9 +15,7 @@ from service.http import keys
 from service.settings import Settings, read_hashes
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import SHAPE, change_card, pictures, write_bundle
-from trueodds.bundle.model_folder import find_default
-from trueodds.bundle.publishing import publish
-from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.bundle import ModelFolder, RiskCoverage
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CalibrationSums
 
@@ -179,8 +177,11 @@ def test_predict_and_feedback_take_the_same_ids(client: Client) -> None:
 
 def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, settings: Settings, tmp_path: Any) -> None:
     body = {"instances": pictures(1), "ids": ["kept"]}
-    first, old = client.post("/predict", json=body).json()["predictions"][0], find_default(settings.models).name
-    publish(write_bundle(tmp_path / "hotter", calibrator=Temperature(4.0)), settings.models)
+    first, old = (
+        client.post("/predict", json=body).json()["predictions"][0],
+        ModelFolder(settings.models).default().name,
+    )
+    ModelFolder(settings.models).publish(write_bundle(tmp_path / "hotter", calibrator=Temperature(4.0)))
     client.run(client.app.state.runtime.registry.look())
     assert client.predict(pictures(1))[0]["confidence"] != first["confidence"]
     again = client.post("/predict", json=body).json()
@@ -229,7 +230,7 @@ def test_abstaining_says_what_it_risks(serve: Callable[..., Client], tmp_path: A
     assert "no risk-coverage table" in plain["abstention"]["reading"]
     folder = write_bundle(tmp_path / "with-table")
     change_card(folder, risk_coverage=RiskCoverage.of(sums, "test").model_dump())
-    publish(folder, client.app.state.runtime.settings.models)
+    ModelFolder(client.app.state.runtime.settings.models).publish(folder)
     client.run(client.app.state.runtime.registry.look())
     answer = client.post("/predict", json={"instances": pictures(20)}, params={"abstain_below": 0.8}).json()
     full = client.predict(pictures(20))

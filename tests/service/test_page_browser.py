@@ -18,7 +18,7 @@ from tests.service.page_parts import NOW
 from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
-from trueodds.bundle import publishing
+from trueodds.bundle import ModelFolder
 
 pytestmark = [
     pytest.mark.full,
@@ -49,7 +49,7 @@ def tab(browser: Chromium) -> Iterator[Chromium]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("page")
-    publishing.publish(write_bundle(found / "bundle"), found / "models")
+    ModelFolder(found / "models").publish(write_bundle(found / "bundle"))
     return found
 
 
@@ -113,7 +113,7 @@ def test_news_comes_without_disturbing(tab: Chromium, live: httpx.Client) -> Non
 
 
 def test_a_change_of_state_is_announced(tab: Chromium, tmp_path: Path) -> None:
-    publishing.publish(write_bundle(tmp_path / "bundle"), tmp_path / "models")
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path) as (client, _):
         answers = predict(client, pictures(60))
         tab.open(report(client))

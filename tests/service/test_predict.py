@@ -20,8 +20,7 @@ from service.settings import Settings
 from tests.png_files import png_of_rows
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
-from trueodds.bundle.bundle import Bundle
-from trueodds.bundle.model_folder import find_default
+from trueodds.bundle import Bundle, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.inputs.pictures import encode_png
 
@@ -39,7 +38,7 @@ def test_answer_has_every_part(client: Client, models: Any) -> None:
     body = answer.json()
     assert answer.status_code == 200
     assert body["request_id"] == answer.headers["x-request-id"] == "mine-1"
-    assert (body["model"], body["version"]) == ("tiny", find_default(models).name)
+    assert (body["model"], body["version"]) == ("tiny", ModelFolder(models).default().name)
     for prediction in body["predictions"]:
         probabilities = prediction["probabilities"]
         assert prediction["index"] == int(np.argmax(probabilities))
@@ -53,7 +52,7 @@ def test_answer_has_every_part(client: Client, models: Any) -> None:
 
 def test_answers_equal_the_bundle_applied_by_hand(client: Client, models: Any) -> None:
     instances = pictures(5)
-    bundle = Bundle.load(find_default(models))
+    bundle = Bundle.load(ModelFolder(models).default())
     logits_NC = Model.load(bundle.directory, 1).logits(np.asarray(instances, np.uint8))
     answered = [p["probabilities"] for p in client.predict(instances)]
     np.testing.assert_allclose(answered, bundle.calibrator(logits_NC), rtol=1e-6)

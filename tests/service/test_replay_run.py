@@ -26,8 +26,7 @@ from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
-from trueodds.bundle import bundle as bundles
-from trueodds.bundle import publishing
+from trueodds.bundle import MODEL, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.inputs.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
@@ -40,7 +39,7 @@ CALIBRATOR = Temperature(1.7)
 def folder(tmp_path: Path) -> Path:
     """A published model, and images whose labels are drawn as the model says: it is calibrated."""
     bundle = write_bundle(tmp_path / "bundle", calibrator=CALIBRATOR)
-    publishing.publish(bundle, tmp_path / "models")
+    ModelFolder(tmp_path / "models").publish(bundle)
     draw = np.random.default_rng(2)
     images = draw.integers(0, 256, (4000, *SHAPE), np.uint8)
     probabilities_NC = answers_to(tmp_path, images)
@@ -50,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def answers_to(folder: Path, images: Pixels) -> Array:
-    session = ort.InferenceSession(str(folder / "bundle" / bundles.MODEL))
+    session = ort.InferenceSession(str(folder / "bundle" / MODEL))
     return CALIBRATOR(session.run(None, {"images": images})[0])
 
 

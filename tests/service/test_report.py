@@ -19,7 +19,7 @@ from service.store.records import StoredSums, Version
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
-from trueodds.bundle import model_folder, publishing
+from trueodds.bundle import ModelFolder
 from trueodds.calibrators import Identity
 from trueodds.metrics import CalibrationSums
 
@@ -191,7 +191,7 @@ def test_no_route_overlooks_a_parameter(client: Client, method: str, path: str, 
 
 
 def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
-    version = model_folder.find_default(models).name
+    version = ModelFolder(models).default().name
     assert client.report(model="tiny", version=version)["version"] == version
     for code, query in (
         ("unknown_model", {"model": "x"}),
@@ -208,7 +208,7 @@ def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
 def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, settings: Settings, tmp_path: Path) -> None:
     old = client.predict(pictures(5))
     first = client.report()["version"]
-    publishing.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
+    ModelFolder(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
         newer.label([{"id": p["id"], "label": 0} for p in old])

@@ -14,7 +14,7 @@ from service.report.recent import chosen
 from service.store.records import LabelBlock, StoredSums, Version
 from tests.service.store.rows import START
 from trueodds import metrics
-from trueodds.bundle.bundle import Reference
+from trueodds.bundle import Reference
 from trueodds.calibrators import Identity
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 

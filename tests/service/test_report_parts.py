@@ -22,8 +22,7 @@ from service.store.records import Label
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
-from trueodds.bundle import publishing
-from trueodds.bundle.bundle import Reference
+from trueodds.bundle import ModelFolder, Reference
 from trueodds.hours import HOUR_MS
 
 NOW = datetime.now(UTC)
@@ -34,7 +33,7 @@ def filled(tmp_path: Path) -> Iterator[Client]:
     """A service with 90 answers, two thirds of them labelled; tags t0 and t1, or none."""
     bundle = write_bundle(tmp_path / "bundle")
     change_card(bundle, reference=Reference.of(np.linspace(0.3, 1, 200)).model_dump())
-    publishing.publish(bundle, tmp_path / "models")
+    ModelFolder(tmp_path / "models").publish(bundle)
     settings = Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1)
     with Client(create_app(settings)) as client:
         tags = [(None, "t0", "t1")[k % 3] for k in range(90)]
@@ -185,7 +184,7 @@ def test_corrections_reach_every_number_but_the_evidence(client: Client, setting
 def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_path: Path) -> None:
     client.predict(pictures(1))
     first = client.report()["version"]
-    publishing.publish(write_bundle(tmp_path / "second", seed=7), settings.models)
+    ModelFolder(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
         found = newer.report()

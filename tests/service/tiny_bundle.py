@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds import files
-from trueodds.bundle import bundle as bundles
+from trueodds.bundle import CARD, MODEL, Bundle, Description, ImageInput
 from trueodds.calibrators import Calibrator, Temperature
 
 SHAPE = (4, 4, 1)
@@ -60,38 +60,37 @@ def write_bundle(
     relative: bool = False,
 ) -> Path:
     """A whole, valid bundle in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    calibrator = calibrator or Temperature(1.7)
-    write_model(folder / bundles.MODEL, shape, len(classes), seed, relative=relative)
-    files.write_json(folder / bundles.CALIBRATOR, calibrator.to_json())
-    pixels = np.random.default_rng(seed + 1).integers(0, 256, (1, *shape), np.uint8)
-    logits_NC = ort.InferenceSession(str(folder / bundles.MODEL)).run(None, {"images": pixels})[0]
-    golden = {
-        "input_b64": base64.b64encode(pixels.tobytes()).decode(),
-        "logits": logits_NC[0].tolist(),
-        "probabilities": calibrator(logits_NC)[0].tolist(),
-    }
     height, width, channels = shape
-    card = {
-        "name": name,
-        "classes": list(classes),
-        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized},
-        "method": "ce",
-        "training": {},
-        "metrics": metrics,
-        "data_sha256": "0" * 64,
-        "code_sha256": "0" * 64,
-        "files": {n: files.sha256(folder / n) for n in (bundles.MODEL, bundles.CALIBRATOR)},
-        "golden": golden,
-    }
-    files.write_json(folder / bundles.CARD, bundles.Card.model_validate(card).model_dump())
+    description = Description(
+        name=name,
+        classes=list(classes),
+        input=ImageInput.model_validate({"height": height, "width": width, "channels": channels, "resized": resized}),
+        method="ce",
+        training={},
+        metrics=metrics,
+        data_sha256="0" * 64,
+        code_sha256="0" * 64,
+    )
+    pixels_NHWC = np.random.default_rng(seed + 1).integers(0, 256, (1, *shape), np.uint8)
+    with tempfile.TemporaryDirectory() as aside:
+        model = Path(aside) / MODEL
+        write_model(model, shape, len(classes), seed, relative=relative)
+        logits_NC = ort.InferenceSession(str(model)).run(None, {"images": pixels_NHWC})[0]
+        Bundle.write(
+            folder,
+            model,
+            calibrator or Temperature(1.7),
+            description,
+            golden_input=pixels_NHWC[0],
+            golden_logits=logits_NC[0],
+        )
     return folder
 
 
 def change_card(folder: Path, **fields: Any) -> None:
     """Overwrite fields of a bundle's card."""
-    card = json.loads((folder / bundles.CARD).read_text())
-    files.write_json(folder / bundles.CARD, card | fields)
+    card = json.loads((folder / CARD).read_text())
+    files.write_json(folder / CARD, card | fields)
 
 
 def pictures(count: int, shape: tuple[int, int, int] = SHAPE, seed: int = 5) -> Any:

@@ -1,1 +1,75 @@
-"""Servable models: the folder of one, the folder of many, and the log of what was changed there."""
+"""Servable models: one bundle (`Bundle`) and the folder in which many are published (`ModelFolder`).
+
+A bundle is written once, by `Bundle.write`, and loaded by its hashes. Published, it answers or shadows:
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> import numpy as np
+>>> from trueodds.bundle import Bundle, Description, ImageInput, ModelFolder
+>>> from trueodds.calibrators import Temperature
+>>> temporary = tempfile.TemporaryDirectory()
+>>> folder = Path(temporary.name)
+>>> _ = (folder / "graph.onnx").write_bytes(b"the graph that your framework exported")
+>>> bundle = Bundle.write(
+...     folder / "bundle",
+...     folder / "graph.onnx",
+...     Temperature(1.5),
+...     Description(
+...         name="pets",
+...         classes=["cat", "dog"],
+...         input=ImageInput(height=2, width=2, channels=1),
+...         method="ce",
+...         training={},
+...         metrics={},
+...         data_sha256="",
+...         code_sha256="",
+...     ),
+...     golden_input=np.zeros((2, 2, 1), np.uint8),
+...     golden_logits=[0.5, -0.5],
+... )
+>>> models = ModelFolder(folder / "models")
+>>> models.publish(bundle.directory).name == bundle.version
+True
+>>> models.default_model(), [change.action for change in models.changes("pets")]
+('pets', ['publish'])
+>>> temporary.cleanup()
+"""
+
+from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
+from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError, Infer
+from trueodds.bundle.card import METRICS, Card, Description, Golden, ImageInput, Reference
+from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
+from trueodds.bundle.locks import BusyError
+from trueodds.bundle.model_folder import ModelFolder
+from trueodds.bundle.published import VARIABLE, PublishedModels
+from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
+
+__all__ = [
+    "CALIBRATOR",
+    "CARD",
+    "DEFAULT",
+    "METRICS",
+    "MODEL",
+    "SHADOW",
+    "VARIABLE",
+    "AuditLogError",
+    "Bundle",
+    "BundleError",
+    "BusyError",
+    "Card",
+    "Change",
+    "Contents",
+    "Description",
+    "Golden",
+    "ImageInput",
+    "Infer",
+    "Key",
+    "ModelFolder",
+    "PublishedModels",
+    "Reason",
+    "Reference",
+    "RiskCoverage",
+    "RiskCoveragePoint",
+    "Role",
+    "user",
+]

@@ -6,32 +6,49 @@ none.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
+from trueodds.bundle.locks import lock_file
 from trueodds.errors import UserError
 from trueodds.texts import line_problem
 
-HISTORY = "history.jsonl"
+FILE = "history.jsonl"
 
-What = Literal["publish", "promote", "rollback", "shadow", "default"]
-
-
-class HistoryError(UserError, ValueError):
-    """A history that cannot be read or must not be written so, or that knows of no way back."""
+Action = Literal["publish", "promote", "rollback", "shadow", "default"]
 
 
-class BusyError(RuntimeError):
-    """Another process is at work in the folder."""
+class AuditLogError(UserError, ValueError):
+    """A log that cannot be read, a line that must not be written, or a way back that the log does not know."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something is changed, and who changes it.
+
+    Raises:
+        AuditLogError: one of them is not a plain line.
+    """
+
+    why: str
+    who: str
+
+    def __post_init__(self) -> None:
+        for name, text in (("why", self.why), ("who", self.who)):
+            if problem := line_problem(text):
+                raise AuditLogError(f"{name} {problem}")
+
+    @classmethod
+    def of(cls, why: str, who: str | None) -> Self:
+        """`who` is the user of this process where it is None or empty."""
+        return cls(why, who or user())
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,7 @@ class Change:
     `before` and `after` are versions, in MODELS/history.jsonl models.
     """
 
-    what: What
+    action: Action
     before: str | None
     after: str | None
     why: str
@@ -51,114 +68,103 @@ class Change:
     since_ms: int | None = None
     """Of a shadow: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit."""
 
+    @classmethod
+    def parse(cls, line: str) -> Self:
+        """The change of a line.
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError: the line is no change.
+        """
+        tree: dict[str, Any] = json.loads(line)
+        change = cls(**{"action": tree.pop("what"), "before": tree.pop("from"), "after": tree.pop("to"), **tree})
+        if change.action not in get_args(Action):
+            raise ValueError(f"what is {change.action!r}")
+        return change
+
+    def line(self) -> str:
+        """The change as a line, without its end."""
+        tree = {"when": self.when, "what": self.action, "from": self.before, "to": self.after}
+        tree |= {"why": self.why, "who": self.who}
+        since = {} if self.since_ms is None else {"since_ms": self.since_ms}
+        return json.dumps({**tree, **since}, ensure_ascii=False)
 
 
-def whoever() -> str:
+class Append(Protocol):
+    """Appends a change, made now, to a log that is held; it is on the disk when the call returns."""
+
+    def __call__(
+        self, action: Action, before: str | None, after: str | None, reason: Reason, since_ms: int | None = None
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class AuditLog:
+    """The log in a folder; it is empty until something is written."""
+
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / FILE
+
+    def changes(self) -> list[Change]:
+        """All changes in their order.
+
+        Raises:
+            AuditLogError: a line that is no change.
+        """
+        try:
+            lines = self.file.read_bytes().decode().split("\n")  # splitlines would also split a reason at U+2028
+        except FileNotFoundError:
+            return []
+        except UnicodeDecodeError as error:
+            cure = "move it away and promote what shall answer"
+            raise AuditLogError(f"{self.file} is not text ({error}); {cure}") from None
+        return [self._parsed(number, line) for number, line in enumerate(lines, 1) if line]
+
+    def _parsed(self, number: int, line: str) -> Change:
+        try:
+            return Change.parse(line)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            cure = "repair the line, or move the file away"
+            raise AuditLogError(f"{self.file}, line {number} is no change ({error}); {cure}") from None
+
+    @contextmanager
+    def writing(self) -> Iterator[Append]:
+        """Hold the log against all other writers, and with it what it is of; yields what appends a change."""
+        with self.file.open("ab") as file:
+            lock_file(file)
+
+            def append(
+                action: Action, before: str | None, after: str | None, reason: Reason, since_ms: int | None = None
+            ) -> None:
+                when = datetime.now(UTC).isoformat(timespec="milliseconds")
+                change = Change(action, before, after, reason.why, reason.who, when, since_ms)
+                file.write(change.line().encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+            yield append
+
+
+def previous(changes: list[Change], current: str | None) -> str | None:
+    """Who answered before `current`, as an undo: a rollback takes back what it undid; None: nobody is known."""
+    stack: list[str] = []
+    for change in changes:
+        if change.action == "shadow":
+            continue
+        if change.action == "rollback" and change.after in stack:
+            del stack[len(stack) - stack[::-1].index(change.after) :]
+            continue
+        stack += [v for v in (change.before, change.after) if v is not None and stack[-1:] != [v]]
+    if stack and stack[-1] == current:
+        stack.pop()
+    return stack[-1] if stack else None
+
+
+def user() -> str:
     """The user of this process; in a container without a name for it, its number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}"
-
-
-def check_reason(why: str, who: str | None) -> str:
-    """Who is to be named for a change: `who`, or this process's user.
-
-    Raises:
-        HistoryError: one of them is not a plain line.
-    """
-    who = who or whoever()
-    for name, text in (("why", why), ("who", who)):
-        if problem := line_problem(text):
-            raise HistoryError(f"{name} {problem}")
-    return who
-
-
-def read(folder: Path) -> list[Change]:
-    """The changes of a model in their order; none if nothing was ever written.
-
-    Raises:
-        HistoryError: a line that is none.
-    """
-    file = folder / HISTORY
-    try:
-        lines = file.read_bytes().decode().split("\n")  # splitlines would also split a reason at U+2028
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError as error:
-        raise HistoryError(f"{file} is not text ({error}); move it away and promote what shall answer") from None
-    return [_parsed(line, f"{file}, line {number}") for number, line in enumerate(lines, 1) if line]
-
-
-def _parsed(line: str, where: str) -> Change:
-    try:
-        tree: dict[str, Any] = json.loads(line)
-        change = Change(**{"before": tree.pop("from"), "after": tree.pop("to"), **tree})
-        if change.what not in get_args(What):
-            raise ValueError(f"what is {change.what!r}")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise HistoryError(f"{where} is no change ({error}); repair the line, or move the file away") from None
-    return change
-
-
-def answered_before(changes: list[Change], now_answers: str | None) -> str | None:
-    """The version to roll back to, as an undo: a rollback takes back what it undid; None: there is none."""
-    done: list[str] = []
-    for change in changes:
-        if change.what == "shadow":
-            continue
-        if change.what == "rollback" and change.after in done:
-            del done[len(done) - done[::-1].index(change.after) :]
-            continue
-        done += [v for v in (change.before, change.after) if v is not None and done[-1:] != [v]]
-    if done and done[-1] == now_answers:
-        done.pop()
-    return done[-1] if done else None
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[Callable[[Change], None]]:
-    """Hold the history against all other writers; what it yields appends one change, on the disk when it returns."""
-    with (folder / HISTORY).open("ab") as file:
-        _lock(file)
-
-        def append(change: Change) -> None:
-            fields = asdict(change)
-            tree = {"when": fields.pop("when"), "what": fields.pop("what")}
-            tree |= {"from": fields.pop("before"), "to": fields.pop("after")}
-            tree |= {key: value for key, value in fields.items() if value is not None}
-            file.write(json.dumps(tree, ensure_ascii=False).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-        yield append
-
-
-@contextmanager
-def alone(folder: Path, name: str, wait: Callable[[], object] | None = None) -> Iterator[None]:
-    """Hold `folder`/.<name>.lock, which the holder's death frees; `wait` is called once if another process holds it.
-
-    Raises:
-        BusyError: another process holds it, and there is no `wait`.
-    """
-    with (folder / f".{name}.lock").open("ab") as file:
-        if not _lock(file, block=False):
-            if wait is None:
-                raise BusyError(f"another process holds {file.name}")
-            wait()
-            _lock(file)
-        yield
-
-
-def _lock(file: IO[bytes], *, block: bool = True) -> bool:
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
-        return True
-    return False

@@ -9,126 +9,33 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections import Counter
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
 from trueodds import calibrators
-from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.bundle.card import Card, Description, Golden, Reference
 from trueodds.errors import UserError
-from trueodds.files import read_json, sha256
-from trueodds.metrics import CELLS, cell_of
-from trueodds.sums.bins import COARSE_CELLS, coarse_counts
+from trueodds.files import read_json, sha256, write_json
 from trueodds.sums.inputs import Array
 
 MODEL, CALIBRATOR, CARD = "model.onnx", "calibrator.json", "card.json"
-DEFAULT, SHADOW = "default", "shadow"
 GOLDEN_TOLERANCE = (
     1e-3  # of a logit, absolute and relative: processors differ in the last bits, wrong models by far more
 )
 
-NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"  # of a model or a version: a folder's name that cannot climb out
-
 Infer = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.floating]]
+"""Logits (N, classes) of pixels (N, H, W, C)."""
 
 
 class BundleError(UserError, ValueError):
     """A bundle that must not be served; the message says what is wrong and where."""
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ImageInput(_Model):
-    """uint8 pixels, N x height x width x channels."""
-
-    kind: Literal["image"] = "image"
-    height: int = Field(ge=1)
-    width: int = Field(ge=1)
-    channels: Literal[1, 3]
-    resized: bool = False
-    """Whether training scaled and cropped its images to this size: the service then does the same."""
-
-    @model_validator(mode="after")
-    def _square_if_resized(self) -> Self:
-        if self.resized and self.height != self.width:
-            raise ValueError(f"resized images are square; the card says {self.height} x {self.width}")
-        return self
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.height, self.width, self.channels
-
-
-class Golden(_Model):
-    """A stored input and what the model answered when it was exported."""
-
-    input_b64: str
-    """Pixels as raw bytes, H x W x C, base64."""
-    logits: list[float]
-    probabilities: list[float]
-
-
-class Reference(_Model):
-    """Confidences of the validation rows after the calibrator: what live ones are compared with."""
-
-    rows: int = Field(ge=1)
-    counts: list[int] = Field(min_length=COARSE_CELLS, max_length=COARSE_CELLS)
-    """On 60 equal cells (lo, hi] of [0, 1]; 0 lies in the first."""
-    mean: float = Field(ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _all_rows(self) -> Self:
-        if min(self.counts) < 0 or sum(self.counts) != self.rows:
-            raise ValueError(f"counts add up to {sum(self.counts)} rows, the reference says {self.rows}")
-        return self
-
-    @classmethod
-    def of(cls, confidence_N: npt.ArrayLike) -> Self:
-        """From the confidence of each row, the calibrated probability of its top label.
-
-        Raises:
-            ValueError: no rows, or a confidence outside [0, 1].
-        """
-        counts_C = np.bincount(cell_of(confidence_N), minlength=CELLS)
-        confidence = np.minimum(np.asarray(confidence_N, np.float64), 1.0)
-        if not len(confidence):
-            raise ValueError("no rows, so there are no confidences to compare later ones with")
-        counts = coarse_counts(counts_C).tolist()
-        return cls(rows=len(confidence), counts=counts, mean=float(confidence.mean()))
-
-
-class Card(_Model):
-    """What is known about a model. It holds no dates: equal runs give equal cards."""
-
-    format: Literal[1] = 1
-    name: str = Field(pattern=f"^{NAME}$")
-    classes: list[str] = Field(min_length=1)
-    input: ImageInput
-    method: str
-    training: dict[str, Any]
-    metrics: dict[str, Any]
-    risk_coverage: RiskCoverage | None = None
-    notes: list[str] = Field(default_factory=list)
-    data_sha256: str
-    code_sha256: str
-    files: dict[str, str]
-    golden: Golden
-    reference: Reference | None = None
-
-    @field_validator("classes")
-    @classmethod
-    def _different(cls, classes: list[str]) -> list[str]:
-        if twice := [name for name, count in Counter(classes).items() if count > 1]:
-            raise ValueError(f"the class {twice[0]!r} stands twice; a label by name would be ambiguous")
-        return classes
 
 
 @dataclass(frozen=True)
@@ -145,6 +52,64 @@ class Bundle:
         return self.directory / MODEL
 
     @classmethod
+    def write(
+        cls,
+        out: str | Path,
+        model: str | Path,
+        calibrator: calibrators.Calibrator,
+        description: Description,
+        *,
+        golden_input: npt.NDArray[np.uint8],
+        golden_logits: npt.ArrayLike,
+        reference: Reference | None = None,
+    ) -> Bundle:
+        """Write a bundle to the folder `out`, the card last, and load what was written.
+
+        A bundle in `out` is replaced once the new one is whole and has passed its checks. Equal arguments give equal
+        bytes, so an equal version.
+
+        Args:
+            out: Made where it does not exist.
+            model: The ONNX graph, from pixels (N, H, W, C) to logits (N, classes); it is copied.
+            calibrator: What makes probabilities of its logits.
+            description: The card's parts that are not computed here. A card serves as one: its hashes, golden
+                prediction and reference, which are of other files, are left out.
+            golden_input: Pixels (H, W, C) of one input.
+            golden_logits: What the model answers for it, (classes,); whoever loads the bundle reproduces it.
+            reference: Confidences that live ones are compared with.
+
+        Raises:
+            BundleError: a golden input or logits of another shape than the description says.
+            ValueError: a calibrator of other classes, numbers that are not finite.
+            OSError: the model cannot be read, or `out` not be written.
+        """
+        out = Path(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
+            aside = Path(folder)
+            shutil.copyfile(model, aside / MODEL)
+            write_json(aside / CALIBRATOR, calibrator.to_json())
+            logits_NC = np.asarray(golden_logits)[None]
+            stated = {name: getattr(description, name) for name in Description.model_fields}
+            card = Card(
+                **stated,
+                files={name: sha256(aside / name) for name in (MODEL, CALIBRATOR)},
+                golden=Golden(
+                    input_b64=base64.b64encode(golden_input.tobytes()).decode(),
+                    logits=logits_NC[0].tolist(),
+                    probabilities=calibrator(logits_NC)[0].tolist(),
+                ),
+                reference=reference,
+            )
+            write_json(aside / CARD, card.model_dump())
+            cls.load(aside).check_golden(lambda _: logits_NC)
+            out.mkdir(exist_ok=True)
+            (out / CARD).unlink(missing_ok=True)
+            for name in (MODEL, CALIBRATOR, CARD):
+                (aside / name).replace(out / name)
+        return cls.load(out)
+
+    @classmethod
     def load(cls, directory: str | Path) -> Bundle:
         """Read and check the card, the files' sha256 and the calibrator.
 
@@ -156,10 +121,10 @@ class Bundle:
             raw = (directory / CARD).read_bytes()
             card = Card.model_validate_json(raw)
             for name in (MODEL, CALIBRATOR):
-                found, stated = sha256(directory / name), card.files.get(name)
-                if found != stated:
+                actual, stated = sha256(directory / name), card.files.get(name)
+                if actual != stated:
                     raise BundleError(
-                        f"{directory / name} has sha256 {found}, its card says {stated}: altered or damaged"
+                        f"{directory / name} has sha256 {actual}, its card says {stated}: altered or damaged"
                     )
             calibrator = calibrators.from_json(read_json(directory / CALIBRATOR))
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -200,12 +165,12 @@ class Bundle:
             raise BundleError(f"{self.model_path} answers with shape {shape}")
         self._check_near("logits", logits_NC[0].astype(np.float64), self.card.golden.logits)
         # Of the stored logits: a step of an isotonic fit may lie between them and today's, which differ in last bits.
-        stored = self.calibrator([self.card.golden.logits])[0]
-        self._check_near("probabilities", stored, self.card.golden.probabilities)
+        probabilities_C = self.calibrator([self.card.golden.logits])[0]
+        self._check_near("probabilities", probabilities_C, self.card.golden.probabilities)
 
-    def _check_near(self, what: str, found: Array, stored: list[float]) -> None:
-        if len(stored) != len(found):  # allclose would broadcast a single number
-            raise BundleError(f"{self.directory / CARD}: {len(stored)} golden {what}, expected {len(found)}")
-        if not np.allclose(found, stored, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
-            off = float(np.abs(found - np.asarray(stored)).max())
-            raise BundleError(f"{self.directory}: golden {what} differ by {off:.2g}: not the model that was exported")
+    def _check_near(self, name: str, actual_C: Array, stored: list[float]) -> None:
+        if len(stored) != len(actual_C):  # allclose would broadcast a single number
+            raise BundleError(f"{self.directory / CARD}: {len(stored)} golden {name}, expected {len(actual_C)}")
+        if not np.allclose(actual_C, stored, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
+            off = float(np.abs(actual_C - np.asarray(stored)).max())
+            raise BundleError(f"{self.directory}: golden {name} differ by {off:.2g}: not the model that was exported")

@@ -1,130 +1,251 @@
-"""The model directory as it is: which bundles lie there, and which of them is named for what.
-
-Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
-answers when nothing is named, MODELS/<name>/default (<version>) when only the model is, and MODELS/<name>/shadow
-(<version>) is scored on the same inputs without being answered. MODELS/.id tells one model directory from another,
-wherever it is mounted. `trueodds.bundle.publishing` writes all of it.
-"""
+"""Changing the folder of published models: publications, and who answers or shadows."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from trueodds.bundle.bundle import DEFAULT, NAME, SHADOW, BundleError
-from trueodds.shadows import shadow_of
-
-VARIABLE = "TRUEODDS_MODELS"
-IDENTITY = ".id"
-
-Role = Literal["default", "shadow"]
+from trueodds.bundle import locks
+from trueodds.bundle.audit_log import Action, Append, AuditLog, AuditLogError, Reason, previous
+from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError
+from trueodds.bundle.card import NAME
+from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Role, identity_of
+from trueodds.bundle.published import PublishedModels
 
 
-def models_folder() -> Path:
-    """The model directory where none is named, the service's too: TRUEODDS_MODELS, or `models` in this folder."""
-    return Path(os.environ.get(VARIABLE) or "models")
+@dataclass(frozen=True)
+class ModelFolder(PublishedModels):
+    """The folder of published models, with the verbs that change it. It is made by the first `publish`.
 
-
-def identity(models: str | Path) -> str | None:
-    """What tells this model directory from others: written by the first `publish`; None before."""
-    try:
-        text = (Path(models) / IDENTITY).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return text if re.fullmatch("[0-9a-f]{16}", text) else None
-
-
-def find_model(models: str | Path, name: str) -> Path:
-    """The folder of a model's versions.
-
-    Raises:
-        BundleError: there is none.
+    All verbs take `why` and `who` for the audit log, plain lines; `who` is this process's user unless it is said.
+    Several processes may use one folder at once.
     """
-    folder = Path(models) / name
-    if not (re.fullmatch(NAME, name) and folder.is_dir()):
-        raise BundleError(f"there is no model {name!r} in {models}; python -m pipeline versions lists them")
-    return folder
+
+    def publish(
+        self,
+        bundle: str | Path,
+        role: Role | None = DEFAULT,
+        *,
+        unnamed: bool = False,
+        why: str = "published",
+        who: str | None = None,
+    ) -> Path:
+        """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed, and give it a role for its own model.
+
+        `default`: it answers for its model. `shadow`: it is scored beside what answers for its model; where nothing
+        does, it answers. None: it can only be asked by its version. Calls that name no model go on to be answered by
+        the model that answers them now, unless there is none or `unnamed` says that this one shall.
+
+        Publishing the same content again copies nothing. Returns the published folder.
+
+        Raises:
+            BundleError: the bundle, or an already published folder of this version, is damaged.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        source, reason = Bundle.load(bundle), Reason.of(why, who)
+        name, version = source.card.name, source.version
+        if name == DEFAULT:
+            raise BundleError(
+                f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+            )
+        target = self.path / name / version
+        if target.exists():
+            try:
+                Bundle.load(target)
+            except BundleError as error:
+                raise BundleError(f"{error}. Remove {target} and publish again") from None
+        else:
+            _copy(source, target)
+        self.identify()
+        if role is not None:
+            with AuditLog(target.parent).writing() as append:
+                answering = self._answering(name)
+                if role == DEFAULT or answering is None:
+                    self._take_over(name, version, "publish", reason, append)
+                elif answering != version:
+                    self._set_shadow(name, version, reason, append)
+        if unnamed:
+            self.set_default(name, why=why, who=who)
+        return target
+
+    def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
+        """Let a published version answer for its model, and when nothing is named if its model does so now.
+
+        If it was the shadow, there is none any more.
+
+        Raises:
+            BundleError: there is no such published version.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
+        with AuditLog(folder).writing() as append:
+            self._take_over(name, version, "promote", reason, append)
+
+    def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
+        """Promote the version that answered before; once more: the one before that. Returns the version.
+
+        Raises:
+            BundleError: that version's folder is gone.
+            AuditLogError: nothing is known to have answered before, the log is damaged, or `why` or `who` is not a
+                plain line.
+        """
+        log, reason = AuditLog(self._model(name)), Reason.of(why, who)
+        with log.writing() as append:
+            current = self.version_of(name, DEFAULT)
+            version = previous(log.changes(), current)
+            if version is None:
+                cure = "name it: python -m pipeline promote"
+                raise AuditLogError(f"nothing is known to have answered for {name} before {current}; {cure}")
+            self.version_folder(name, version)
+            self._take_over(name, version, "rollback", reason, append)
+        return version
+
+    def shadow(
+        self, name: str, version: str, *, why: str = "", who: str | None = None, since_ms: int | None = None
+    ) -> None:
+        """Let a published version be scored on its model's inputs without being answered.
+
+        `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
+
+        Raises:
+            BundleError: there is no such published version.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
+        with AuditLog(folder).writing() as append:
+            self._set_shadow(name, version, reason, append, since_ms)
+
+    def withdraw(self, name: str, *, why: str = "", who: str | None = None) -> None:
+        """Let no version shadow a model.
+
+        Raises:
+            BundleError: there is no such model.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        folder, reason = self._model(name), Reason.of(why, who)
+        with AuditLog(folder).writing() as append:
+            self._set_shadow(name, None, reason, append)
+
+    def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
+        """Let a model answer calls that name none, by the version that answers for it. Returns that version.
+
+        Raises:
+            BundleError: there is no such model, or no version answers for it.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        return self._set_default(name, "default", Reason.of(why, who))
+
+    def roll_back_default(self, *, why: str = "", who: str | None = None) -> str:
+        """Let the model answer calls that name none that did so before; once more: the one before that.
+
+        Returns its name.
+
+        Raises:
+            BundleError: that model is gone.
+            AuditLogError: nothing is known to have answered before, the log is damaged, or `why` or `who` is not a
+                plain line.
+        """
+        current = self.default_model()
+        name = previous(self.changes(), current)
+        if name is None:
+            raise AuditLogError(
+                f"no other model is known to have answered calls that name none before {current or 'now'}; name it:"
+                " python -m pipeline default MODEL"
+            )
+        self._set_default(name, "rollback", Reason.of(why, who))
+        return name
+
+    def identify(self) -> str:
+        """What tells this folder from others; made now if it has nothing.
+
+        Raises:
+            OSError: it has nothing and cannot be written.
+        """
+        if (identity := identity_of(self.path)) is None:
+            with AuditLog(self.path).writing():
+                if (identity := identity_of(self.path)) is None:
+                    _write_line(self.path / IDENTITY, identity := secrets.token_hex(8))
+        return identity
+
+    def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
+        """Hold a model against others with the same purpose; see `trueodds.bundle.locks.lock`.
+
+        Raises:
+            BundleError: there is no such model.
+            BusyError: another process holds it, and there is no `wait`.
+        """
+        return locks.lock(self._model(name) / f".{purpose}.lock", wait)
+
+    def _answering(self, name: str) -> str | None:
+        """The version that answers for the model, if its folder is there."""
+        version = self.version_of(name, DEFAULT) or ""
+        return version if re.fullmatch(NAME, version) and (self.path / name / version).is_dir() else None
+
+    def _take_over(self, name: str, version: str, action: Action, reason: Reason, append: Append) -> None:
+        before = self.version_of(name, DEFAULT)
+        _write_line(self.path / name / DEFAULT, version)
+        if before != version:
+            append(action, before, version, reason)
+        if self.version_of(name, SHADOW) == version:
+            self._set_shadow(name, None, Reason("it answers now", reason.who), append)
+        self._keep_default(name, version, Reason("the first model here", reason.who))
+
+    def _set_shadow(
+        self, name: str, version: str | None, reason: Reason, append: Append, since_ms: int | None = None
+    ) -> None:
+        before, file = self.version_of(name, SHADOW), self.path / name / SHADOW
+        if version is None:
+            file.unlink(missing_ok=True)
+        else:
+            _write_line(file, version)
+        if before != version:
+            append("shadow", before, version, reason, since_ms)
+
+    def _keep_default(self, name: str, version: str, reason: Reason) -> None:
+        """Let MODELS/default follow the version that answers for its model; without a default, `name` becomes it."""
+        with AuditLog(self.path).writing() as append:
+            before = self.default_model()
+            if before in (None, name):
+                _write_line(self.path / DEFAULT, f"{name}/{version}")
+            if before is None:
+                append("default", None, name, reason)
+
+    def _set_default(self, name: str, action: Action, reason: Reason) -> str:
+        with AuditLog(self._model(name)).writing():  # no version takes over meanwhile
+            version = self._answering(name)
+            if version is None:
+                raise BundleError(f"no version answers for {name} in {self.path}; name one: python -m pipeline promote")
+            with AuditLog(self.path).writing() as append:
+                before = self.default_model()
+                _write_line(self.path / DEFAULT, f"{name}/{version}")
+                if before != name:
+                    append(action, before, name, reason)
+        return version
 
 
-def find(models: str | Path, name: str, version: str) -> Path:
-    """The folder of a published version.
-
-    Raises:
-        BundleError: there is none.
-    """
-    path = Path(models) / name / version
-    if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
-        raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
-    return path
-
-
-def find_default(models: str | Path) -> Path:
-    """The folder that MODELS/default names.
-
-    Raises:
-        BundleError: there is no default, or it names a folder that is not there.
-    """
-    models = Path(models)
+def _copy(source: Bundle, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
     try:
-        named = (models / DEFAULT).read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise BundleError(
-            f"no model yet: {models / DEFAULT} does not exist. Publish one: python -m pipeline publish"
-        ) from None
-    except UnicodeDecodeError:
-        named = "(not text)"
-    except OSError as error:
-        raise BundleError(f"{models / DEFAULT} cannot be read: {error.strerror}; publish again") from None
-    # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
-    if not re.fullmatch(f"{NAME}/{NAME}", named) or not (models / named).is_dir():
-        raise BundleError(f"{models / DEFAULT} names {named!r}, which is not a folder <name>/<version> in {models}")
-    return models / named
+        for name in (MODEL, CALIBRATOR, CARD):
+            shutil.copyfile(source.directory / name, aside / name)
+        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
+        aside.rename(target)
+    except OSError:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not target.exists():  # another publisher of the same content may have been first
+            raise
 
 
-def default_model(models: str | Path) -> str | None:
-    """The name of the model that answers calls that name none; None if MODELS/default names no folder."""
-    try:
-        name, _, version = (Path(models) / DEFAULT).read_text(encoding="utf-8").strip().partition("/")
-    except (OSError, UnicodeDecodeError):
-        return None
-    # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
-    named = re.fullmatch(NAME, name) and re.fullmatch(NAME, version)
-    return name if named and (Path(models) / name).is_dir() else None
-
-
-def role(models: str | Path, name: str, which: str) -> str | None:
-    """The version that is named a model's `default` or `shadow`, there or not; None if none is."""
-    models = Path(models)
-    try:
-        return (models / name / which).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        pass
-    with contextlib.suppress(BundleError):
-        if which == DEFAULT and (found := find_default(models)).parent.name == name:
-            return found.name
-    return None
-
-
-def standing(models: str | Path, name: str, version: str) -> str:
-    """What a published version does, and how to ask it, for people."""
-    models, this = Path(models), f"{name}/{version}"
-    place = "" if models == models_folder() else f" --models {models}"
-    now, unnamed = role(models, name, DEFAULT), default_model(models)
-    if now == version:
-        if unnamed == name:
-            return f"{this} answers now: calls with ?model={name}, and calls that name no model."
-        return (
-            f"{this} answers now: calls with ?model={name}. Calls that name no model are answered by"
-            f" {unnamed or 'none'}; to change that: python -m pipeline default {name}{place}"
-        )
-    ask = f"It is asked with ?model={name}&version={version}."
-    if role(models, name, SHADOW) == version:
-        return (
-            f"{this} is the shadow of {now}, which answers for {name}: it is scored on the same inputs and not answered"
-            f" (/calibration-report?model={shadow_of(name)}). {ask} Labels decide: python -m pipeline judge --model"
-            f" {name}{place}. By hand: python -m pipeline promote {name} {version}{place}"
-        )
-    return f"{this} has no role; {now or 'nothing'} answers for {name}. {ask}"
+def _write_line(path: Path, line: str) -> None:
+    aside = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
+    aside.write_text(line + "\n", encoding="utf-8")
+    aside.replace(path)

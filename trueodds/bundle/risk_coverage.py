@@ -16,13 +16,13 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Selective:
-    """Answering only where the confidence is above `threshold`: what that meant on `rows` held-out rows."""
+class RiskCoveragePoint:
+    """A point of the curve: answers only above the confidence `threshold`, and how right they were on held-out rows."""
 
     split: str
     rows: int
     threshold: float
-    """A multiple of 1/3000: the largest one that is not above what was asked for."""
+    """A multiple of 1/3000: the largest one that is not above the threshold of the call."""
     answered: int
     wrong: int
     coverage: float
@@ -65,14 +65,14 @@ class RiskCoverage(BaseModel):
             raise ValueError(f"cells must rise and lie in 0..{CELLS - 1}, and 1 <= count, correct <= count")
         return self
 
-    def at(self, threshold: float) -> Selective:
-        """What answering only above `threshold` in [0, 1] means; exact at multiples of 1/3000."""
+    def at(self, threshold: float) -> RiskCoveragePoint:
+        """The point of answering only above `threshold` in [0, 1]; exact at multiples of 1/3000."""
         cells, count, correct = (self._column(name) for name in ("cells", "count", "correct"))
         edge = min(math.floor(threshold * CELLS + 1e-9), CELLS)
         above, rows = cells >= edge, int(count.sum())
         answered, right = int(count[above].sum()), int(correct[above].sum())
         lower, upper = binomial_interval(np.array([answered - right]), np.array([answered]), level=LEVEL)
-        return Selective(
+        return RiskCoveragePoint(
             split=self.split,
             rows=rows,
             threshold=edge / CELLS,

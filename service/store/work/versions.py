@@ -9,7 +9,7 @@ from service.store.records import PredictionBatch, Version
 from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
-from trueodds.bundle.bundle import Reference
+from trueodds.bundle import Reference
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Whether fresh labels say that a candidate's probabilities are better than those served, or worse."""
+"""The comparison of a candidate with what is served, on labels that neither fit has seen."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Of labels that neither fit has seen."""
+class Comparison:
+    """Candidate and served on the same labels, which neither fit has seen."""
 
     labels: int
     log_e: float
@@ -39,22 +39,22 @@ class Evidence:
             return "No fresh labels yet: labels of answers given after the candidate was published decide."
         e = f"{math.exp(self.log_e):.3g}" if self.log_e < 50 else f"10^{self.log_e / math.log(10):.0f}"
         way = "lower" if self.gain >= 0 else "higher"
-        found = (
+        summary = (
             f"{plural(self.labels, 'fresh label')}: the candidate's NLL is {abs(self.gain):.4f} nats a label {way}"
             f" (95% interval of the gain {self.lower:.4f} .. {self.upper:.4f}), e-value {e}."
         )
         if self.verdict != "open":
-            return found
-        return f"{found} From {LEAST} labels on, {THRESHOLD:g} promotes it and 1/{THRESHOLD:g} withdraws it."
+            return summary
+        return f"{summary} From {LEAST} labels on, {THRESHOLD:g} promotes it and 1/{THRESHOLD:g} withdraws it."
 
 
-def weigh(
+def compare(
     served: Calibrator,
     candidate: Calibrator,
     logits_NC: npt.NDArray[np.floating],
     labels_N: npt.NDArray[np.integer],
     candidate_logits_NC: npt.NDArray[np.floating] | None = None,
-) -> Evidence:
+) -> Comparison:
     """E = prod_n q_n(y_n) / p_n(y_n), p served and q the candidate: log E = sum of (NLL served - NLL candidate).
 
     If the served probabilities are right, E is 1 on average after any number of labels, whatever came before, so that
@@ -63,13 +63,13 @@ def weigh(
     A candidate with another net comes with its own logits of the same rows, `candidate_logits_NC`.
     """
     if not len(labels_N):
-        return Evidence(0, 0.0, None, None, None, "open")
+        return Comparison(0, 0.0, None, None, None, "open")
     gain_N = calibrated_nll(served, logits_NC, labels_N) - calibrated_nll(
         candidate, logits_NC if candidate_logits_NC is None else candidate_logits_NC, labels_N
     )
     n, gain, log_e = len(gain_N), float(gain_N.mean()), float(gain_N.sum())
     half = float(ndtri((1 + LEVEL) / 2) * gain_N.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
     enough = n >= LEAST and abs(log_e) >= math.log(THRESHOLD)
-    return Evidence(
+    return Comparison(
         n, log_e, gain, gain - half, gain + half, ("better" if log_e > 0 else "worse") if enough else "open"
     )

@@ -1,0 +1,208 @@
+"""The loop from labels to a promoted version: judge the candidate that waits, fit one where none does."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.recalibrate.choice import Choice, choose, origin_of, write_candidate
+from pipeline.recalibrate.client import AnswerError, Client, Labelled
+from pipeline.recalibrate.comparison import Comparison, compare
+from pipeline.recalibrate.request import LEAST_LABELS, Outcome, Recalibration
+from pipeline.recalibrate.state import LOCK, ModelState, check_folder
+from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
+from trueodds.errors import UserError
+
+POLL_SECONDS = 2.0
+
+Call = Callable[..., Any]
+"""Calls a step: call(function, *arguments). A flow makes it a task."""
+
+
+class FewLabelsError(UserError, ValueError):
+    """Too few labels to fit a calibrator on."""
+
+
+def directly(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a step as it is."""
+    return step(*arguments)
+
+
+def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
+    """Judge the candidate that waits, if one does; otherwise fit one on the live labels and publish it.
+
+    The candidate may be a calibrator or a retrained net that was published as the shadow. One that is still open after
+    as many fresh labels as it was fitted on (a net: as a fit would take) is replaced by a new fit. One process at a
+    time works on a model: while another one does, nothing is done.
+
+    Raises:
+        FewLabelsError: fewer than 200 labels.
+        BundleError: no such model or version, or somebody uses its shadow for another net.
+        AnswerError: the service is away, refuses, or has labels of other classes.
+        ConfigError, FitError: see `choose`.
+    """
+    check_folder(request)
+    name = request.model_name()
+    try:
+        with request.models.lock(name, LOCK):
+            outcome = _judge_or_fit(request, ModelState.of(request), call)
+    except BusyError:
+        served = request.models.version_of(name, DEFAULT) or ""
+        words = f"Another recalibration of {name} is at work; this one leaves it to that."
+        return Outcome("nothing", name, served, None, words)
+    waits = outcome.status == "published" and request.promote == "evidence"
+    return _wait(request, outcome, call) if waits else outcome
+
+
+def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+    name, served = state.name, state.served.version
+    if request.version not in (None, served):
+        words = f"{name}/{request.version} no longer answers, {served} does: nothing to recalibrate."
+        return Outcome("nothing", name, served, None, words)
+    if state.shadow and request.promote != "now":
+        origin = origin_of(state.shadow.card)
+        if origin is None or (origin[0] == served and not state.is_retrained):
+            outcome = _judge(request, state, call)
+            most = origin[1] if origin else request.labels
+            used_up = outcome.comparison is not None and outcome.comparison.labels >= most
+            if outcome.status == "promoted" or (outcome.status == "open" and not used_up):
+                return outcome
+            request.say(outcome.words)
+    return _fit(request, state, call)
+
+
+def judge(request: Recalibration, call: Call = directly) -> Outcome:
+    """Weigh the model's shadow against what answers, on labels of answers given since; promote or withdraw it.
+
+    A recalibrated shadow is weighed on all labels of what answers, by the logits that both share; a retrained net on
+    those answers that the service has scored with both.
+
+    Raises:
+        BundleError: no shadow, or one of other inputs or classes.
+        AnswerError: see `recalibrate`.
+    """
+    check_folder(request)
+    name = request.model_name()
+    waiting = "another recalibration of it is at work: waiting"
+    with request.models.lock(name, LOCK, lambda: request.say(waiting)):
+        state = ModelState.of(request)
+        if state.shadow is None:
+            raise BundleError(
+                f"{name} has no shadow to judge; python -m pipeline recalibrate makes one, and publish --role shadow"
+                " another"
+            )
+        outcome = _judge(request, state, call)
+    return _wait(request, outcome, call) if outcome.status == "open" and request.promote == "evidence" else outcome
+
+
+def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+    name, served = state.name, state.served
+    rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
+    if len(rows) < LEAST_LABELS:
+        raise FewLabelsError(
+            f"{name}/{served.version} has {len(rows):,} labelled answers; at least {LEAST_LABELS} are needed. Send"
+            " labels to POST /feedback"
+        )
+    choice: Choice = call(choose, served, rows.logits_NC, rows.labels_N, request.candidates)
+    has_candidate = state.shadow is not None and origin_of(state.shadow.card) is not None
+    if not choice.better:
+        if has_candidate:
+            request.models.withdraw(name, why="the served calibrator is as good", who=request.who)
+        words = f"Nothing published: {choice.rows:,} labels cannot tell the served calibrator from the best candidate."
+        return Outcome("kept", name, served.version, None, words, choice)
+    version: str = call(publish_candidate, request, state, choice, rows)
+    lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
+    if request.promote == "now":
+        if has_candidate:
+            request.models.withdraw(name, why="a newer fit answers", who=request.who)
+        request.models.promote(name, version, why=request.reason(lower), who=request.who)
+        return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
+    words = (
+        f"{name}/{version} is published as the shadow, {lower} on held-out labels. Labels of answers given from now on"
+        f" decide: python -m pipeline judge. Or promote it: python -m pipeline promote {name} {version}"
+    )
+    return Outcome("published", name, served.version, version, words, choice)
+
+
+def fetch_labels(
+    client: Client,
+    name: str,
+    served: Bundle,
+    last: int | None,
+    since_ms: int | None = None,
+    shadow: str | None = None,
+) -> Labelled:
+    """The labelled answers of the served version; with `shadow`, those that this version has scored as well.
+
+    Raises:
+        AnswerError: they are of another number of classes than its card names, or as `Client.labelled`.
+    """
+    rows = client.labelled(name, served.version, last=last, since_ms=since_ms, shadow=shadow)
+    classes = len(served.card.classes)
+    if len(rows) and rows.logits_NC.shape[1] != classes:
+        raise AnswerError(
+            f"the service's labels of {name}/{served.version} are of {rows.logits_NC.shape[1]} classes, its card in"
+            f" {served.directory} names {classes}: not the same model; is --models the service's own folder?"
+        )
+    return rows if since_ms is None else rows.created_since(since_ms)
+
+
+def publish_candidate(request: Recalibration, state: ModelState, choice: Choice, rows: Labelled) -> str:
+    """Publish the chosen calibrator as a version, and make it the shadow unless it will answer at once."""
+    with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
+        bundle = write_candidate(state.served, choice, Path(folder) / "bundle")
+        version = request.models.publish(bundle.directory, None).name
+    if request.promote != "now":
+        # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
+        since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
+        why = request.reason(f"recalibrated on {choice.rows:,} labels")
+        request.models.shadow(state.name, version, why=why, who=request.who, since_ms=since_ms)
+    return version
+
+
+def _judge(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+    name, served, candidate = state.name, state.served, state.shadow
+    assert candidate is not None
+    version = candidate.version
+    if (candidate.card.input, candidate.card.classes) != (served.card.input, served.card.classes):
+        raise BundleError(
+            f"{name}/{version} takes other inputs or has other classes than {served.version}, so it cannot shadow it;"
+            f" end that: python -m pipeline shadow {name} none"
+        )
+    paired = version if state.is_retrained else None
+    rows: Labelled = call(fetch_labels, request.client, name, served, None, state.since_ms, paired)
+    comparison: Comparison = call(
+        compare, served.calibrator, candidate.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
+    )
+    summary = comparison.words()
+    outcome = Outcome("open", name, served.version, version, f"{name}/{version} stays the shadow. {summary}")
+    outcome = replace(outcome, comparison=comparison)
+    if request.promote == "never" or comparison.verdict == "open":
+        return outcome
+    why = request.reason(summary)
+    if comparison.verdict == "better":
+        request.models.promote(name, version, why=why, who=request.who)
+        return replace(outcome, status="promoted", words=f"{name}/{version} answers now. {summary}")
+    request.models.withdraw(name, why=why, who=request.who)
+    return replace(outcome, status="withdrawn", words=f"{name}/{version} is withdrawn: it is worse. {summary}")
+
+
+def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
+    """The outcome after waiting for evidence; the lock is free between two looks."""
+    end = time.monotonic() + request.wait_seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, POLL_SECONDS))
+        with request.models.lock(outcome.model, LOCK, lambda: None):
+            state = ModelState.of(replace(request, model=outcome.model))
+            if state.shadow is None or state.shadow.version != outcome.candidate:
+                words = f"{outcome.model}/{outcome.candidate} is no longer the shadow: somebody else decided."
+                return replace(outcome, status="nothing", served=state.served.version, words=words, comparison=None)
+            judged = replace(_judge(request, state, call), choice=outcome.choice)
+        if judged.status != "open":
+            return judged
+        outcome = replace(judged, status=outcome.status)
+    return outcome

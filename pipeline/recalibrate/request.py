@@ -1,0 +1,77 @@
+"""A recalibration as it is ordered, and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pipeline.recalibrate.choice import Choice
+from pipeline.recalibrate.client import Client
+from pipeline.recalibrate.comparison import Comparison
+from trueodds.bundle import ModelFolder, Reason
+from trueodds.errors import ConfigError
+
+LABELS = 10_000
+LEAST_LABELS = 200
+
+Promote = Literal["now", "evidence", "never"]
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """The model to recalibrate, and how far to go.
+
+    Raises:
+        ConfigError: fewer than 200 labels, a negative time.
+        AuditLogError: `why` or `who` is not a plain line.
+    """
+
+    client: Client
+    models: ModelFolder
+    model: str | None = None
+    """None: the one that answers when nothing is named."""
+    version: str | None = None
+    """None: the one that answers for the model. Another one has been replaced, and nothing is done."""
+    labels: int = LABELS
+    """Of those that arrived last, at most."""
+    candidates: tuple[str, ...] = ()
+    promote: Promote = "evidence"
+    wait_seconds: float = 0.0
+    """For evidence; what is still open then is left to the next call."""
+    why: str = ""
+    who: str | None = None
+    say: Callable[[str], object] = field(default=lambda words: None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.labels < LEAST_LABELS:
+            raise ConfigError(f"labels is {self.labels}; allowed is a whole number from {LEAST_LABELS} on")
+        if not self.wait_seconds >= 0:
+            raise ConfigError(f"wait is {self.wait_seconds}; allowed is a number of seconds from 0 on")
+        Reason.of(self.why, self.who)
+
+    def model_name(self) -> str:
+        """The model that is named, else the one that answers when nothing is named.
+
+        Raises:
+            BundleError: no model answers when nothing is named.
+        """
+        return self.model or self.models.default().parent.name
+
+    def reason(self, words: str) -> str:
+        """What the audit log says of a change: `why`, if it is set, and the result that led to the change."""
+        return f"{self.why}: {words}" if self.why else words
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What was done, and what it was decided by."""
+
+    status: Literal["kept", "published", "promoted", "withdrawn", "open", "nothing"]
+    """kept: the served calibrator is as good. published, open: a candidate waits for evidence."""
+    model: str
+    served: str
+    candidate: str | None
+    words: str
+    choice: Choice | None = None
+    comparison: Comparison | None = None

@@ -1,0 +1,91 @@
+"""The model that is recalibrated as it is now, and whether the service follows the folder that it lies in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from pipeline.recalibrate.client import AnswerError
+from pipeline.recalibrate.request import LEAST_LABELS, Recalibration
+from trueodds.bundle import DEFAULT, MODEL, SHADOW, VARIABLE, Bundle, BundleError
+
+LOCK = "recalibrate"
+NOTICE_SECONDS = 5.0
+"""In which a service, which looks every second, must have noticed a new model folder's identity."""
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """The versions of a model that answer and shadow."""
+
+    name: str
+    served: Bundle
+    shadow: Bundle | None
+    since_ms: int
+    """Answers given from then on were not known to the shadow's fit."""
+
+    @property
+    def is_retrained(self) -> bool:
+        """Whether the shadow has another net, so that its logits are not those of what answers."""
+        return self.shadow is not None and self.shadow.card.files[MODEL] != self.served.card.files[MODEL]
+
+    @classmethod
+    def of(cls, request: Recalibration) -> ModelState:
+        """The state of the model that a recalibration is about.
+
+        Raises:
+            BundleError: nothing answers for the model, or what is named cannot be loaded.
+        """
+        models, name = request.models, request.model_name()
+        served = models.version_of(name, DEFAULT)
+        if served is None:
+            raise BundleError(f"no version answers for {name} in {models.path}; name one: python -m pipeline promote")
+        shadow = models.version_of(name, SHADOW)
+        return cls(
+            name,
+            Bundle.load(models.version_folder(name, served)),
+            None if shadow is None else Bundle.load(models.version_folder(name, shadow)),
+            models.shadow_since_ms(name),
+        )
+
+
+def check_folder(request: Recalibration) -> None:
+    """Make sure that what is published into the model folder reaches the service.
+
+    Raises:
+        AnswerError: the service serves another folder, or does not answer.
+        BundleError: there is no such folder.
+    """
+    path = request.models.path
+    if not path.is_dir():
+        raise BundleError(
+            f"there is no model directory {path.resolve()}; name the service's own: --models, or {VARIABLE}"
+        )
+    identity, end = request.models.identify(), time.monotonic() + NOTICE_SECONDS
+    while (served := request.client.json("/models").get("folder")) != identity:
+        if served is not None or time.monotonic() > end:
+            raise AnswerError(
+                f"the service at {request.client.url} serves another model directory than {path.resolve()}, so"
+                " nothing that is done there would reach it. Name the service's own: --models, or"
+                f" {VARIABLE} (of Prefect's worker: set it and `make prefect` again)"
+            )
+        time.sleep(NOTICE_SECONDS / 20)
+
+
+def rehearse(request: Recalibration) -> str:
+    """Everything that a recalibration needs, tried without changing what is served; says what was seen.
+
+    Raises:
+        AnswerError: as `check_folder`; the service refuses the key.
+        BundleError: no such folder or model, or the model's folder holds no whole bundle.
+        OSError: the model folder cannot be written.
+    """
+    check_folder(request)
+    state = ModelState.of(request)
+    with request.models.lock(state.name, LOCK, lambda: None):
+        pass
+    rows = len(request.client.labelled(state.name, state.served.version, last=request.labels))
+    return (
+        f"rehearsed: {request.client.url} serves {request.models.path.resolve()}, which can be written. Labelled"
+        f" answers of {state.name}/{state.served.version} for a fit: {rows:,} (at least {LEAST_LABELS})"
+    )

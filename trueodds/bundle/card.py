@@ -1,0 +1,126 @@
+"""The card of a bundle: what its model takes and answers, how it was made and measured, and how to know it again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
+from trueodds.sums.bins import COARSE_CELLS, coarse_counts
+
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Of a model or a version: a folder's name that cannot climb out."""
+METRICS = ("n", "bins", "level", "before", "after")
+"""The parts of an evaluation's table that a card keeps."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ImageInput(_Part):
+    """uint8 pixels, N x height x width x channels."""
+
+    kind: Literal["image"] = "image"
+    height: int = Field(ge=1)
+    width: int = Field(ge=1)
+    channels: Literal[1, 3]
+    resized: bool = False
+    """Whether training scaled and cropped its images to this size: the service then does the same."""
+
+    @model_validator(mode="after")
+    def _square_if_resized(self) -> Self:
+        if self.resized and self.height != self.width:
+            raise ValueError(f"resized images are square; the card says {self.height} x {self.width}")
+        return self
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.height, self.width, self.channels
+
+
+class Golden(_Part):
+    """A stored input and what the model answered when it was exported."""
+
+    input_b64: str
+    """Pixels as raw bytes, H x W x C, base64."""
+    logits: list[float]
+    probabilities: list[float]
+
+
+class Reference(_Part):
+    """Confidences of the validation rows after the calibrator: what live ones are compared with."""
+
+    rows: int = Field(ge=1)
+    counts: list[int] = Field(min_length=COARSE_CELLS, max_length=COARSE_CELLS)
+    """On 60 equal cells (lo, hi] of [0, 1]; 0 lies in the first."""
+    mean: float = Field(ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _all_rows(self) -> Self:
+        if min(self.counts) < 0 or sum(self.counts) != self.rows:
+            raise ValueError(f"counts add up to {sum(self.counts)} rows, the reference says {self.rows}")
+        return self
+
+    @classmethod
+    def of(cls, confidence_N: npt.ArrayLike) -> Self:
+        """From the confidence of each row, the calibrated probability of its top label.
+
+        Raises:
+            ValueError: no rows, or a confidence outside [0, 1].
+
+        >>> Reference.of([0.25, 0.75]).mean
+        0.5
+        """
+        counts_C = np.bincount(cell_of(confidence_N), minlength=CELLS)
+        confidence = np.minimum(np.asarray(confidence_N, np.float64), 1.0)
+        if not len(confidence):
+            raise ValueError("no rows, so there are no confidences to compare later ones with")
+        return cls._of_cells(counts_C, float(confidence.mean()))
+
+    @classmethod
+    def of_sums(cls, sums: CalibrationSums) -> Self:
+        """From the calibration sums of at least one row."""
+        return cls._of_cells(sums.cells[0], mean_confidence(sums))
+
+    @classmethod
+    def _of_cells(cls, counts_C: npt.NDArray[Any], mean: float) -> Self:
+        counts = coarse_counts(counts_C).tolist()
+        return cls(rows=sum(counts), counts=counts, mean=mean)
+
+
+class Description(_Part):
+    """The parts of a card that the maker of a bundle states; `Bundle.write` computes the others."""
+
+    format: Literal[1] = 1
+    name: str = Field(pattern=f"^{NAME}$")
+    classes: list[str] = Field(min_length=1)
+    input: ImageInput
+    method: str
+    training: dict[str, Any]
+    metrics: dict[str, Any]
+    risk_coverage: RiskCoverage | None = None
+    notes: list[str] = Field(default_factory=list)
+    data_sha256: str
+    code_sha256: str
+
+    @field_validator("classes")
+    @classmethod
+    def _different(cls, classes: list[str]) -> list[str]:
+        if twice := [name for name, count in Counter(classes).items() if count > 1]:
+            raise ValueError(f"the class {twice[0]!r} stands twice; a label by name would be ambiguous")
+        return classes
+
+
+class Card(Description):
+    """What is known about a model. It holds no dates: equal runs give equal cards."""
+
+    files: dict[str, str]
+    """The sha256 of model.onnx and calibrator.json."""
+    golden: Golden
+    reference: Reference | None = None

@@ -1,0 +1,139 @@
+"""Reading the folder of published models: who answers, who shadows, and how it came to that.
+
+Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
+answers when nothing is named, MODELS/<name>/default (<version>) when only the model is, and MODELS/<name>/shadow
+(<version>) is scored on the same inputs without being answered. MODELS/.id tells one model folder from another,
+wherever it is mounted. Each change of a role is a line of an audit log (`trueodds.bundle.audit_log`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from trueodds.bundle.audit_log import AuditLog, Change
+from trueodds.bundle.bundle import BundleError
+from trueodds.bundle.card import NAME
+from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Role, default_model_of, default_of, names_in, version_of
+from trueodds.shadows import shadow_of
+
+VARIABLE = "TRUEODDS_MODELS"
+
+
+@dataclass(frozen=True)
+class PublishedModels:
+    """The models that are published in a folder, for those who only read it."""
+
+    path: Path
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The folder that TRUEODDS_MODELS names, or `models` in the working directory: the service's rule, too."""
+        return cls(Path(os.environ.get(VARIABLE) or "models"))
+
+    def contents(self) -> Contents:
+        """All models, versions and roles.
+
+        Raises:
+            OSError: a folder that is there and cannot be read.
+        """
+        return Contents.read(self.path)
+
+    def names(self) -> list[str]:
+        """The names of the models."""
+        return names_in(self.path)
+
+    def versions(self, name: str) -> list[str]:
+        """The published versions of a model, the oldest first.
+
+        Raises:
+            BundleError: there is no such model.
+        """
+        folder = self._model(name)
+        return sorted(names_in(folder), key=lambda version: (folder / version).stat().st_mtime)
+
+    def version_folder(self, name: str, version: str) -> Path:
+        """The folder of a published version.
+
+        Raises:
+            BundleError: there is none.
+        """
+        path = self.path / name / version
+        if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
+            raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
+        return path
+
+    def version_of(self, name: str, role: Role) -> str | None:
+        """The version that has a role for a model, whether or not its folder is there; None if none has.
+
+        Raises:
+            BundleError: there is no such model.
+        """
+        return version_of(self._model(name), role)
+
+    def default(self) -> Path:
+        """The folder of the version that answers calls that name no model.
+
+        Raises:
+            BundleError: there is no default, or it names a folder that is not there.
+        """
+        return self.path.joinpath(*default_of(self.path))
+
+    def default_model(self) -> str | None:
+        """The model that answers calls that name none, whether or not its version is there."""
+        return default_model_of(self.path)
+
+    def changes(self, name: str | None = None) -> list[Change]:
+        """The audit log of a model's versions, or of the model that answers calls that name none.
+
+        Raises:
+            AuditLogError: a line that is no change.
+            BundleError: there is no such model.
+        """
+        return AuditLog(self.path if name is None else self._model(name)).changes()
+
+    def shadow_since_ms(self, name: str) -> int:
+        """Answers given from then on were not known to the fit of a model's shadow (Unix milliseconds); 0 without one.
+
+        Raises:
+            AuditLogError: a line of the log that is no change.
+            BundleError: there is no such model.
+        """
+        version = self.version_of(name, SHADOW)
+        if version is None:
+            return 0
+        for change in reversed(self.changes(name)):
+            if change.action == "shadow" and change.after == version:
+                return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
+        return int((self.path / name / SHADOW).stat().st_mtime * 1000)
+
+    def standing(self, name: str, version: str) -> str:
+        """What a published version does, and how to ask it, for people."""
+        this = f"{name}/{version}"
+        option = "" if self.path == PublishedModels.from_environment().path else f" --models {self.path}"
+        default, default_model = self.version_of(name, DEFAULT), self.default_model()
+        if default == version:
+            if default_model == name:
+                return f"{this} answers now: calls with ?model={name}, and calls that name no model."
+            return (
+                f"{this} answers now: calls with ?model={name}. Calls that name no model are answered by"
+                f" {default_model or 'none'}; to change that: python -m pipeline default {name}{option}"
+            )
+        query = f"It is asked with ?model={name}&version={version}."
+        if self.version_of(name, SHADOW) == version:
+            return (
+                f"{this} is the shadow of {default}, which answers for {name}: it is scored on the same inputs and not"
+                f" answered (/calibration-report?model={shadow_of(name)}). {query} Labels decide: python -m pipeline"
+                f" judge --model {name}{option}. By hand: python -m pipeline promote {name} {version}{option}"
+            )
+        return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
+
+    def _model(self, name: str) -> Path:
+        folder = self.path / name
+        if not (re.fullmatch(NAME, name) and folder.is_dir()):
+            raise BundleError(f"there is no model {name!r} in {self.path}; python -m pipeline versions lists them")
+        return folder
