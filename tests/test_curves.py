@@ -19,6 +19,7 @@ from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.figures import training as pictures
 from pipeline.training import curves
+from pipeline.training.batches import ImageBatches
 from pipeline.training.loop import Trained, train
 from tests import reference_curves as reference
 from trueodds import metrics
@@ -137,7 +138,7 @@ def test_what_a_look_holds(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, SHORT, tmp_path / "c")
     looks, last = result.looks, result.history[-1]
     assert looks["epochs"].tolist() == [1, 3] and looks["test_brier"].shape == (2, 600)
-    batches = digits.batches("train", torch.device("cpu"))
+    batches = ImageBatches.of(digits, "train", torch.device("cpu"))
     with torch.no_grad():
         features = torch.cat([result.net.features(images) for images, _ in batches.ordered(200)])
         logits, labels = result.net.head(features), batches.labels_N

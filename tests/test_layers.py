@@ -138,7 +138,7 @@ TORCH = (
     "pipeline/methods",
     "pipeline/training",
     "pipeline/export",
-    "pipeline/data",
+    "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
     "pipeline/stages.py",
 )
@@ -229,6 +229,7 @@ def imports_torch(path: Path) -> bool:
             "trueodds.metrics, trueodds.calibrators, trueodds.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
+        ("pipeline.data", {"torch", "torchvision", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
         (
             "pipeline.cli.recalibrate, pipeline.cli.versions, pipeline.cli.publish",
             {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"},

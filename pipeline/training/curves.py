@@ -20,9 +20,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pipeline.data.images import ImageBatches
 from pipeline.methods import Method
 from pipeline.nets import ResNet
+from pipeline.training.batches import ImageBatches
 from trueodds import metrics
 from trueodds.errors import ConfigError, UserError
 from trueodds.files import FileError, read_npz, write_npz

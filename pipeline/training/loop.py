@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from pipeline import methods, nets
 from pipeline.config import Training
 from pipeline.data import HELD_OUT, DataSet
-from pipeline.data.images import Augmentation, ImageBatches
 from pipeline.methods.gradients import backward
 from pipeline.progress import bar
 from pipeline.training import curves
+from pipeline.training.batches import Augmentation, ImageBatches
 from pipeline.training.checkpoint import Begun, Checkpoint, Selection
 from pipeline.training.provenance import code_sha256, fingerprint
 from pipeline.training.recipes import Recipe, learning_rate, resolve
@@ -79,9 +79,9 @@ def train(data: DataSet, training: Training, checkpoints: Path) -> Trained:
     net = nets.build(recipe.net, channels, classes, width=training.width, depth=training.depth)
     net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
     optimizer = _optimizer(net, recipe)
-    train_batches = data.batches("train", device, Augmentation(recipe.padding, recipe.flip, method.views))
-    val_batches, test_batches = (data.batches(split, device) for split in ("val", "test"))
-    held_out_batches = data.batches(HELD_OUT, device) if method.needs_held_out else None
+    train_batches = ImageBatches.of(data, "train", device, Augmentation(recipe.padding, recipe.flip, method.views))
+    val_batches, test_batches = (ImageBatches.of(data, split, device) for split in ("val", "test"))
+    held_out_batches = ImageBatches.of(data, HELD_OUT, device) if method.needs_held_out else None
     for batches in filter(None, (train_batches, held_out_batches)):
         if len(batches) // batches.steps(recipe.batch_size) < 2:
             raise ConfigError(

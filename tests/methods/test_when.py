@@ -15,6 +15,7 @@ from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
 from pipeline.methods.method import Weighted
+from pipeline.training.batches import ImageBatches
 from pipeline.training.loop import train
 from pipeline.training.recipes import learning_rate, resolve
 from tests.methods.batches import batch
@@ -98,7 +99,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         return orders[-1][0]
 
     monkeypatch.setattr(torch, "randperm", recorded)
-    monkeypatch.setattr("pipeline.data.images.Augmentation._moved", lambda _self, images, _generator: images)
+    monkeypatch.setattr("pipeline.training.batches.Augmentation._moved", lambda _self, images, _generator: images)
     found = train(digits, training, tmp_path / "c")
     held_out_orders = [order for (order,) in orders if len(order) == 100]
     train_orders = [order for (order,) in orders if len(order) == 200]
@@ -108,7 +109,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
     torch.manual_seed(0)
     net = nets.build("resnet8", 1, 10, width=4).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
-    batches = {split: digits.batches(split, torch.device("cpu")) for split in ("train", "held_out")}
+    batches = {split: ImageBatches.of(digits, split, torch.device("cpu")) for split in ("train", "held_out")}
 
     def step(loss: Tensor, rows: int) -> None:
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Small images as one uint8 tensor on the device, and seeded, augmented batches of them."""
+"""Seeded, augmented batches of small images, which are one uint8 tensor on the device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pipeline.data.raw import Images, Labels
+from pipeline.data.dataset import DataSet
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,10 @@ class ImageBatches:
     augment: Augmentation
 
     @classmethod
-    def of(
-        cls,
-        split: tuple[Images, Labels],
-        moments: dict[str, list[float]],
-        device: torch.device,
-        augment: Augmentation | None = None,
-    ) -> ImageBatches:
-        images, labels = (torch.from_numpy(array).to(device) for array in split)
-        return cls(images, labels, Normaliser.of(moments, device), augment or Augmentation())
+    def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> ImageBatches:
+        """One split of a data set, normalised by the training split's moments."""
+        images, labels = (torch.from_numpy(array).to(device) for array in data.arrays[split])
+        return cls(images, labels, Normaliser.of(data.card["normalise"], device), augment or Augmentation())
 
     def __len__(self) -> int:
         return len(self.labels_N)
