@@ -244,7 +244,7 @@ def check_names(params: Params) -> None:
     from pipeline.training.loop import check_held_out
     from pipeline.training.recipes import resolve
 
-    nets.check(resolve(params.training, params.data.dataset).net)
+    nets.resolve(resolve(params.training, params.data.dataset).net)
     method = methods.build(params.training.method, **params.training.method_options)
     check_held_out(method, params.data.held_out_size)
     _check_calibrator(params.calibration)
