@@ -15,6 +15,7 @@ OPTIONS = ("method_options", "calibrator_options")
 
 STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "fetch": ("data",),
+    "plan": ("training", "data.dataset", "data.held_out_size"),
     "train": ("training",),
     "calibrate": ("calibration",),
     "evaluate": ("evaluation", "data.dataset", "training.method"),

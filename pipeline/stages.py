@@ -22,7 +22,7 @@ log = logging.getLogger("pipeline.stages")
 ARTIFACTS = Path("artifacts")
 DATA = ARTIFACTS / "data"
 MODEL = ARTIFACTS / "model"
-EPOCHS, LOOKS = MODEL / "epochs.csv", MODEL / "looks.npz"
+PLAN = ARTIFACTS / "plan.json"
 LOGITS = ARTIFACTS / "logits.npz"
 CALIBRATOR = ARTIFACTS / "calibrator.json"
 SELECTION = ARTIFACTS / "selection.json"
@@ -43,28 +43,25 @@ def fetch(params: Params) -> None:
     data.save(data.load(params.data), DATA)
 
 
-def train(params: Params) -> None:
-    """Arrays -> weights, settings, epochs.csv, looks.npz, and logits.npz: the waist between torch and numpy."""
-    from safetensors.torch import save_file
+def plan(params: Params) -> None:
+    """Parameters and code -> plan.json: what decides the net, so that nothing else trains it anew."""
+    from pipeline.training.resolution import plan_of
+    from trueodds.files import write_json
 
+    ARTIFACTS.mkdir(exist_ok=True)
+    write_json(PLAN, plan_of(params.training, params.data.dataset, params.data.held_out_size).to_json())
+
+
+def train(params: Params) -> None:
+    """Arrays -> weights, settings, epochs.csv, epoch_rows.npz, and logits.npz: the waist between torch and numpy."""
     from pipeline import data
-    from pipeline.training import curves
-    from pipeline.training.loop import train as run
-    from trueodds import logits
-    from trueodds.files import write_json, write_npz
+    from pipeline.training import loop
+    from pipeline.training.resolution import plan_of
 
     dataset = data.read(DATA)
-    result = run(dataset, params.training, CHECKPOINTS)
-    MODEL.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in result.net.state_dict().items()}, MODEL / "weights.safetensors"
-    )
-    write_json(MODEL / "training.json", result.settings)
-    curves.write(EPOCHS, result.history)
-    write_npz(LOOKS, result.looks)
-    splits = {split: logits.Logits(values, dataset.arrays[split][1]) for split, values in result.logits.items()}
-    logits.write(LOGITS, splits, result.settings["notes"])
-    result.checkpoint.remove()
+    card = dataset.card
+    resolved = plan_of(params.training, card["name"], card["splits"].get(data.HELD_OUT))
+    loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
 
 
 def calibrate(params: Params) -> None:
@@ -129,28 +126,16 @@ def evaluate(params: Params) -> None:
 
 def export(params: Params) -> None:
     """Weights, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from pipeline import data, nets
+    from pipeline import data
     from pipeline.export.network import export as write
+    from pipeline.training.trained import read_net
     from trueodds import logits
     from trueodds.bundle import Reference, RiskCoverage
-    from trueodds.files import FileError, read_json
+    from trueodds.files import read_json
     from trueodds.metrics import CalibrationSums
 
-    dataset, training = data.read(DATA), read_json(MODEL / "training.json")
-    shape = training["net"]
-    channels, classes = dataset.card["input"]["channels"], len(dataset.card["classes"])
-    net = nets.build(shape["name"], channels, classes, width=shape["width"], depth=shape["depth"])
-    if training["data_sha256"] != dataset.card["sha256"]:
-        raise FileError(f"{MODEL} was trained on other data than {DATA} holds; run the stages in order: dvc repro")
-    try:
-        net.load_state_dict(load_file(MODEL / "weights.safetensors"))
-    except (SafetensorError, RuntimeError) as error:
-        raise FileError(
-            f"{MODEL / 'weights.safetensors'} does not hold this net ({error}); run: dvc repro train"
-        ) from None
+    dataset = data.read(DATA)
+    net, training = read_net(MODEL, dataset)
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
     calibrator, val, test = _calibrator(), logits.read(LOGITS, "val"), logits.read(LOGITS, "test")
     sums = CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N, scores=False)
@@ -175,19 +160,20 @@ def fold() -> Path:
 
 
 def draw_curves() -> list[Path]:
-    """epochs.csv and looks.npz -> curves/: pictures of the run, as the papers draw theirs.
+    """epochs.csv and epoch_rows.npz -> curves/: pictures of the run, as the papers draw theirs.
 
     Raises:
         FileError: the train stage has not run.
     """
     from pipeline.figures.training import draw
+    from pipeline.training.trained import EPOCH_ROWS, EPOCHS
     from trueodds.files import FileError, read_json
 
     try:
         settings, dataset = read_json(MODEL / "training.json"), read_json(DATA / "card.json")["name"]
     except FileNotFoundError as error:
         raise FileError(f"{error.filename} does not exist; run the train stage first: dvc repro train") from None
-    drawn = draw(EPOCHS, LOOKS, CURVES, f"{dataset}, {settings['method']['name']}")
+    drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, f"{dataset}, {settings['method']['name']}")
     if len(drawn) == 1:
         log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
     return drawn
@@ -229,7 +215,7 @@ def quantise(params: Params) -> Path:
     return INT8
 
 
-STAGES = {stage.__name__: stage for stage in (fetch, train, calibrate, evaluate, export)}
+STAGES = {stage.__name__: stage for stage in (fetch, plan, train, calibrate, evaluate, export)}
 """In the order of the graph, for machines without DVC: `python -m pipeline all`."""
 
 
@@ -239,14 +225,10 @@ def check_names(params: Params) -> None:
     Raises:
         ConfigError: naming it, what is allowed and the nearest.
     """
-    from pipeline import methods, nets
     from pipeline.evaluate import check_compared
-    from pipeline.training.loop import check_held_out
-    from pipeline.training.recipes import resolve
+    from pipeline.training.resolution import plan_of
 
-    nets.resolve(resolve(params.training, params.data.dataset).net)
-    method = methods.build(params.training.method, **params.training.method_options)
-    check_held_out(method, params.data.held_out_size)
+    plan_of(params.training, params.data.dataset, params.data.held_out_size)
     _check_calibrator(params.calibration)
     check_compared(params.evaluation.compare)
 

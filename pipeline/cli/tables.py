@@ -35,9 +35,10 @@ def methods_text() -> str:
 
 def recipes_text() -> str:
     rows = []
-    for name, r in RECIPES.items():
+    for name, named in RECIPES.items():
+        r = named.recipe
         how = f"{r.net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
-        about = f"{r.about}; beside it {r.beside}" if r.beside else r.about
+        about = f"{named.about}; beside it {named.beside}" if named.beside else named.about
         rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
     return _columns([("recipe", "how", "what for"), *rows])
 

@@ -51,6 +51,11 @@ class Composition:
             *(part.bind() for part in added if part.role == "views"),  # type: ignore[arg-type]
         )
 
+    @property
+    def needs_held_out(self) -> bool:
+        """Whether a penalty is interleaved: it learns from a split of its own."""
+        return any(part.role == "penalty" and part.options["when"] == "interleaved" for part in self.components)
+
     def modules(self) -> list[str]:
         """The modules that its parts come from."""
         return sorted({part.function.__module__ for part in self.components})
