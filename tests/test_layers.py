@@ -53,7 +53,7 @@ LAYERS = {
         figures recalibrate
         export
         evaluate
-        training
+        calibrate training
         methods nets
         data
         parameters
@@ -140,7 +140,6 @@ TORCH = (
     "pipeline/export",
     "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
-    "pipeline/stages.py",
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
 

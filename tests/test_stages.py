@@ -234,7 +234,10 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["train", "curves=[0]"], "training.curves.0 = 0: allowed is a whole number from 1."),
         (["publish"], "is not a whole bundle"),
         (["publish", "--bundle", "nowhere"], "nowhere is not a whole bundle"),
-        (["fetch", "method=focal"], "fetch does not read method: train and evaluate do. fetch takes dataset, path,"),
+        (
+            ["fetch", "method=focal"],
+            "fetch does not read method: plan, train and evaluate do. fetch takes dataset, path,",
+        ),
         (["train", "bins=30"], "train does not read bins: evaluate does. train takes recipe, net,"),
         (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
         (["evaluate", "epochs=3"], "evaluate takes dataset, method, bins, level, compare. For every stage: python -m"),

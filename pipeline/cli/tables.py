@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import get_args
 
 from pipeline import methods
+from pipeline.calibrate import SELECT
 from pipeline.cli import common
 from pipeline.methods.compose import PENALTY
 from pipeline.methods.method import When
-from pipeline.stages import SELECT
 from pipeline.training.recipes import RECIPES
 from trueodds import calibrators
 from trueodds.cli import Subparsers

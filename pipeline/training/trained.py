@@ -14,14 +14,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from pipeline.nets.resnet import ResNet, Shape
+from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS
 from trueodds import logits
 from trueodds.files import FileError, read_json, write_json, write_npz
 
 if TYPE_CHECKING:
     from pipeline.data.dataset import DataSet
     from pipeline.training.checkpoint import Checkpoint
-
-WEIGHTS, SETTINGS, EPOCHS, EPOCH_ROWS = "weights.safetensors", "training.json", "epochs.csv", "epoch_rows.npz"
 
 
 @dataclass(frozen=True)
