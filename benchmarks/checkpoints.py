@@ -23,8 +23,10 @@ from typing import Any
 import torch
 
 from benchmarks.interval_coverage import processor
-from pipeline import methods, nets
-from pipeline.training.checkpoint import EVERY, Begun, Checkpoint, Selection
+from pipeline.config import Training
+from pipeline.training.checkpoint import EVERY, Checkpoint
+from pipeline.training.resolution import plan_of
+from pipeline.training.state import Epoch, TrainingState
 
 RESULT = Path(__file__).resolve().parent / "results" / "checkpoints.json"
 NETS = ("resnet8", "resnet20", "resnet18")
@@ -33,12 +35,11 @@ CLASSES = 100
 
 def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str, Any]:
     """One net's checkpoint, written again and again."""
-    net = nets.build(name, 3, CLASSES).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
-    net(torch.zeros(2, 3, 32, 32, device=device)).sum().backward()
-    optimizer.step()
-    begun = Begun(0)
-    begun.add(
+    plan = plan_of(Training(net=name), "cifar100", None)
+    state = TrainingState.initial(plan, 3, CLASSES, device)
+    state.descend(state.net(torch.zeros(2, 3, 32, 32, device=device)).sum(), 2)
+    epoch = Epoch(0)
+    epoch.add(
         torch.zeros((), device=device),
         torch.randn(rows, CLASSES, device=device),
         torch.zeros(rows, dtype=torch.int64, device=device),
@@ -47,7 +48,7 @@ def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str
         checkpoint, seconds = Checkpoint(Path(folder)), []
         for _ in range(rounds):
             started = time.perf_counter()
-            checkpoint.save(net, optimizer, methods.build("ce"), Selection("last"), [], begun=begun)
+            checkpoint.save_middle(state, epoch)
             seconds.append(time.perf_counter() - started)
         size = (Path(folder) / "state.pt").stat().st_size
     taken = statistics.median(seconds)

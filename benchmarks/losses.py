@@ -30,7 +30,8 @@ from pipeline import data, methods
 from pipeline.config import Data, Evaluation, Training
 from pipeline.evaluate import judge
 from pipeline.training.loop import train
-from pipeline.training.provenance import code_sha256
+from pipeline.training.plan import Plan
+from pipeline.training.resolution import plan_of
 from trueodds import calibrators
 
 RESULT = Path(__file__).parent / "results" / "losses-cifar100-subset.json"
@@ -55,20 +56,26 @@ def subset(source: Path, out: Path) -> Path:
     return out
 
 
-def one(dataset: data.DataSet, method: str, seed: int, epochs: int, width: int) -> dict[str, Any]:
+def planned(method: str, seed: int, epochs: int, width: int) -> Plan:
+    """The plan of one run."""
+    training = Training(method=method, seed=seed, epochs=epochs, width=width, recipe="cpu", device="cpu")
+    return plan_of(training, "cifar100-subset", None)
+
+
+def one(dataset: data.DataSet, method: str, seed: int, plan: Plan) -> dict[str, Any]:
     """Train, scale the temperature on the validation rows, measure on the test rows."""
     begin = time.perf_counter()
-    training = Training(method=method, seed=seed, epochs=epochs, width=width, recipe="cpu", device="cpu")
     with tempfile.TemporaryDirectory() as folder:
-        trained = train(dataset, training, Path(folder))
+        trained = train(dataset, plan, Path(folder))
     seconds = time.perf_counter() - begin
     calibrator = calibrators.fit("temperature", trained.logits["val"], dataset.arrays["val"][1])
-    found: dict[str, Any] = {"method": method, "seed": seed, "seconds": round(seconds, 1)}
-    found["temperature"] = calibrator.to_json()["temperature"]
+    measured: dict[str, Any] = {"method": method, "seed": seed, "seconds": round(seconds, 1)}
+    measured["code_sha256"] = trained.settings["code_sha256"]
+    measured["temperature"] = calibrator.to_json()["temperature"]
     for when, applied in (("before", calibrators.Identity()), ("after", calibrator)):
         values = judge(applied, trained.logits["test"], dataset.arrays["test"][1], Evaluation()).values
-        found[when] = {name: values[name] for name in SHOWN}
-    return found
+        measured[when] = {name: values[name] for name in SHOWN}
+    return measured
 
 
 def markdown(record: dict[str, Any]) -> str:
@@ -128,7 +135,6 @@ def main() -> None:
     record: dict[str, Any] = {
         "command": shlex.join(["python", "-m", "benchmarks.losses", "--data", "cifar100.npz", *words(options)]),
         "commit": commit,
-        "code_sha256": code_sha256(),
         "processor": processor(),
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "threads": options.threads,
@@ -141,14 +147,15 @@ def main() -> None:
     }
     if options.out.exists():
         earlier = json.loads(options.out.read_text(encoding="utf-8"))
-        if all(
-            earlier[key] == record[key] for key in ("code_sha256", "data", "epochs", "width", "threads", "versions")
-        ):
+        if all(earlier[key] == record[key] for key in ("data", "epochs", "width", "threads", "versions")):
             record["runs"] = earlier["runs"]
     for method in options.methods:
         for seed in options.seeds:
-            if not any((run["method"], run["seed"]) == (method, seed) for run in record["runs"]):
-                record["runs"].append(one(dataset, method, seed, options.epochs, options.width))
+            plan = planned(method, seed, options.epochs, options.width)
+            wanted = (method, seed, plan.result_settings()["code_sha256"])
+            if not any((run["method"], run["seed"], run.get("code_sha256")) == wanted for run in record["runs"]):
+                record["runs"] = [run for run in record["runs"] if (run["method"], run["seed"]) != wanted[:2]]
+                record["runs"].append(one(dataset, method, seed, plan))
                 options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
                 print(json.dumps(record["runs"][-1]), flush=True)
     print(markdown(record))

@@ -31,8 +31,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.interval_coverage import processor
 from pipeline import methods, nets
-from pipeline.data.images import Normaliser
 from pipeline.methods.gradients import backward
+from pipeline.training.batches import Normaliser
 
 RESULT = Path(__file__).parent / "results" / "training.json"
 GOAL = 1.03

@@ -1,10 +1,12 @@
-"""What is said of a model on test rows: every number with its uncertainty, for every calibrator that was asked for."""
+"""A model judged on test rows: every number with its uncertainty, for every calibrator that params.yaml names."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -13,6 +15,7 @@ from pipeline.config import Evaluation
 from trueodds import calibrators, metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.errors import unknown
+from trueodds.files import write_json
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
@@ -40,6 +43,37 @@ class Problem:
 
     name: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """The test rows judged with no calibrator, with the fitted one, and with others beside it."""
+
+    before: Judged
+    after: Judged
+    others: list[Judged | Problem]
+    calibrator: Calibrator
+    settings: Evaluation
+
+    def write(self, folder: Path, notes: Iterable[str] = ()) -> None:
+        """Writes metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        table = table_of(self.before, self.after, self.others, self.calibrator, self.settings)
+        write_json(folder / "metrics.json", {**table, "notes": [*notes, *table["notes"]]})
+        with (folder / "calibrators.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, ["calibrator", "role", *self.before.values, "problem"])
+            writer.writeheader()
+            writer.writerows(rows_of(self.before, self.after, self.others))
+
+
+def evaluate(calibrator: Calibrator, validation: Logits, test: Logits, settings: Evaluation) -> Results:
+    """The test rows before and after `calibrator`; the others are fitted on the validation rows.
+
+    Raises:
+        ConfigError: as `check_compared`.
+    """
+    before, after = (judge(each, test.logits_NC, test.labels_N, settings) for each in (Identity(), calibrator))
+    return Results(before, after, compared(calibrator, validation, test, settings), calibrator, settings)
 
 
 def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Evaluation) -> Judged:
@@ -100,16 +134,16 @@ def compared(after: Calibrator, validation: Logits, test: Logits, settings: Eval
     """
     check_compared(settings.compare)
     names = calibrators.names() if ALL in settings.compare else dict.fromkeys(settings.compare)
-    found: list[Judged | Problem] = []
+    judged: list[Judged | Problem] = []
     for name in names:
         try:
             calibrator = calibrators.fit(name, validation.logits_NC, validation.labels_N)
         except FitError as error:
-            found.append(Problem(name, str(error)))
+            judged.append(Problem(name, str(error)))
             continue
         if calibrator not in (Identity(), after):
-            found.append(judge(calibrator, test.logits_NC, test.labels_N, settings))
-    return found
+            judged.append(judge(calibrator, test.logits_NC, test.labels_N, settings))
+    return judged
 
 
 def table_of(

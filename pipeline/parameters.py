@@ -15,6 +15,7 @@ OPTIONS = ("method_options", "calibrator_options")
 
 STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "fetch": ("data",),
+    "plan": ("training", "data.dataset", "data.held_out_size"),
     "train": ("training",),
     "calibrate": ("calibration",),
     "evaluate": ("evaluation", "data.dataset", "training.method"),
@@ -89,6 +90,10 @@ def check_stage(command: str, names: Iterable[str]) -> None:
         if leaf not in taken:
             readers = [stage for stage in STAGE_PARAMETERS if leaf in leaves(stage) and " " not in stage]
             raise ConfigError(
-                f"{command} does not read {name}: {' and '.join(readers)} {'do' if readers[1:] else 'does'}. {command}"
+                f"{command} does not read {name}: {_listed(readers)} {'do' if readers[1:] else 'does'}. {command}"
                 f" takes {', '.join(taken) or 'no parameters'}. For every stage: python -m pipeline all {name}=VALUE"
             )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -11,18 +11,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pipeline.config import Calibration, Params
-from trueodds.errors import ConfigError, UserError, unknown
+from pipeline.config import Params
 
 if TYPE_CHECKING:
-    from trueodds.calibrators import Calibrator
+    pass
 
 log = logging.getLogger("pipeline.stages")
 
 ARTIFACTS = Path("artifacts")
 DATA = ARTIFACTS / "data"
 MODEL = ARTIFACTS / "model"
-EPOCHS, LOOKS = MODEL / "epochs.csv", MODEL / "looks.npz"
+PLAN = ARTIFACTS / "plan.json"
 LOGITS = ARTIFACTS / "logits.npz"
 CALIBRATOR = ARTIFACTS / "calibrator.json"
 SELECTION = ARTIFACTS / "selection.json"
@@ -32,8 +31,6 @@ CURVES = ARTIFACTS / "curves"
 INT8 = ARTIFACTS / "bundle_int8"
 FOLDED = ARTIFACTS / "model_calibrated.onnx"
 CHECKPOINTS = Path(".checkpoints")
-SELECT = "select"
-"""In place of a calibrator's name: the candidate of least cross-validated NLL."""
 
 
 def fetch(params: Params) -> None:
@@ -43,116 +40,67 @@ def fetch(params: Params) -> None:
     data.save(data.load(params.data), DATA)
 
 
-def train(params: Params) -> None:
-    """Arrays -> weights, settings, epochs.csv, looks.npz, and logits.npz: the waist between torch and numpy."""
-    from safetensors.torch import save_file
+def plan(params: Params) -> None:
+    """Parameters and code -> plan.json: what decides the net, so that nothing else trains it anew."""
+    from pipeline.training.resolution import plan_of
+    from trueodds.files import write_json
 
+    ARTIFACTS.mkdir(exist_ok=True)
+    write_json(PLAN, plan_of(params.training, params.data.dataset, params.data.held_out_size).to_json())
+
+
+def train(params: Params) -> None:
+    """Arrays -> weights, settings, epochs.csv, epoch_rows.npz, and logits.npz, which needs no torch to be read."""
     from pipeline import data
-    from pipeline.training import curves
-    from pipeline.training.loop import train as run
-    from trueodds import logits
-    from trueodds.files import write_json, write_npz
+    from pipeline.training import loop
+    from pipeline.training.resolution import plan_of
 
     dataset = data.read(DATA)
-    result = run(dataset, params.training, CHECKPOINTS)
-    MODEL.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in result.net.state_dict().items()}, MODEL / "weights.safetensors"
-    )
-    write_json(MODEL / "training.json", result.settings)
-    curves.write(EPOCHS, result.history)
-    write_npz(LOOKS, result.looks)
-    splits = {split: logits.Logits(values, dataset.arrays[split][1]) for split, values in result.logits.items()}
-    logits.write(LOGITS, splits, result.settings["notes"])
-    result.checkpoint.remove()
+    card = dataset.card
+    resolved = plan_of(params.training, card["name"], card["splits"].get(data.HELD_OUT))
+    loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
 
 
 def calibrate(params: Params) -> None:
     """Validation logits -> calibrator.json, and selection.json: the candidates' table, empty if one was named."""
-    from trueodds import calibrators, logits
+    from pipeline.calibrate import check, fit
+    from trueodds import logits
     from trueodds.files import write_json
 
-    settings = params.calibration
-    _check_calibrator(settings)
-    val, options = logits.read(LOGITS, "val"), cast(dict[str, Any], settings.calibrator_options)
-    table: tuple[calibrators.Candidate, ...] = ()
-    try:
-        if settings.calibrator == SELECT:
-            chosen = calibrators.select(val.logits_NC, val.labels_N, **options)
-            calibrator, table = chosen.calibrator, chosen.table
-        else:
-            calibrator = calibrators.fit(settings.calibrator, val.logits_NC, val.labels_N, **options)
-    except UserError:
-        raise
-    except ValueError as error:  # an option's value
-        raise ConfigError(f"calibration.calibrator_options = {options}: {error}") from None
-    for line in table:
-        held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
-        held_out += f"; passed over: {line.passed_over}" if line.passed_over else ""
-        log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
-    for note in (*logits.notes(LOGITS), *calibrator.notes()):
-        log.warning(note)
+    check(params.calibration)  # before a file is missed: the message of a mistyped name is the one to read
+    calibrator, table = fit(params.calibration, logits.read(LOGITS, "val"), logits.notes(LOGITS))
     write_json(CALIBRATOR, calibrator.to_json())
     write_json(SELECTION, [asdict(line) for line in table])
 
 
 def evaluate(params: Params) -> None:
     """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
-    import csv
-
-    from pipeline import figures
-    from pipeline.evaluate import compared, judge, rows_of, table_of
+    from pipeline import calibrate, figures
+    from pipeline.evaluate import evaluate as judge_all
     from trueodds import logits
-    from trueodds.calibrators import Identity
-    from trueodds.files import read_json, write_json
+    from trueodds.files import read_json
 
-    val, test, calibrator = logits.read(LOGITS, "val"), logits.read(LOGITS, "test"), _calibrator()
-    settings = params.evaluation
-    before, after = (judge(c, test.logits_NC, test.labels_N, settings) for c in (Identity(), calibrator))
-    others = compared(calibrator, val, test, settings)
-    EVALUATION.mkdir(parents=True, exist_ok=True)
-    table = table_of(before, after, others, calibrator, settings)
-    table["notes"] = logits.notes(LOGITS) + table["notes"]
-    write_json(EVALUATION / "metrics.json", table)
-    with (EVALUATION / "calibrators.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["calibrator", "role", *before.values, "problem"])
-        writer.writeheader()
-        writer.writerows(rows_of(before, after, others))
-    what = f"{params.data.dataset}, {params.training.method}"
-    rows = f"{after.sums.n:,} test rows"
-    figures.reliability_diagram(before, after, settings, EVALUATION / "reliability", f"{what}: reliability on {rows}")
-    figures.bin_robustness(before, after, EVALUATION / "bins", f"{what}: what the number of bins makes of the ECE")
+    val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
+    results = judge_all(calibrate.read(CALIBRATOR), val, test, params.evaluation)
+    results.write(EVALUATION, logits.notes(LOGITS))
     names = read_json(DATA / "card.json")["classes"]
-    figures.per_class(before, after, names, EVALUATION / "classes", f"{what}: ECE of each class on {rows}")
-    figures.comparison(before, after, others, settings, EVALUATION / "calibrators", f"{what}: calibrators on {rows}")
+    figures.draw(results, names, EVALUATION, f"{params.data.dataset}, {params.training.method}")
 
 
 def export(params: Params) -> None:
     """Weights, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from pipeline import data, nets
+    from pipeline import calibrate, data
     from pipeline.export.network import export as write
+    from pipeline.training.trained import read_net
     from trueodds import logits
     from trueodds.bundle import Reference, RiskCoverage
-    from trueodds.files import FileError, read_json
+    from trueodds.files import read_json
     from trueodds.metrics import CalibrationSums
 
-    dataset, training = data.read(DATA), read_json(MODEL / "training.json")
-    shape = training["net"]
-    channels, classes = dataset.card["input"]["channels"], len(dataset.card["classes"])
-    net = nets.build(shape["name"], channels, classes, width=shape["width"], depth=shape["depth"])
-    if training["data_sha256"] != dataset.card["sha256"]:
-        raise FileError(f"{MODEL} was trained on other data than {DATA} holds; run the stages in order: dvc repro")
-    try:
-        net.load_state_dict(load_file(MODEL / "weights.safetensors"))
-    except (SafetensorError, RuntimeError) as error:
-        raise FileError(
-            f"{MODEL / 'weights.safetensors'} does not hold this net ({error}); run: dvc repro train"
-        ) from None
+    dataset = data.read(DATA)
+    net, training = read_net(MODEL, dataset)
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
-    calibrator, val, test = _calibrator(), logits.read(LOGITS, "val"), logits.read(LOGITS, "test")
+    calibrator, val, test = calibrate.read(CALIBRATOR), logits.read(LOGITS, "val"), logits.read(LOGITS, "test")
     sums = CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N, scores=False)
     risk, reference = RiskCoverage.of(sums, "test"), Reference.of(calibrator(val.logits_NC).max(axis=1))
     write(net, calibrator, dataset.card, training, metrics, images, BUNDLE, risk, reference)
@@ -175,19 +123,20 @@ def fold() -> Path:
 
 
 def draw_curves() -> list[Path]:
-    """epochs.csv and looks.npz -> curves/: pictures of the run, as the papers draw theirs.
+    """epochs.csv and epoch_rows.npz -> curves/: pictures of the run, as the papers draw theirs.
 
     Raises:
         FileError: the train stage has not run.
     """
     from pipeline.figures.training import draw
+    from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS
     from trueodds.files import FileError, read_json
 
     try:
-        settings, dataset = read_json(MODEL / "training.json"), read_json(DATA / "card.json")["name"]
+        settings, dataset = read_json(MODEL / SETTINGS), read_json(DATA / "card.json")["name"]
     except FileNotFoundError as error:
         raise FileError(f"{error.filename} does not exist; run the train stage first: dvc repro train") from None
-    drawn = draw(EPOCHS, LOOKS, CURVES, f"{dataset}, {settings['method']['name']}")
+    drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, f"{dataset}, {settings['method']['name']}")
     if len(drawn) == 1:
         log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
     return drawn
@@ -229,7 +178,7 @@ def quantise(params: Params) -> Path:
     return INT8
 
 
-STAGES = {stage.__name__: stage for stage in (fetch, train, calibrate, evaluate, export)}
+STAGES = {stage.__name__: stage for stage in (fetch, plan, train, calibrate, evaluate, export)}
 """In the order of the graph, for machines without DVC: `python -m pipeline all`."""
 
 
@@ -239,43 +188,10 @@ def check_names(params: Params) -> None:
     Raises:
         ConfigError: naming it, what is allowed and the nearest.
     """
-    from pipeline import methods, nets
+    from pipeline import calibrate
     from pipeline.evaluate import check_compared
-    from pipeline.training.loop import check_held_out
-    from pipeline.training.recipes import resolve
+    from pipeline.training.resolution import plan_of
 
-    nets.check(resolve(params.training, params.data.dataset).net)
-    method = methods.build(params.training.method, **params.training.method_options)
-    check_held_out(method, params.data.held_out_size)
-    _check_calibrator(params.calibration)
+    plan_of(params.training, params.data.dataset, params.data.held_out_size)
+    calibrate.check(params.calibration)
     check_compared(params.evaluation.compare)
-
-
-def _check_calibrator(settings: Calibration) -> None:
-    from trueodds import calibrators
-
-    name, given = settings.calibrator, settings.calibrator_options
-    if name not in (names := [*calibrators.names(), SELECT]):
-        raise unknown("calibrator", name, names)
-    allowed = ("candidates", "folds") if name == SELECT else calibrators.options(name)
-    for option in given:
-        if option not in allowed:
-            raise unknown(f"option of {name!r}", option, allowed)
-    if name == SELECT:
-        candidates = given.get("candidates", [])
-        if not isinstance(candidates, list):
-            raise ConfigError(f"option candidates of 'select' is {candidates!r}; allowed is a list of calibrators")
-        for candidate in candidates:
-            calibrators.get(candidate)
-
-
-def _calibrator() -> Calibrator:
-    from trueodds import calibrators
-    from trueodds.files import FileError, read_json
-
-    try:
-        return calibrators.from_json(read_json(CALIBRATOR))
-    except FileNotFoundError:
-        raise FileError(f"{CALIBRATOR} does not exist; run the calibrate stage first: dvc repro calibrate") from None
-    except (TypeError, ValueError) as error:
-        raise FileError(f"{CALIBRATOR}: {error}; run: dvc repro calibrate") from None

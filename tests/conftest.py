@@ -21,6 +21,8 @@ hypothesis.settings.load_profile("repeatable")
 
 ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
+IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+"""git's options for a commit by nobody."""
 
 
 def environment() -> dict[str, str]:
@@ -46,8 +48,7 @@ def copy_of_repository(target: Path) -> Path:
             shutil.copy2(ROOT / name, target / name)
     run(["git", "init", "-q", "-b", "main"], target)
     run(["git", "add", "-A"], target)
-    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-    run(["git", *identity, "commit", "-q", "-m", "copy"], target)
+    run(["git", *IDENTITY, "commit", "-q", "-m", "copy"], target)
     return target
 
 

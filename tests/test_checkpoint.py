@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline import data, methods
+from pipeline import data
 from pipeline.config import Data, Training
-from pipeline.training.checkpoint import Begun, Checkpoint, Selection
-from pipeline.training.loop import train
-from pipeline.training.recipes import Recipe, learning_rate
-from tests.test_train import equal, stopped
+from pipeline.training.checkpoint import Checkpoint
+from pipeline.training.recipe import Recipe
+from pipeline.training.resolution import plan_of
+from pipeline.training.state import Epoch, TrainingState
+from tests.test_train import equal
+from tests.training_runs import stopped, train
 
 
 @pytest.mark.parametrize(
@@ -37,25 +39,22 @@ def test_an_epoch_interrupted_in_its_middle_goes_on_there(
     rows = data.load(Data(train_size=160, held_out_size=70))
     training = Training(epochs=3, width=4, batch_size=32, method=method, **leaves)
     whole = train(rows, training, tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        patch.setattr("pipeline.training.checkpoint.EVERY", 0.0)
-        patch.setattr("pipeline.training.checkpoint.SHARE", math.inf)
-        for at in (2 / 15, 11 / 15):  # twice: the middle of the first epoch, and of the third
-            stopped(rows, training, tmp_path / "c", at - 1e-9, monkeypatch)
-    went = []
+    for at in (2 / 15, 11 / 15):  # twice: the middle of the first epoch, and of the third
+        stopped(rows, training, tmp_path / "c", at - 1e-9, monkeypatch, every=0.0, share=math.inf)
+    steps, rate_at = [], Recipe.rate_at
 
     def noted(recipe: Recipe, progress: float) -> float:
-        went.append(round(15 * progress, 6))
-        return learning_rate(recipe, progress)
+        steps.append(round(15 * progress, 6))
+        return rate_at(recipe, progress)
 
-    monkeypatch.setattr("pipeline.training.loop.learning_rate", noted)
+    monkeypatch.setattr(Recipe, "rate_at", noted)
     caplog.set_level("INFO")
     resumed = train(rows, training, tmp_path / "c")
     assert "going on after epoch 2 of 3 and 1 steps of the next from" in caplog.text
-    assert went == [11, 12, 13, 14]
+    assert steps == [11, 12, 13, 14]
     assert equal(resumed, whole) and resumed.history == whole.history and resumed.settings == whole.settings
-    assert resumed.looks.keys() == whole.looks.keys()
-    assert all(np.array_equal(resumed.looks[name], whole.looks[name]) for name in whole.looks)
+    assert resumed.epoch_rows.keys() == whole.epoch_rows.keys()
+    assert all(np.array_equal(resumed.epoch_rows[name], whole.epoch_rows[name]) for name in whole.epoch_rows)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +72,9 @@ def test_how_often_the_middle_of_an_epoch_is_kept(
 
     monkeypatch.setattr("pipeline.training.checkpoint.time.monotonic", lambda: clock["now"])
     monkeypatch.setattr("pipeline.training.checkpoint.torch.save", slowly)
-    checkpoint, net, begun = Checkpoint(tmp_path / "c"), torch.nn.Linear(2, 2), Begun(0)
-    begun.add(torch.zeros(()), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    checkpoint.save(net, optimizer, methods.build("ce"), Selection("last"), [], begun=begun)
+    checkpoint, epoch = Checkpoint(tmp_path / "c"), Epoch(0)
+    epoch.add(torch.zeros(()), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
+    state = TrainingState.initial(plan_of(Training(width=4), "digits", None), 1, 2, torch.device("cpu"))
+    checkpoint.save_middle(state, epoch)
     clock["now"] += seconds
     assert checkpoint.due() == due

@@ -19,8 +19,10 @@ from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.figures import training as pictures
 from pipeline.training import curves
-from pipeline.training.loop import Trained, train
+from pipeline.training.batches import ImageBatches
+from pipeline.training.trained import Trained, write_epochs
 from tests import reference_curves as reference
+from tests.training_runs import train
 from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.files import FileError
@@ -123,32 +125,32 @@ def same(a: Trained, b: Trained) -> bool:
     return all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
 
-def test_a_close_look_changes_nothing(digits: DataSet, tmp_path: Path) -> None:
+def test_measuring_changes_nothing(digits: DataSet, tmp_path: Path) -> None:
     """Not even the random numbers that this method draws."""
     settings = SHORT.model_copy(update={"method": "consistency"})
     plain = train(digits, settings.model_copy(update={"curves": []}), tmp_path / "a")
-    looked = train(digits, settings, tmp_path / "b")
-    assert same(plain, looked)
-    assert [{name: row[name] for name in plain.history[0]} for row in looked.history] == plain.history
-    assert plain.looks.keys() == {"epochs"} and not plain.looks["epochs"].size
+    measured = train(digits, settings, tmp_path / "b")
+    assert same(plain, measured)
+    assert [{name: row[name] for name in plain.history[0]} for row in measured.history] == plain.history
+    assert plain.epoch_rows.keys() == {"epochs"} and not plain.epoch_rows["epochs"].size
 
 
-def test_what_a_look_holds(digits: DataSet, tmp_path: Path) -> None:
+def test_the_rows_of_named_epochs(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, SHORT, tmp_path / "c")
-    looks, last = result.looks, result.history[-1]
-    assert looks["epochs"].tolist() == [1, 3] and looks["test_brier"].shape == (2, 600)
-    batches = digits.batches("train", torch.device("cpu"))
+    rows, last = result.epoch_rows, result.history[-1]
+    assert rows["epochs"].tolist() == [1, 3] and rows["test_brier"].shape == (2, 600)
+    batches = ImageBatches.of(digits, "train", torch.device("cpu"))
     with torch.no_grad():
         features = torch.cat([result.net.features(images) for images, _ in batches.ordered(200)])
         logits, labels = result.net.head(features), batches.labels_N
     p = metrics.softmax(logits.double().numpy())
-    assert looks["train_confidence"][1] == pytest.approx(p.max(1), rel=1e-4)
-    assert looks["train_correct"][1].tolist() == (p.argmax(1) == labels.numpy()).tolist()
-    assert looks["train_brier"][1] == pytest.approx(((p - np.eye(10)[labels]) ** 2).sum(1), rel=1e-4, abs=1e-12)
+    assert rows["train_confidence"][1] == pytest.approx(p.max(1), rel=1e-4)
+    assert rows["train_correct"][1].tolist() == (p.argmax(1) == labels.numpy()).tolist()
+    assert rows["train_brier"][1] == pytest.approx(((p - np.eye(10)[labels]) ** 2).sum(1), rel=1e-4, abs=1e-12)
     expected = reference.gradient_norms(methods.build("ce"), result.net.head.double(), features.double(), labels, 1.0)
-    assert looks["train_gradient_norm"][1] == pytest.approx(expected, rel=1e-4)
-    assert last["clean_train_error"] == pytest.approx(1 - looks["train_correct"][1].mean())
-    assert last["test_error"] == pytest.approx(1 - looks["test_correct"][1].mean())
+    assert rows["train_gradient_norm"][1] == pytest.approx(expected, rel=1e-4)
+    assert last["clean_train_error"] == pytest.approx(1 - rows["train_correct"][1].mean())
+    assert last["test_error"] == pytest.approx(1 - rows["test_correct"][1].mean())
     assert [row["clean_train_nll"] is None for row in result.history] == [False, True, False]
     assert all(row["test_nll_wrong"] > row["test_nll_right"] for row in result.history)
 
@@ -157,7 +159,7 @@ class StoppedError(Exception):
     pass
 
 
-def test_a_killed_run_keeps_its_looks(digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_keeps_its_measured_rows(digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(digits, SHORT, tmp_path / "whole")
     norm, ended = curves.weight_norm, 0
 
@@ -176,8 +178,8 @@ def test_a_killed_run_keeps_its_looks(digits: DataSet, tmp_path: Path, monkeypat
     written = first.stat().st_mtime_ns
     resumed = train(digits, SHORT, tmp_path / "c")
     assert first.stat().st_mtime_ns == written  # kept, not computed again
-    assert resumed.history == whole.history and resumed.looks.keys() == whole.looks.keys()
-    assert all(np.array_equal(resumed.looks[name], whole.looks[name]) for name in whole.looks)
+    assert resumed.history == whole.history and resumed.epoch_rows.keys() == whole.epoch_rows.keys()
+    assert all(np.array_equal(resumed.epoch_rows[name], whole.epoch_rows[name]) for name in whole.epoch_rows)
     first.write_bytes(first.read_bytes()[:100])
     with pytest.raises(curves.CurvesError, match=r"epoch-1.npz is missing or damaged; remove .* and train again"):
         train(digits, SHORT, tmp_path / "c")
@@ -188,15 +190,15 @@ def test_an_epoch_that_the_run_does_not_have(digits: DataSet, tmp_path: Path) ->
         train(digits, SHORT.model_copy(update={"curves": [3, 4]}), tmp_path / "c")
 
 
-def written(folder: Path, history: list[dict[str, Any]], looks: curves.Arrays) -> tuple[Path, Path]:
+def written(folder: Path, history: list[dict[str, Any]], epoch_rows: curves.Arrays) -> tuple[Path, Path]:
     folder.mkdir(exist_ok=True)
-    curves.write(folder / "epochs.csv", history)
-    np.savez(folder / "looks.npz", **looks)  # type: ignore[arg-type]
-    return folder / "epochs.csv", folder / "looks.npz"
+    write_epochs(folder / "epochs.csv", history)
+    np.savez(folder / "epoch_rows.npz", **epoch_rows)  # type: ignore[arg-type]
+    return folder / "epochs.csv", folder / "epoch_rows.npz"
 
 
 def made_up(epochs: int, named: int, wrong: bool = True) -> tuple[list[dict[str, Any]], curves.Arrays]:
-    """A run that never was: `epochs` rows, `named` looks at 50 training rows."""
+    """A run that never was: `epochs` rows, 50 training rows at `named` of them."""
     rng = np.random.default_rng(0)
     names = [f"{split}_{name}" for split in ("train", "val", "test", "clean_train") for name in curves.COLUMNS]
     history: list[dict[str, Any]] = [
@@ -212,15 +214,15 @@ def made_up(epochs: int, named: int, wrong: bool = True) -> tuple[list[dict[str,
 
 
 def test_pictures_of_one_perfect_epoch(tmp_path: Path) -> None:
-    found = pictures.draw(*written(tmp_path, *made_up(1, 1, wrong=False)), tmp_path / "out", "made up")
-    assert [path.name for path in found] == ["training.png", "reliability.png", "gradients.png"]
-    assert all(path.with_suffix(suffix).stat().st_size > 10_000 for path in found for suffix in (".png", ".svg"))
+    drawn = pictures.draw(*written(tmp_path, *made_up(1, 1, wrong=False)), tmp_path / "out", "made up")
+    assert [path.name for path in drawn] == ["training.png", "reliability.png", "gradients.png"]
+    assert all(path.with_suffix(suffix).stat().st_size > 10_000 for path in drawn for suffix in (".png", ".svg"))
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 8, 60])
 def test_no_marker_is_cut(epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pixels: those of the first and last epoch, and of values at 0, are whole."""
-    history, looks = made_up(epochs, 1)
+    history, rows = made_up(epochs, 1)
     history[-1] |= {"test_error": 0.0, "train_ece": 0.0}
     figures = []
 
@@ -230,7 +232,7 @@ def test_no_marker_is_cut(epochs: int, tmp_path: Path, monkeypatch: pytest.Monke
         yield figures[-1]
 
     monkeypatch.setattr("pipeline.figures.training.drawn", kept)
-    pictures.curves(pictures.read(written(tmp_path, history, looks)[0]), tmp_path / "training", "made up")
+    pictures.curves(pictures.read(written(tmp_path, history, rows)[0]), tmp_path / "training", "made up")
     (figure,) = figures
     figure.draw_without_rendering()
     for axes in figure.axes:
@@ -267,14 +269,14 @@ def test_epochs_without_wrong_rows(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_drawn(tmp_path: Path) -> None:
-    epochs, looks = written(tmp_path, *made_up(2, 1))
+    epochs, rows = written(tmp_path, *made_up(2, 1))
     with pytest.raises(FileError, match=r"no.csv does not exist; run the train stage: dvc repro train"):
-        pictures.draw(tmp_path / "no.csv", looks, tmp_path, "t")
+        pictures.draw(tmp_path / "no.csv", rows, tmp_path, "t")
     with pytest.raises(FileError, match=r"no.npz does not exist"):
         pictures.draw(epochs, tmp_path / "no.npz", tmp_path, "t")
-    np.savez(looks, epochs=np.array([1]))
-    with pytest.raises(FileError, match=r"looks.npz has no array train_brier, train_confidence"):
-        pictures.draw(epochs, looks, tmp_path, "t")
+    np.savez(rows, epochs=np.array([1]))
+    with pytest.raises(FileError, match=r"epoch_rows.npz has no array train_brier, train_confidence"):
+        pictures.draw(epochs, rows, tmp_path, "t")
     for text, message in (("", "list index"), ("epoch\n1\n", "has no column learning_rate"), ("a\nb\n", "could not")):
         epochs.write_text(text)
         with pytest.raises(FileError, match=message):

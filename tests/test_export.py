@@ -16,6 +16,7 @@ from pipeline.config import Data
 from pipeline.export import folded, network, onnx_graph
 from pipeline.export.folded import FoldError, fold
 from pipeline.export.network import ExportError, Servable, export
+from pipeline.training.batches import Normaliser
 from trueodds import calibrators
 from trueodds.bundle import Bundle
 from trueodds.calibrators import Temperature
@@ -45,7 +46,7 @@ def infer(path: Path, images: np.ndarray) -> np.ndarray:
 def test_onnx_answers_as_torch_does_for_any_batch(digits: data.DataSet, tmp_path: Path) -> None:
     net = write(digits, tmp_path)
     images = digits.arrays["test"][0]
-    normalise = data.images.Normaliser.of(digits.card["normalise"], torch.device("cpu"))
+    normalise = Normaliser.of(digits.card["normalise"], torch.device("cpu"))
     for rows in (1, 2, 7, 600):
         with torch.inference_mode():
             expected = net(normalise(torch.from_numpy(images[:rows]))).numpy()

@@ -53,7 +53,7 @@ LAYERS = {
         figures recalibrate
         export
         evaluate
-        training
+        calibrate training
         methods nets
         data
         parameters
@@ -118,9 +118,8 @@ TORCH = (
     "pipeline/methods",
     "pipeline/training",
     "pipeline/export",
-    "pipeline/data",
+    "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
-    "pipeline/stages.py",
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
 
@@ -209,6 +208,7 @@ def imports_torch(path: Path) -> bool:
             "trueodds.metrics, trueodds.calibrators, trueodds.bundle, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
+        ("pipeline.data", {"torch", "torchvision", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
         (
             "pipeline.cli.recalibrate, pipeline.cli.versions, pipeline.cli.publish",
             {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"},

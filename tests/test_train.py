@@ -22,9 +22,12 @@ from pipeline.data import DataSet
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_overrides
 from pipeline.training.curves import COLUMNS
-from pipeline.training.loop import Trained, TrainingError, train
-from pipeline.training.recipes import RECIPES, Recipe, learning_rate, resolve
+from pipeline.training.loop import TrainingError
+from pipeline.training.recipe import Recipe
+from pipeline.training.recipes import RECIPES, resolve
+from pipeline.training.trained import Trained
 from tests.conftest import environment
+from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError
 
 SHORT = Training(epochs=3, width=4)
@@ -76,24 +79,6 @@ def test_same_seed_same_bits(digits: DataSet, tmp_path: Path) -> None:
     assert equal(one, two) and not equal(one, other)
 
 
-class StoppedError(Exception):
-    pass
-
-
-def stopped(digits: DataSet, training: Training, folder: Path, at: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that ends after the share `at` of its steps."""
-
-    def stops(recipe: Recipe, progress: float) -> float:
-        if progress > at:
-            raise StoppedError
-        return learning_rate(recipe, progress)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pipeline.training.loop.learning_rate", stops)
-        with pytest.raises(StoppedError):
-            train(digits, training, folder)
-
-
 def test_an_interrupted_run_ends_with_the_same_weights(
     digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,11 +109,11 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
     subprocess.run([sys.executable, "-m", "pipeline", "fetch"], env=env, capture_output=True, check=True)
     command = [sys.executable, "-m", "pipeline", "train", "width=8"]
     often = (
-        "import math, runpy, sys; from pipeline.training import checkpoint;"
-        " checkpoint.EVERY, checkpoint.SHARE = 0, math.inf;"
-        " runpy.run_module('pipeline', run_name='__main__', alter_sys=True)"
+        "import math; from pipeline import config, data, stages; from tests.training_runs import train;"
+        " training = config.load(overrides={'width': 8}).training;"
+        " train(data.read(stages.DATA), training, stages.CHECKPOINTS, every=0, share=math.inf)"
     )
-    process = subprocess.Popen([sys.executable, "-c", often, *command[3:]], env=env, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", often], env=env, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not list(Path(".checkpoints").glob("*/state.pt")) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -143,11 +128,11 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
 
 
 def test_the_schedule_of_the_papers() -> None:
-    recipe = RECIPES["papers-350"]
-    rates = [learning_rate(recipe, epoch / 350) for epoch in (0, 149, 150, 249, 250, 349)]
+    recipe = RECIPES["papers-350"].recipe
+    rates = [recipe.rate_at(epoch / 350) for epoch in (0, 149, 150, 249, 250, 349)]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
-    tiny = RECIPES["papers-100"]
-    assert [learning_rate(tiny, e / 100) for e in (39, 40, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
+    tiny = RECIPES["papers-100"].recipe
+    assert [tiny.rate_at(e / 100) for e in (39, 40, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
 
 
 @pytest.mark.parametrize(
@@ -164,21 +149,21 @@ def test_the_schedule_of_the_papers() -> None:
     ],
 )
 def test_what_the_papers_say(name: str, facts: str) -> None:
-    r = RECIPES[name]
-    found = (r.epochs, r.batch_size, r.optimizer, r.learning_rate, r.momentum, r.nesterov, r.weight_decay)
-    assert " ".join(map(str, (*found, r.reduction, r.clip, r.selection))) == facts
+    r = RECIPES[name].recipe
+    numbers = (r.epochs, r.batch_size, r.optimizer, r.learning_rate, r.momentum, r.nesterov, r.weight_decay)
+    assert " ".join(map(str, (*numbers, r.reduction, r.clip, r.selection))) == facts
 
 
 def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
-    assert {field.name for field in fields(Recipe)} - set(Training.model_fields) == {"about", "beside"}
-    for name, recipe in RECIPES.items():
-        assert resolve(Training(recipe=name), "digits") == recipe
+    assert {field.name for field in fields(Recipe)} <= set(Training.model_fields)
+    for name, named in RECIPES.items():
+        assert resolve(Training(recipe=name), "digits") == named.recipe
 
 
 def test_the_schedules() -> None:
     def rates(**leaves: Any) -> list[float]:
         recipe = resolve(Training(recipe="cpu", learning_rate=0.2, **leaves), "cifar10")
-        return [learning_rate(recipe, progress) for progress in (0, 0.25, 0.5, 0.75)]
+        return [recipe.rate_at(progress) for progress in (0, 0.25, 0.5, 0.75)]
 
     root = 0.5**0.5
     assert rates(schedule="cosine") == pytest.approx([0.2, 0.1 * (1 + root), 0.1, 0.1 * (1 - root)])
@@ -209,8 +194,8 @@ def test_another_optimizer_has_its_usual_rate() -> None:
 def test_leaves_win_over_the_recipe() -> None:
     recipe = resolve(Training(recipe="papers-350", epochs=7, net="resnet8", learning_rate=0.2), "cifar100")
     assert (recipe.epochs, recipe.net, recipe.learning_rate, recipe.clip) == (7, "resnet8", 0.2, 2.0)
-    assert resolve(Training(), "digits") == RECIPES["digits"]
-    assert resolve(Training(), "cifar100") == RECIPES["cpu"] == resolve(Training(), "flowers")
+    assert resolve(Training(), "digits") == RECIPES["digits"].recipe
+    assert resolve(Training(), "cifar100") == RECIPES["cpu"].recipe == resolve(Training(), "flowers")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def when_gone(pid: int, act: Callable[[], None]) -> None:
         _wait(pid)
         act()
 
-    threading.Thread(target=follow, name=f"lifeline-{pid}", daemon=True).start()
+    threading.Thread(target=follow, name=f"end-of-{pid}", daemon=True).start()
 
 
 def obey() -> None:

@@ -4,11 +4,12 @@ from trueodds.cli import Command
 
 COMMANDS = {
     "fetch": Command("pipeline.cli.stages", "read the data set and split it", "train"),
+    "plan": Command("pipeline.cli.stages", "resolve the training plan and name the code that it uses", "train"),
     "train": Command("pipeline.cli.stages", "train the network", "train"),
     "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
     "evaluate": Command("pipeline.cli.stages", "measure and draw the calibration on the test rows", "train"),
     "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
-    "all": Command("pipeline.cli.stages", "run these five stages in order, without DVC", "train"),
+    "all": Command("pipeline.cli.stages", "run these six stages in order, without DVC", "train"),
     "repro": Command("pipeline.cli.repro", "run the stages that are out of date, in .run/workspace", "train,workflow"),
     "params": Command("pipeline.cli.params", "print every parameter with its value"),
     "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),

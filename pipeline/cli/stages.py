@@ -13,6 +13,7 @@ from trueodds.cli import Subparsers
 ALL, FOLD, INT8 = "all", "export --fold", "export --int8"
 EXAMPLES = {
     "fetch": ("fetch", "fetch dataset=cifar10"),
+    "plan": ("plan", "plan method=focal"),
     "train": ("train", "train method=focal method_options.gamma=2 epochs=3"),
     "calibrate": ("calibrate", "calibrate calibrator=vector"),
     "evaluate": ("evaluate", "evaluate bins=20 'compare=[isotonic]'"),

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import get_args
 
 from pipeline import methods
+from pipeline.calibrate import SELECT
 from pipeline.cli import common
 from pipeline.methods.compose import PENALTY
 from pipeline.methods.method import When
-from pipeline.stages import SELECT
 from pipeline.training.recipes import RECIPES
 from trueodds import calibrators
 from trueodds.cli import Subparsers
@@ -35,9 +35,10 @@ def methods_text() -> str:
 
 def recipes_text() -> str:
     rows = []
-    for name, r in RECIPES.items():
+    for name, named in RECIPES.items():
+        r = named.recipe
         how = f"{r.net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
-        about = f"{r.about}; beside it {r.beside}" if r.beside else r.about
+        about = f"{named.about}; beside it {named.beside}" if named.beside else named.about
         rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
     return _columns([("recipe", "how", "what for"), *rows])
 

@@ -9,7 +9,6 @@ import numpy as np
 from filelock import FileLock
 
 from pipeline.data.raw import DataError, Raw
-from pipeline.data.vision import torchvision
 
 
 def read(name: str, downloads: Path) -> Raw:
@@ -18,6 +17,8 @@ def read(name: str, downloads: Path) -> Raw:
     Raises:
         DataError: no network, or a download whose checksum is wrong (what was fetched is removed).
     """
+    from pipeline.data.vision import torchvision  # torch with it, which no other data set needs
+
     datasets = torchvision().datasets
     kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
     archive = downloads / kind.filename

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.data.images import Normaliser
 from pipeline.data.raw import Images
 from pipeline.export.onnx_graph import run
+from pipeline.training.batches import Normaliser
 from trueodds.bundle import METRICS, MODEL, Bundle, Description, ImageInput, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError

@@ -1,4 +1,4 @@
-"""How a run came to its calibration: epochs.csv and looks.npz drawn as the papers draw them."""
+"""How a run came to its calibration: epochs.csv and epoch_rows.npz drawn as the papers draw them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ EDGE = 0.03  # of the epochs, left free at both sides: markers of the first and 
 DROP = 0.5  # a learning rate that falls by so much from one epoch to the next is marked
 
 
-def draw(epochs: Path, looks: Path, out: Path, title: str) -> list[Path]:
-    """Of a run's epochs.csv and looks.npz: training.png in the folder `out`, and with named epochs reliability.png and
-    gradients.png, each as .svg too. Returns the PNGs.
+def draw(epochs: Path, epoch_rows: Path, out: Path, title: str) -> list[Path]:
+    """Of a run's epochs.csv and epoch_rows.npz: training.png in the folder `out`, and with named epochs reliability.png
+    and gradients.png, each as .svg too. Returns the PNGs.
 
     Raises:
         FileError: a file that is missing, damaged, or of another version.
     """
-    columns, arrays = read(epochs), _arrays(looks)
+    columns, arrays = read(epochs), _arrays(epoch_rows)
     out.mkdir(parents=True, exist_ok=True)
     curves(columns, out / "training", f"{title}: calibration in training")
     if not len(arrays["epochs"]):

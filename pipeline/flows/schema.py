@@ -79,7 +79,7 @@ def _container(field: FieldInfo) -> Any:
 def _names() -> dict[str, Any]:
     """Leaves that hold names which the code knows, not params.yaml's types."""
     from pipeline import methods, nets
-    from pipeline.stages import SELECT
+    from pipeline.calibrate import SELECT
     from pipeline.training.recipes import RECIPES
     from trueodds import calibrators
 

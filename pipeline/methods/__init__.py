@@ -2,17 +2,20 @@
 
 A method is a primary loss, penalties added to it, changes to labels and batches, and options of all of them. PARTS and
 PRESETS below are the only place where names live; `build`, the check of params.yaml, `python -m pipeline methods` and
-the tests read them. To add a loss, write a function that returns one value per sample and enter it into PARTS.
+the tests read them. To add a loss, write a function that returns one value per sample, in a module of its own, and
+enter it into PARTS: a net is trained anew when a module of its own method changes (`pipeline.training.provenance`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pipeline.config import OptionValue
-from pipeline.methods import labels as _labels
-from pipeline.methods import losses, penalties
+from pipeline.methods import labels, losses, penalties
 from pipeline.methods.adafocal import AdaFocal
 from pipeline.methods.augmix import AugMix
 from pipeline.methods.compose import Part, Preset, compose
+from pipeline.methods.composition import Composition
 from pipeline.methods.gamma import RULES, gamma_star
 from pipeline.methods.method import Method, Moment
 
@@ -54,17 +57,17 @@ PARTS = {
         "Ghosh et al. 2022; learns from the validation rows",
         limits={"gamma": (0.2, 20), "bins": (1, 1000), "rate": (0, 100)},
     ),
-    "smoothing": Part(_labels.Smoothing, "Szegedy et al. 2016", role="labels", limits={"epsilon": (0, 1)}),
+    "smoothing": Part(labels.Smoothing, "Szegedy et al. 2016", role="labels", limits={"epsilon": (0, 1)}),
     "class_smoothing": Part(
-        _labels.ClassSmoothing,
+        labels.ClassSmoothing,
         "survey, Label smoothing; learns from the validation rows",
         role="labels",
         limits={"epsilon": (0, 1)},
     ),
     "confidence_smoothing": Part(
-        _labels.ConfidenceSmoothing, "survey, Label smoothing", role="labels", limits={"epsilon": (0, 1)}
+        labels.ConfidenceSmoothing, "survey, Label smoothing", role="labels", limits={"epsilon": (0, 1)}
     ),
-    "mixup": Part(_labels.Mixup, "Zhang et al. 2018", role="labels", limits={"alpha": (0.01, 100)}),
+    "mixup": Part(labels.Mixup, "Zhang et al. 2018", role="labels", limits={"alpha": (0.01, 100)}),
     "augmix": Part(
         AugMix,
         "Hendrycks et al. 2020",
@@ -175,9 +178,10 @@ def names() -> list[str]:
     return list(dict.fromkeys([*(name for name, part in PARTS.items() if part.role == "primary"), *PRESETS]))
 
 
-def build(spec: str, **options: OptionValue) -> Method:
-    """Compose a method. `spec`: a primary loss (`focal`) or a preset (`fl3`), and what `+` adds (`fl3+mixup`).
+def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
+    """The parts of a method with all their options.
 
+    `spec`: a primary loss (`focal`) or a preset (`fl3`), and what `+` adds (`fl3+mixup`).
     `options` are the parts' keyword arguments and win over the preset's; one that several parts have is written
     `part.option`. A penalty also has `beta`, its weight; `start`, the fraction of the run where it sets in; `when`:
     joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows); and
@@ -189,9 +193,19 @@ def build(spec: str, **options: OptionValue) -> Method:
     return compose(spec, options, PARTS, PRESETS)
 
 
+def build(spec: str, **options: OptionValue) -> Method:
+    """Composes a method; see `resolve`.
+
+    >>> build("fl3+mixup", alpha=0.2).name
+    'fl3+mixup'
+    """
+    return resolve(spec, options).build()
+
+
 __all__ = [
     "PARTS",
     "PRESETS",
+    "Composition",
     "Method",
     "Moment",
     "Part",
@@ -201,4 +215,5 @@ __all__ = [
     "losses",
     "names",
     "penalties",
+    "resolve",
 ]

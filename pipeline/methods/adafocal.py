@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pipeline.methods.losses import expected, of_target, one_minus, power
 from pipeline.methods.method import START, Moment
+from pipeline.methods.targets import expected, of_target, one_minus, power
 
 SWITCH = 0.2  # |gamma| below it jumps to the other sign: focal becomes inverse focal, and back
 LEAST, GREATEST = -2.0, 20.0

@@ -1,19 +1,19 @@
-"""From a name and options to a Method: parts, presets, and the checks on what can be combined."""
+"""From a name and options to a Composition: parts, presets, and the checks on what can be combined."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pipeline.config import OptionValue
-from pipeline.methods.method import Method, PrimaryLoss, Weighted, When
+from pipeline.methods.composition import Component, Composition, Role
+from pipeline.methods.method import When
 from trueodds.errors import ConfigError, unknown
 
 PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
-"""What every penalty has besides its own options; fields of `Weighted`."""
+"""The values of `WEIGHTING` where none are named."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
 PENALTY_CHOICES = {"when": get_args(When)}
 
@@ -30,7 +30,7 @@ class Part:
 
     function: Callable[..., Any]
     source: str
-    role: Literal["primary", "penalty", "labels", "views"] = "primary"
+    role: Role = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -42,11 +42,6 @@ class Part:
     def settings(self) -> dict[str, OptionValue]:
         """`options`; for a penalty also its weight and when it acts."""
         return {**self.options(), **(PENALTY if self.role == "penalty" else {})}
-
-    def bind(self, given: Mapping[str, OptionValue]) -> Callable[..., Any]:
-        """The function with its options."""
-        own = {name: given[name] for name in self.options() if name in given}
-        return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
 
 
 @dataclass(frozen=True)
@@ -60,40 +55,40 @@ class Preset:
 
 def compose(
     spec: str, options: Mapping[str, OptionValue], parts: Mapping[str, Part], presets: Mapping[str, Preset]
-) -> Method:
-    """`pipeline.methods.build`, over any tables."""
+) -> Composition:
+    """`pipeline.methods.resolve`, over any tables."""
     first, *added = spec.split("+")
     preset = presets.get(first, Preset(first, ""))
     named = preset.parts.split("+")
     chosen = _chosen(spec, [*named, *added], parts, presets)
     published = {name: chosen[name] for name in named}  # a preset's `beta` is that of its own penalty
-    given: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
+    values: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
     for owners, settings in ((published, preset.options), (chosen, options)):
         for name, value in settings.items():
             owner, option = _owner(spec, name, owners)
             _check_value(spec, option, value, chosen[owner])
-            given[owner][option] = value
-    bound = {name: part.bind(given[name]) for name, part in chosen.items()}
+            values[owner][option] = value
+    for name, part in chosen.items():
+        if part.role == "penalty":
+            _check_every(spec, name, values[name])
     roles = {role: [name for name, part in chosen.items() if part.role == role] for role in ("labels", "views")}
     if roles["views"] and "mixup" in roles["labels"]:
         raise ConfigError(f"method {spec!r}: mixup mixes images that {roles['views'][0]} has views of; leave one out")
-    return Method(
+    return Composition(
         spec,
-        _with_moment(next(iter(bound.values()))),
-        tuple(_weighted(spec, name, bound[name], given[name]) for name, p in chosen.items() if p.role == "penalty"),
-        tuple(bound[name] for name in roles["labels"]),  # type: ignore[misc]
-        *(bound[name] for name in roles["views"]),  # type: ignore[arg-type]
+        tuple(
+            Component(name, part.function, part.role, part.settings() | values[name]) for name, part in chosen.items()
+        ),
     )
 
 
-def _weighted(spec: str, name: str, penalty: Callable[..., Any], given: Mapping[str, OptionValue]) -> Weighted:
-    beta, start, when, every = (given.get(key, default) for key, default in PENALTY.items())
-    if "every" in given and when != "interleaved":
+def _check_every(spec: str, name: str, values: Mapping[str, OptionValue]) -> None:
+    when = values.get("when", PENALTY["when"])
+    if "every" in values and when != "interleaved":
         raise ConfigError(
             f"option every of method {spec!r} is for penalties with steps of their own, and {name} is {when};"
             " set when: interleaved, or leave every out"
         )
-    return Weighted(penalty, float(beta), float(start), when, int(every), name)  # type: ignore[arg-type]
 
 
 def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
@@ -117,12 +112,13 @@ def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
     owners = {f"{part}.{option}": (part, option) for part in chosen for option in chosen[part].settings()}
     if name in owners:
         return owners[name]
-    found = [full for full, (_, option) in owners.items() if option == name]
-    if not found:
+    homonyms = [full for full, (_, option) in owners.items() if option == name]
+    if not homonyms:
         raise unknown(f"option of method {spec!r}:", name, dict.fromkeys(option for _, option in owners.values()))
-    if len(found) > 1:
-        raise ConfigError(f"option {name!r} of method {spec!r} belongs to several parts: write {' or '.join(found)}")
-    return owners[found[0]]
+    if len(homonyms) > 1:
+        several = " or ".join(homonyms)
+        raise ConfigError(f"option {name!r} of method {spec!r} belongs to several parts: write {several}")
+    return owners[homonyms[0]]
 
 
 def _check_value(spec: str, name: str, value: object, part: Part) -> None:
@@ -140,9 +136,3 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
     low, high = {**PENALTY_LIMITS, **part.limits}.get(name, (float("-inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(f"{where} {low} to {high}")
-
-
-def _with_moment(function: Callable[..., Any]) -> PrimaryLoss:
-    """A loss of logits and targets alone, called as one that takes the moment too."""
-    positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-    return function if len(positional) > 2 else lambda logits_NC, targets, moment: function(logits_NC, targets)

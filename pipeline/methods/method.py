@@ -196,11 +196,6 @@ class Method:
         """The interleaved penalties that take a step of their own after step number `step` of the run, from 1 on."""
         return [term for term in self._in_force("interleaved", progress) if step % term.every == 0]
 
-    @property
-    def needs_held_out(self) -> bool:
-        """Whether a penalty is interleaved: it learns from a split of its own."""
-        return any(term.when == "interleaved" for term in self.penalties)
-
     def _in_force(self, when: When, progress: float) -> list[Weighted]:
         return [term for term in self.penalties if term.when == when and progress >= term.start]
 

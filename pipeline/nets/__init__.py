@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from pipeline.nets.resnet import ResNet
+from pipeline.nets.resnet import ResNet, Shape
 from trueodds.errors import unknown
 
-
-@dataclass(frozen=True)
-class Shape:
-    """A named net's defaults: stages, channels of the first stage, blocks per stage."""
-
-    stages: int
-    width: int
-    blocks: int
-
-
 _SHAPES = {
-    "resnet8": Shape(stages=3, width=16, blocks=1),
-    "resnet20": Shape(stages=3, width=16, blocks=3),
-    "resnet18": Shape(stages=4, width=64, blocks=2),
+    shape.name: shape
+    for shape in (
+        Shape("resnet8", stages=3, width=16, depth=1),
+        Shape("resnet20", stages=3, width=16, depth=3),
+        Shape("resnet18", stages=4, width=64, depth=2),
+    )
 }
 
 
 def names() -> list[str]:
-    """The names `build` knows."""
+    """The names `resolve` knows."""
     return list(_SHAPES)
 
 
-def check(name: str) -> Shape:
-    """The named net's defaults.
+def resolve(name: str, *, width: int | None = None, depth: int | None = None) -> Shape:
+    """The named net's shape; `width` and `depth` (blocks per stage) replace its defaults.
 
     Raises:
         ConfigError: an unknown name; the message lists the names and the nearest.
     """
     if name not in _SHAPES:
         raise unknown("net", name, _SHAPES)
-    return _SHAPES[name]
+    shape = _SHAPES[name]
+    return replace(shape, width=width or shape.width, depth=depth or shape.depth)
 
 
 def build(name: str, channels: int, classes: int, *, width: int | None = None, depth: int | None = None) -> ResNet:
-    """A net initialised by torch's global generator; `width` and `depth` (blocks per stage) replace its defaults.
+    """A net initialised by torch's global generator.
 
     Raises:
         ConfigError: an unknown name.
     """
-    shape = check(name)
-    return ResNet(channels, classes, stages=shape.stages, width=width or shape.width, blocks=depth or shape.blocks)
+    return resolve(name, width=width, depth=depth).build(channels, classes)
 
 
-__all__ = ["ResNet", "build", "check", "names"]
+__all__ = ["ResNet", "Shape", "build", "names", "resolve"]

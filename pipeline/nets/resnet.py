@@ -6,11 +6,26 @@ the last stage; global average pooling takes any size from 4 x 4 up.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A net but for the data's channels and classes: stages, channels of the first stage, blocks per stage."""
+
+    name: str
+    stages: int
+    width: int
+    depth: int
+
+    def build(self, channels: int, classes: int) -> ResNet:
+        """The net, initialised by torch's global generator."""
+        return ResNet(channels, classes, stages=self.stages, width=self.width, blocks=self.depth)
 
 
 class Block(nn.Module):

@@ -1,4 +1,4 @@
-"""What the papers plot of a training run: columns of epochs.csv, and on request a close look at named epochs.
+"""Measurements that the papers plot of a training run: columns of epochs.csv, and row by row at named epochs.
 
 Mukhoti et al. 2020, figures 1 to 4; BSCE-GRA paper, figures 4 and 5. `pipeline.figures.training` draws it.
 
@@ -9,9 +9,7 @@ Those of val_, test_ and clean_train_ come from rows as they are, with the net o
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pipeline.data.images import ImageBatches
-from pipeline.methods import Method
-from pipeline.nets import ResNet
-from trueodds import metrics
-from trueodds.errors import ConfigError, UserError
+from pipeline.methods.method import Method
+from pipeline.nets.resnet import ResNet
+from pipeline.training.batches import ImageBatches
+from trueodds.errors import UserError
 from trueodds.files import FileError, read_npz, write_npz
+from trueodds.metrics.binned import ece
+from trueodds.metrics.scores import error_rate
+from trueodds.sums.inputs import softmax
 from trueodds.sums.losses import WORST_NLL
+from trueodds.sums.sums import CalibrationSums
 
 BY_OUTCOME = tuple(f"{name}_{outcome}" for name in ("nll", "entropy", "p") for outcome in ("right", "wrong"))
 COLUMNS = ("error", "nll", "ece", *BY_OUTCOME)
@@ -38,16 +39,16 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class CurvesError(UserError, RuntimeError):
-    """What a close look left behind cannot be read."""
+    """Measurements of a named epoch that cannot be read."""
 
 
 def scores(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
     """COLUMNS of these rows: error, NLL (nats), ECE in 15 equal-width bins, and `by_outcome`."""
-    probabilities_NC = metrics.softmax(logits_NC.cpu().numpy().astype(np.float64))
-    sums = metrics.CalibrationSums.from_probabilities(probabilities_NC, labels_N.cpu().numpy())
-    # Not by `metrics.nll`, which warns of rows that were clipped: nets of the first epochs may well be as wild.
+    probabilities_NC = softmax(logits_NC.cpu().numpy().astype(np.float64))
+    sums = CalibrationSums.from_probabilities(probabilities_NC, labels_N.cpu().numpy())
+    # Not by `nll` of trueodds.metrics, which warns of clipped rows: nets of the first epochs may well be as wild.
     nll = sums.total("nll") / sums.n
-    whole = {"error": metrics.error_rate(sums), "nll": nll, "ece": metrics.ece(sums)}
+    whole = {"error": error_rate(sums), "nll": nll, "ece": ece(sums)}
     return {**whole, **by_outcome(logits_NC, labels_N)}
 
 
@@ -84,13 +85,7 @@ def weight_norm(head: nn.Linear) -> float:
     return float(torch.linalg.vector_norm(head.weight.detach(), dtype=torch.float64))
 
 
-def check(epochs: Sequence[int], run: int) -> None:
-    """Raises ConfigError for an epoch that a run of `run` epochs does not have."""
-    if late := sorted(set(epochs) - set(range(1, run + 1))):
-        raise ConfigError(f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {run}")
-
-
-def look(
+def measure_rows(
     epochs: Sequence[int],
     epoch: int,
     net: ResNet,
@@ -154,39 +149,31 @@ def gradient_norms(
     first = layer(features_ND)
     with torch.enable_grad():
         total = method.per_sample(first, labels_N, features_ND, head=layer, progress=progress).sum()
-    found = torch.autograd.grad(total, [logits for _, logits in calls], allow_unused=True)
-    used = [(h, g) for (h, _), g in zip(calls, found, strict=True) if g is not None]
+    gradients = torch.autograd.grad(total, [logits for _, logits in calls], allow_unused=True)
+    used = [(h, g) for (h, _), g in zip(calls, gradients, strict=True) if g is not None]
     h_TND, g_TNC = (torch.cat([x if x.ndim == 3 else x.unsqueeze(0) for x in xs]) for xs in zip(*used, strict=True))
     g_STN, h_STN = torch.einsum("snc,tnc->stn", g_TNC, g_TNC), torch.einsum("snd,tnd->stn", h_TND, h_TND)
     return (g_STN * (1 + h_STN)).sum((0, 1)).clamp_min(0).sqrt()
 
 
-def gathered(folder: Path, epochs: Sequence[int]) -> Arrays:
-    """`epochs` (E,), and what `look` wrote for each, as (E, N): for train and test rows, in the order of the data set,
-    confidence, correct and brier; for train rows gradient_norm. 25 bytes a training row, 17 a test row. Without epochs
-    only that empty array.
+def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
+    """`epochs` (E,), and what `measure_rows` wrote for each, as (E, N): for train and test rows, in the order of the
+    data set, confidence, correct and brier; for train rows gradient_norm. 25 bytes a training row, 17 a test row.
+    Without epochs only that empty array.
 
     Raises:
         CurvesError: a file that is missing or damaged.
     """
-    looks: list[Arrays] = []
-    for epoch in sorted(set(epochs)):
+    measured: list[Arrays] = []
+    for epoch in epochs:
         path = _path(folder, epoch)
         try:
-            looks.append(read_npz(path))
+            measured.append(read_npz(path))
         except (FileNotFoundError, FileError):
             raise CurvesError(f"{path} is missing or damaged; remove {folder} and train again") from None
-    names = looks[0] if looks else ()
-    stacked = {name: np.stack([look[name] for look in looks]) for name in names}
-    return {"epochs": np.array(sorted(set(epochs)), dtype=np.int64), **stacked}
-
-
-def write(path: Path, history: Sequence[Mapping[str, float | None]]) -> None:
-    """epochs.csv: one row an epoch, nan for None (`dvc plots` leaves nan out, and would draw an empty cell as 0)."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(history[0]))
-        writer.writeheader()
-        writer.writerows({k: math.nan if value is None else value for k, value in row.items()} for row in history)
+    names = measured[0] if measured else ()
+    stacked = {name: np.stack([arrays[name] for arrays in measured]) for name in names}
+    return {"epochs": np.array(epochs, dtype=np.int64), **stacked}
 
 
 def _features(net: ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
@@ -201,8 +188,8 @@ def _rows(logits_NC: Tensor, labels_N: Tensor) -> Arrays:
     p_NC = torch.softmax(logits_NC.double(), 1)
     others_NC = p_NC.scatter(1, labels_N.unsqueeze(1), 0)  # 1 - p_y as their sum: nothing cancels
     brier_N = others_NC.square().sum(1) + others_NC.sum(1).square()
-    found = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
-    return {name: values.cpu().numpy() for name, values in found.items()}
+    values = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
+    return {name: values_N.cpu().numpy() for name, values_N in values.items()}
 
 
 def _named(split: str, columns: dict[str, Any]) -> dict[str, Any]:

@@ -1,43 +1,58 @@
-"""Hashes that name what made a model: code, parameters, data. No dates, no machine."""
+"""Which source files a training run is made by, and their hashes: no dates, no machine.
+
+Tables of names (methods, nets, recipes) and params.yaml's types are not among them: what they say of a run is in its
+Plan as values.
+"""
 
 from __future__ import annotations
 
+import ast
 import hashlib
-import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINING_CODE = (
-    "pipeline/config.py",
-    "pipeline/data",
-    "pipeline/methods",
-    "pipeline/nets",
-    "pipeline/progress.py",
-    "pipeline/stages.py",
-    "pipeline/training",
-    "trueodds/errors.py",
-    "trueodds/files.py",
-    "trueodds/inputs/pictures.py",
-    "trueodds/inputs/png.py",
-    "trueodds/logits.py",
-    "trueodds/metrics",
-    "trueodds/sums",
-)
-"""What decides the weights, relative to the folder that holds the packages; dvc.yaml lists the same for the train stage
-(held by a test)."""
+PACKAGES = ("trueodds", "pipeline")
 
 
-def code_sha256(parts: tuple[str, ...] = TRAINING_CODE) -> str:
-    """Of the named files and of all Python files in the named folders, with their paths."""
-    digest = hashlib.sha256()
-    for part in parts:
-        path = ROOT / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()
+def code_hashes(modules: Iterable[str]) -> dict[str, str]:
+    """File -> SHA-256, of the named modules and all of this project that they import, at once or later, wherever the
+    import stands.
+
+    Imports under `if TYPE_CHECKING` run no code and do not count. An import from a package counts the module that it
+    names, and the package's `__init__` only where it names something else: beyond telemetry's switches, an `__init__`
+    here only gives names to what its modules hold.
+    """
+    files: dict[Path, None] = {}
+    waiting = [file for name in modules if (file := _file(name)) is not None]
+    while waiting:
+        if (file := waiting.pop()) not in files:
+            files[file] = None
+            waiting += _imports(ast.parse(file.read_bytes()))
+    hashes = {file.relative_to(ROOT).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return dict(sorted(hashes.items()))
 
 
-def fingerprint(tree: Any) -> str:
-    """Of any JSON-like value, independent of key order."""
-    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+def _imports(node: ast.AST) -> Iterator[Path]:
+    """The project's files that the code below a node imports."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = [
+            module if _file(module := f"{node.module}.{alias.name}") is not None else str(node.module)
+            for alias in node.names
+        ]
+    else:
+        typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for child in [] if typing_only else ast.iter_child_nodes(node):
+            yield from _imports(child)
+        return
+    yield from filter(None, (_file(name) for name in names))
+
+
+def _file(module: str) -> Path | None:
+    """The source of a module of this project; None for what is no module, or another's."""
+    if module.partition(".")[0] not in PACKAGES:
+        return None
+    path = ROOT.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 from pipeline.config import Training
+from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError, unknown
 
 USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adagrad": 0.01}
@@ -14,55 +14,35 @@ USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adagrad": 0.01}
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a net is optimised, and which epoch's weights are taken.
+class NamedRecipe:
+    """A recipe that params.yaml can name.
 
-    schedule: `learning_rate` below. milestones are fractions of the run, so the schedule scales with `epochs`.
-    weight_decay: an L2 term in the gradient, for every optimizer.
-    selection: last epoch, or the first epoch of least validation error or NLL.
-    reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
-    every step; the mean needs neither. clip 0: none.
-    threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
     beside: what the paper's runs had in other leaves of params.yaml: splits and seeds.
     """
 
     about: str
-    net: str
-    epochs: int
-    batch_size: int = 128
-    optimizer: Literal["sgd", "adam", "adagrad"] = "sgd"
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    nesterov: bool = False
-    weight_decay: float = 5e-4
-    schedule: Literal["step", "cosine", "constant"] = "step"
-    milestones: tuple[float, ...] = (150 / 350, 250 / 350)
-    decay: float = 0.1
-    selection: Literal["last", "val_error", "val_nll"] = "last"
-    reduction: Literal["mean", "sum"] = "mean"
-    clip: float = 0.0
-    padding: int = 4
-    flip: bool = True
-    threads: int = 0
+    recipe: Recipe
     beside: str = ""
 
 
-def _paper(about: str, epochs: int, **changes: Any) -> Recipe:
+def _paper(about: str, epochs: int, beside: str = "", **changes: Any) -> NamedRecipe:
     """The focal paper's public code, on which the later papers build: loss summed over the batch, gradients clipped."""
-    return replace(Recipe(about, "resnet18", epochs, reduction="sum", clip=2.0), **changes)
+    return NamedRecipe(about, replace(Recipe("resnet18", epochs, reduction="sum", clip=2.0), **changes), beside)
 
 
 RECIPES = {
-    "digits": Recipe(
+    "digits": NamedRecipe(
         "8 x 8 digits in seconds on one CPU thread: no flips, shifts of one pixel",
-        net="resnet8",
-        epochs=24,
-        batch_size=64,
-        padding=1,
-        flip=False,
-        threads=1,  # so small that a second thread gains little, and on a busy machine waiting for it costs 50 times
+        Recipe(
+            net="resnet8",
+            epochs=24,
+            batch_size=64,
+            padding=1,
+            flip=False,
+            threads=1,  # a second one gains little, and waiting for it on a busy machine costs 50 times
+        ),
     ),
-    "cpu": Recipe("32 x 32 images within 30 minutes on 2 cores", net="resnet8", epochs=30),
+    "cpu": NamedRecipe("32 x 32 images within 30 minutes on 2 cores", Recipe(net="resnet8", epochs=30)),
     "papers-350": _paper(
         "CIFAR in the focal and BSCE-GRA papers: drops at 150 and 250; sum and clipping as in their public code",
         350,
@@ -86,61 +66,47 @@ RECIPES = {
         selection="val_error",
         beside="8:1:1, so for CIFAR validation_size=5000 held_out_size=5000; five seeds",
     ),
-    "soft-calibration": Recipe(
+    "soft-calibration": NamedRecipe(
         "CIFAR in the soft calibration objectives paper, whose schedule is not printed: drops to a fifth at 60, 120 and"
         " 160 and Nesterov are those of the Wide-ResNet baseline in the repository of its code; weight_decay is tuned",
-        net="resnet18",
-        epochs=200,
-        nesterov=True,
-        milestones=(60 / 200, 120 / 200, 160 / 200),
-        decay=0.2,
-        beside="ten seeds",
+        Recipe(net="resnet18", epochs=200, nesterov=True, milestones=(60 / 200, 120 / 200, 160 / 200), decay=0.2),
+        "ten seeds",
     ),
-    "augmix": Recipe(
+    "augmix": NamedRecipe(
         "CIFAR in the AugMix paper and its public code (Hendrycks et al. 2020)",
-        net="resnet18",
-        epochs=100,
-        nesterov=True,
-        schedule="cosine",
-        beside="method=augmix seed=1",
+        Recipe(net="resnet18", epochs=100, nesterov=True, schedule="cosine"),
+        "method=augmix seed=1",
     ),
-    "newsgroups": Recipe(
+    "newsgroups": NamedRecipe(
         "20 Newsgroups in the focal paper: its optimisation, on the net you name; there is no text net",
-        net="resnet8",
-        epochs=50,
-        optimizer="adam",
-        learning_rate=0.001,
-        weight_decay=0.0,
-        schedule="constant",
-        selection="val_error",
-        padding=0,
-        flip=False,
+        Recipe(
+            net="resnet8",
+            epochs=50,
+            optimizer="adam",
+            learning_rate=0.001,
+            weight_decay=0.0,
+            schedule="constant",
+            selection="val_error",
+            padding=0,
+            flip=False,
+        ),
     ),
-    "sst": Recipe(
+    "sst": NamedRecipe(
         "Stanford Sentiment Treebank in the focal paper: its optimisation, on the net you name; there is no text net",
-        net="resnet8",
-        epochs=25,
-        batch_size=25,
-        optimizer="adagrad",
-        learning_rate=0.05,
-        weight_decay=1e-4,
-        schedule="constant",
-        selection="val_error",
-        padding=0,
-        flip=False,
+        Recipe(
+            net="resnet8",
+            epochs=25,
+            batch_size=25,
+            optimizer="adagrad",
+            learning_rate=0.05,
+            weight_decay=1e-4,
+            schedule="constant",
+            selection="val_error",
+            padding=0,
+            flip=False,
+        ),
     ),
 }
-
-
-def learning_rate(recipe: Recipe, progress: float) -> float:
-    """The schedule at `progress` in [0, 1) through the run.
-
-    step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi progress)) / 2. constant.
-    """
-    if recipe.schedule == "cosine":
-        return recipe.learning_rate * (1 + math.cos(math.pi * progress)) / 2
-    passed = sum(progress >= milestone for milestone in recipe.milestones) if recipe.schedule == "step" else 0
-    return float(recipe.learning_rate * recipe.decay**passed)
 
 
 def resolve(training: Training, dataset: str) -> Recipe:
@@ -152,23 +118,24 @@ def resolve(training: Training, dataset: str) -> Recipe:
     name = ("digits" if dataset == "digits" else "cpu") if training.recipe == "auto" else training.recipe
     if name not in RECIPES:
         raise unknown("recipe", name, ["auto", *RECIPES])
-    leaves = {field.name: getattr(training, field.name, None) for field in fields(Recipe)}
-    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in leaves.items() if v is not None}
-    if given.get("optimizer", RECIPES[name].optimizer) != RECIPES[name].optimizer:
-        given.setdefault("learning_rate", USUAL_RATE[given["optimizer"]])
-    recipe = replace(RECIPES[name], **given)
-    _refuse(recipe, given, ("momentum", "nesterov"), "optimizer", "sgd")
-    _refuse(recipe, given, ("milestones", "decay"), "schedule", "step")
+    named = RECIPES[name].recipe
+    leaves = training.model_dump(include={field.name for field in fields(Recipe)}, exclude_none=True)
+    changes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in leaves.items()}
+    if changes.get("optimizer", named.optimizer) != named.optimizer:
+        changes.setdefault("learning_rate", USUAL_RATE[changes["optimizer"]])
+    recipe = replace(named, **changes)
+    _refuse_idle(recipe, changes, ("momentum", "nesterov"), "optimizer", "sgd")
+    _refuse_idle(recipe, changes, ("milestones", "decay"), "schedule", "step")
     if recipe.optimizer == "sgd" and recipe.nesterov and not recipe.momentum:
         raise ConfigError("training.nesterov is true, but momentum is 0; set momentum above 0, or nesterov: false")
     return recipe
 
 
-def _refuse(recipe: Recipe, given: dict[str, object], leaves: tuple[str, ...], key: str, needed: str) -> None:
+def _refuse_idle(recipe: Recipe, changes: dict[str, object], leaves: tuple[str, ...], key: str, needed: str) -> None:
     """A setting that would be ignored is a mistake; one of the recipe's own is not."""
     for leaf in leaves:
-        if leaf in given and getattr(recipe, key) != needed:
+        if leaf in changes and getattr(recipe, key) != needed:
             raise ConfigError(
-                f"training.{leaf} = {given[leaf]!r} is for {key} {needed}, and {key} is {getattr(recipe, key)};"
+                f"training.{leaf} = {changes[leaf]!r} is for {key} {needed}, and {key} is {getattr(recipe, key)};"
                 f" leave {leaf} null, or set {key}: {needed}"
             )

@@ -19,7 +19,7 @@ from pipeline.flows import server, train
 from tests.conftest import ROOT, run
 from tests.flows.conftest import Prefect, wait_for
 
-STAGES = {"fetch", "train", "calibrate", "evaluate", "export"}
+STAGES = {"fetch", "plan", "train", "calibrate", "evaluate", "export"}
 
 
 def unbroken_weights(target: Path, **leaves: object) -> bytes:

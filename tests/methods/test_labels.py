@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import methods
-from pipeline.methods.labels import ClassSmoothing, ConfidenceSmoothing, Mixup, smooth
+from pipeline.methods.labels import ClassSmoothing, ConfidenceSmoothing, Mixup
+from pipeline.methods.labels.smoothing import smooth
 from tests import reference_losses as reference
 from tests.methods.batches import batch
 

@@ -12,8 +12,7 @@ import torch
 from pipeline import data, methods
 from pipeline.config import Data, OptionValue, Training
 from pipeline.data import DataSet
-from pipeline.training.loop import train
-from pipeline.training.recipes import learning_rate
+from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError
 
 SPECIAL: list[tuple[str, dict[str, OptionValue], dict[str, Any]]] = [
@@ -31,10 +30,6 @@ def digits(workspace: Path) -> DataSet:
     return data.load(Data(train_size=200, held_out_size=100))
 
 
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.parametrize(("name", "options", "leaves"), SPECIAL)
 def test_an_interrupted_run_ends_with_the_same_weights(
     name: str,
@@ -46,16 +41,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 ) -> None:
     training = Training(method=name, method_options=options, epochs=3, width=4, **leaves)
     whole = train(digits, training, tmp_path / "whole")
-
-    def stops(recipe: object, progress: float) -> float:
-        if progress > 0.7:
-            raise StoppedError
-        return learning_rate(recipe, progress)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pipeline.training.loop.learning_rate", stops)
-        with pytest.raises(StoppedError):
-            train(digits, training, tmp_path / "c")
+    stopped(digits, training, tmp_path / "c", 0.7, monkeypatch)
     resumed = train(digits, training, tmp_path / "c")
     assert resumed.history == whole.history and resumed.settings == whole.settings
     assert all(np.array_equal(resumed.logits[split], whole.logits[split]) for split in ("val", "test"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from pipeline import data, methods, nets
 from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
-from pipeline.methods.method import Weighted
-from pipeline.training.loop import train
-from pipeline.training.recipes import learning_rate, resolve
+from pipeline.methods.method import Weighted, When
+from pipeline.training.batches import ImageBatches
+from pipeline.training.recipes import resolve
 from tests.methods.batches import batch
+from tests.training_runs import train
 from trueodds.errors import ConfigError
 
 
@@ -79,7 +80,8 @@ def test_joint_and_separate_and_interleaved_set_in_at_their_start() -> None:
     assert interleaved.loss(logits, labels, progress=0.5) == plain
     assert [bool(interleaved.due(step, 0.5)) for step in range(1, 8)] == [False, False, True] * 2 + [False]
     assert not interleaved.due(3, 0.49) and not joint.due(3, 1.0)
-    assert interleaved.needs_held_out and not separate.needs_held_out and not joint.needs_held_out
+    needs = {when: methods.resolve("ce+mmce", {"when": when}).needs_held_out for when in get_args(When)}
+    assert needs == {"joint": False, "separate": False, "interleaved": True}
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -98,7 +100,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         return orders[-1][0]
 
     monkeypatch.setattr(torch, "randperm", recorded)
-    monkeypatch.setattr("pipeline.data.images.Augmentation._moved", lambda _self, images, _generator: images)
+    monkeypatch.setattr("pipeline.training.batches.Augmentation._moved", lambda _self, images, _generator: images)
     found = train(digits, training, tmp_path / "c")
     held_out_orders = [order for (order,) in orders if len(order) == 100]
     train_orders = [order for (order,) in orders if len(order) == 200]
@@ -108,7 +110,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
     torch.manual_seed(0)
     net = nets.build("resnet8", 1, 10, width=4).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
-    batches = {split: digits.batches(split, torch.device("cpu")) for split in ("train", "held_out")}
+    batches = {split: ImageBatches.of(digits, split, torch.device("cpu")) for split in ("train", "held_out")}
 
     def step(loss: Tensor, rows: int) -> None:
         optimizer.zero_grad()
@@ -121,7 +123,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
     for order, held_out_order in zip(train_orders, held_out_orders, strict=True):
         waiting = list(held_out_order.tensor_split(2))
         for rows in order.tensor_split(4):
-            optimizer.param_groups[0]["lr"] = learning_rate(recipe, done / 8)
+            optimizer.param_groups[0]["lr"] = recipe.rate_at(done / 8)
             part = batches["train"]
             step(nn.functional.cross_entropy(net(part.normalise(part.images_NHWC[rows])), part.labels_N[rows]), 50)
             done += 1

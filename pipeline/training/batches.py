@@ -1,14 +1,20 @@
-"""Small images as one uint8 tensor on the device, and seeded, augmented batches of them."""
+"""Seeded, augmented batches of small images, which are one uint8 tensor on the device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from pipeline.data.raw import Images, Labels
+from pipeline.data.dataset import HELD_OUT, DataSet
+from trueodds.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipeline.methods.method import Views
+    from pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Augmentation:
 
     padding: int = 0
     flip: bool = False
-    views: Callable[[Tensor, torch.Generator], Tensor] | None = None
+    views: Views | None = None
 
     def __call__(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
         """Each image its own shift and flip; drawn on the CPU, so that every device sees the same."""
@@ -68,15 +74,10 @@ class ImageBatches:
     augment: Augmentation
 
     @classmethod
-    def of(
-        cls,
-        split: tuple[Images, Labels],
-        moments: dict[str, list[float]],
-        device: torch.device,
-        augment: Augmentation | None = None,
-    ) -> ImageBatches:
-        images, labels = (torch.from_numpy(array).to(device) for array in split)
-        return cls(images, labels, Normaliser.of(moments, device), augment or Augmentation())
+    def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> ImageBatches:
+        """One split of a data set, normalised by the training split's moments."""
+        images, labels = (torch.from_numpy(array).to(device) for array in data.arrays[split])
+        return cls(images, labels, Normaliser.of(data.card["normalise"], device), augment or Augmentation())
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -115,3 +116,36 @@ class ImageBatches:
             torch.split(self.images_NHWC, batch_size), torch.split(self.labels_N, batch_size), strict=True
         ):
             yield self.normalise(images), labels
+
+
+@dataclass(frozen=True)
+class SplitBatches:
+    """The splits that training reads, on one device: only the training rows are augmented."""
+
+    train: ImageBatches
+    val: ImageBatches
+    test: ImageBatches
+    held_out: ImageBatches | None
+
+    @classmethod
+    def of(
+        cls, data: DataSet, device: torch.device, recipe: Recipe, views: Views | None, *, held_out: bool
+    ) -> SplitBatches:
+        """Raises ConfigError if the recipe's batches would have a single row."""
+        augmentation = Augmentation(recipe.padding, recipe.flip, views)
+        train = ImageBatches.of(data, "train", device, augmentation)
+        val, test = (ImageBatches.of(data, split, device) for split in ("val", "test"))
+        apart = ImageBatches.of(data, HELD_OUT, device) if held_out else None
+        for rows in filter(None, (train, apart)):
+            if len(rows) // rows.steps(recipe.batch_size) < 2:
+                raise ConfigError(
+                    "batch normalisation needs two rows in a batch: raise batch_size or the number of rows to learn"
+                    " from"
+                )
+        return cls(train, val, test, apart)
+
+    def held_out_rows(self, batch_size: int, seed: int, *, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """As they are, in an order of the epoch's own: the training rows draw the same with and without them."""
+        if self.held_out is None:
+            return iter(())
+        return self.held_out.endless(batch_size, torch.Generator().manual_seed(seed + (1 << 52)), done=done)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.data.images import Augmentation, ImageBatches, Normaliser
+from pipeline.data import DataSet
+from pipeline.training.batches import Augmentation, ImageBatches, Normaliser
 
 MOMENTS = {"mean": [0.2, 0.5, 0.4], "std": [0.1, 0.3, 0.2]}
 CPU = torch.device("cpu")
@@ -16,7 +17,7 @@ CPU = torch.device("cpu")
 
 def batches(rows: int = 10, augment: Augmentation | None = None) -> ImageBatches:
     x = np.random.default_rng(0).integers(0, 256, (rows, 6, 5, 3), dtype=np.uint8)
-    return ImageBatches.of((x, np.arange(rows)), MOMENTS, CPU, augment)
+    return ImageBatches.of(DataSet({"train": (x, np.arange(rows))}, {"normalise": MOMENTS}), "train", CPU, augment)
 
 
 def test_normalise_is_the_formula_and_channels_last() -> None:

@@ -1,13 +1,11 @@
-"""Changes to labels and batches: label smoothing and mixup. They compose with any primary loss (`focal+smoothing`)."""
+"""Label smoothing, the same for every row or more where it is harder or surer."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from pipeline.methods.losses import of_target, one_minus
+from pipeline.methods.targets import distribution, of_target, one_minus
 
 MOST = 0.5  # of a class's smoothing: beyond it the label is no longer the likeliest class
 
@@ -20,11 +18,6 @@ def smooth(targets: Tensor, classes: int, epsilon: float | Tensor, dtype: torch.
     if isinstance(epsilon, Tensor):
         epsilon = epsilon.unsqueeze(1)
     return (1 - epsilon) * distribution(targets, classes, dtype) + epsilon / classes
-
-
-def distribution(targets: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """One-hot rows (N, C) for class indices; distributions as they are."""
-    return (F.one_hot(targets, classes) if targets.ndim == 1 else targets).to(dtype)
 
 
 class Smoothing:
@@ -85,26 +78,3 @@ class ClassSmoothing(Smoothing):
 
     def restore(self, state: dict[str, Tensor | None]) -> None:
         self.epsilon_C = state["epsilon"]
-
-
-class Mixup:
-    """Mixup x' = l x + (1 - l) x_o, t' = l t + (1 - l) t_o, l ~ Beta(alpha, alpha) per batch (Zhang et al. 2018).
-
-    o is the row's partner. l is the larger of the two shares, so that a row keeps its own label where one is needed. As
-    the partners are a random permutation, the set of mixed rows has the same law as with l as drawn.
-    """
-
-    def __init__(self, *, alpha: float = 1.0) -> None:
-        self.alpha = alpha
-
-    def batch(self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        seed = torch.randint(2**62, (2,), generator=generator).tolist()
-        rng = np.random.default_rng(seed)
-        drawn = rng.beta(self.alpha, self.alpha)
-        share = max(drawn, 1 - drawn)
-        other_N = torch.from_numpy(rng.permutation(len(images))).to(images.device)
-        t_NC = distribution(targets, classes, images.dtype)
-        return torch.lerp(images[other_N], images, share), torch.lerp(t_NC[other_N], t_NC, share)
-
-    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
-        return targets

@@ -1,0 +1,84 @@
+"""The calibrator of params.yaml: its names checked, and fitted on the validation logits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pipeline.config import Calibration
+from trueodds import calibrators
+from trueodds.calibrators import Calibrator, Candidate
+from trueodds.errors import ConfigError, UserError, unknown
+from trueodds.files import FileError, read_json
+from trueodds.logits import Logits
+
+log = logging.getLogger("pipeline.calibrate")
+
+SELECT = "select"
+"""In place of a calibrator's name: the candidate of least cross-validated NLL."""
+
+
+def check(settings: Calibration) -> None:
+    """Raises ConfigError for an unknown calibrator, option or candidate."""
+    name, options = settings.calibrator, settings.calibrator_options
+    if name not in (names := [*calibrators.names(), SELECT]):
+        raise unknown("calibrator", name, names)
+    allowed = ("candidates", "folds") if name == SELECT else calibrators.options(name)
+    for option in options:
+        if option not in allowed:
+            raise unknown(f"option of {name!r}", option, allowed)
+    if name == SELECT:
+        candidates = options.get("candidates", [])
+        if not isinstance(candidates, list):
+            raise ConfigError(f"option candidates of 'select' is {candidates!r}; allowed is a list of calibrators")
+        for candidate in candidates:
+            calibrators.get(candidate)
+
+
+def fit(
+    settings: Calibration, validation: Logits, notes: Sequence[str] = ()
+) -> tuple[Calibrator, tuple[Candidate, ...]]:
+    """The calibrator, and the table of the candidates that it was selected from: empty if one was named.
+
+    Warns of `notes`, which belong to the logits, and of the calibrator's own.
+
+    Raises:
+        ConfigError: an unknown name or option, or an option's value.
+        FitError: rows that do not determine the calibrator.
+    """
+    check(settings)
+    rows, options = (validation.logits_NC, validation.labels_N), cast(dict[str, Any], settings.calibrator_options)
+    table: tuple[Candidate, ...] = ()
+    try:
+        if settings.calibrator == SELECT:
+            selection = calibrators.select(*rows, **options)
+            calibrator, table = selection.calibrator, selection.table
+        else:
+            calibrator = calibrators.fit(settings.calibrator, *rows, **options)
+    except UserError:
+        raise
+    except ValueError as error:  # an option's value
+        raise ConfigError(f"calibration.calibrator_options = {options}: {error}") from None
+    for line in table:
+        held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
+        held_out += f"; passed over: {line.passed_over}" if line.passed_over else ""
+        log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
+    for note in (*notes, *calibrator.notes()):
+        log.warning(note)
+    return calibrator, table
+
+
+def read(path: Path) -> Calibrator:
+    """The calibrator that the calibrate stage wrote.
+
+    Raises:
+        FileError: a file that is missing or damaged.
+    """
+    try:
+        return calibrators.from_json(read_json(path))
+    except FileNotFoundError:
+        raise FileError(f"{path} does not exist; run the calibrate stage first: dvc repro calibrate") from None
+    except (TypeError, ValueError) as error:
+        raise FileError(f"{path}: {error}; run: dvc repro calibrate") from None

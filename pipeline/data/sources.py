@@ -1,0 +1,164 @@
+"""Finds a data set by its name, checks it and splits it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pipeline.config import Data
+from pipeline.data import cifar, digits, folder
+from pipeline.data.dataset import HELD_OUT, DataSet, sha256
+from pipeline.data.image_files import gather
+from pipeline.data.raw import DataError, Images, Labels, Raw, Rows, checked
+from pipeline.data.raw import read_npz as read_npz_set
+from pipeline.data.splits import Index, balanced, thin_classes
+from trueodds.errors import nearest
+
+log = logging.getLogger("pipeline.data")
+
+DEFAULT = "default"
+_BUILT_IN: dict[str, Callable[[], Raw]] = {
+    "digits": digits.read,
+    "cifar10": lambda: cifar.read("cifar10", _downloads()),
+    "cifar100": lambda: cifar.read("cifar100", _downloads()),
+}
+DOWNLOADS = "TRUEODDS_DOWNLOADS"
+"""Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
+_VALIDATION_ROWS = {"digits": 300, "cifar10": 5000, "cifar100": 5000}
+BLOCK = 2**17  # pixels counted at a time
+
+Part: TypeAlias = tuple[Rows, Labels, Index | None]
+"""Images, labels, and which of their rows make a split; None: all."""
+
+
+def _downloads() -> Path:
+    return Path(os.environ.get(DOWNLOADS) or "downloads")
+
+
+def names() -> list[str]:
+    """Data sets that need no files of yours."""
+    return list(_BUILT_IN)
+
+
+def load(params: Data) -> DataSet:
+    """Find the data set, check it, split it.
+
+    Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz or <dataset>/ if that variable is set; `path` in params;
+    the built-in sources. Where the rows came from goes to the log, not into the card: equal rows give equal files.
+
+    Raises:
+        DataError: not found, damaged, or too small for the splits asked for.
+    """
+    raw = _find(params)
+    # Rows are drawn by their labels alone: of files no pixel is decoded before its place is known.
+    test: Part
+    if raw.x_test is None or raw.y_test is None:
+        rows = max(1, round(params.test_fraction * len(raw.y_train)))
+        log.info("%s brings no test split: %d rows held out, class-balanced", params.dataset, rows)
+        drawn, train = _draw(raw, np.arange(len(raw.y_train)), rows, params, "test_fraction")
+        test = (raw.x_train, raw.y_train, drawn)
+    else:
+        test, train = (raw.x_test, raw.y_test, None), np.arange(len(raw.y_train))
+    rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(train) // 10))
+    val, train = _draw(raw, train, rows, params, "validation_size")
+    held_out: dict[str, Part] = {}
+    if params.held_out_size is not None:
+        drawn, train = _draw(raw, train, params.held_out_size, params, "held_out_size")
+        held_out = {HELD_OUT: (raw.x_train, raw.y_train, drawn)}
+    if params.train_size is not None and params.train_size > len(train):
+        raise DataError(
+            f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(train):,}, or null"
+        )
+    if params.train_size is not None and params.train_size < len(train):
+        train, _ = _draw(raw, train, params.train_size, params, "train_size")
+    learned: dict[str, Part] = {"train": (raw.x_train, raw.y_train, train), "val": (raw.x_train, raw.y_train, val)}
+    parts = {**learned, "test": test, **held_out}
+    labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
+    notes = thin_classes(raw.classes, labels)
+    for note in notes:
+        log.warning("%s: %s", params.dataset, note)
+    images = gather({split: (x, index) for split, (x, _, index) in parts.items()})
+    arrays = {split: (images[split], labels[split]) for split in parts}
+    return DataSet(arrays, _card(params.dataset, raw, arrays, notes))
+
+
+def _find(params: Data) -> Raw:
+    if params.dataset == DEFAULT:
+        raise DataError(
+            f"a data set cannot be named {DEFAULT!r}: that file of the model directory names the served model"
+        )
+    mirror = os.environ.get("TRUEODDS_DATA")
+    places = [Path(mirror)] if mirror else []
+    own = Path(params.path)
+    if not own.exists() and params.path != Data().path:
+        raise DataError(f"data.path is {params.path!r}, which does not exist; give an .npz file or a folder that does")
+    if own.is_file() or (own / "train").is_dir():
+        if params.dataset in _BUILT_IN:
+            named = f"data.path is {params.path!r}, your own data, but data.dataset is still {params.dataset!r}"
+            raise DataError(f"{named}; give them a name of their own, such as dataset: {own.stem}")
+        return _logged(params, own)
+    for place in [*places, own]:
+        for candidate in (place / f"{params.dataset}.npz", place / params.dataset):
+            if candidate.exists():
+                return _logged(params, candidate)
+    if params.dataset in _BUILT_IN:
+        raw = checked(_BUILT_IN[params.dataset](), params.dataset)
+        log.info("%s: built-in source", params.dataset)
+        return raw
+    looked = ", ".join(f"{place}/{params.dataset}.npz or {place}/{params.dataset}/" for place in [*places, own])
+    raise DataError(
+        f"data set {params.dataset!r} is neither built in ({', '.join(_BUILT_IN)}) nor found: looked for {looked}."
+        f"{nearest(params.dataset, _BUILT_IN)}"
+    )
+
+
+def _logged(params: Data, path: Path) -> Raw:
+    if path.is_file() and params.image_size is not None:
+        raise DataError(
+            f"data.image_size is {params.image_size}, but {path} holds arrays, whose size is fixed; set it to null"
+        )
+    raw = folder.read(path, params.image_size) if path.is_dir() else read_npz_set(path)
+    log.info("%s: read from %s", params.dataset, path)
+    if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
+        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
+    return raw
+
+
+def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str) -> tuple[Index, Index]:
+    """(drawn, rest) of the training rows `among`."""
+    try:
+        drawn, rest = balanced(raw.y_train[among], rows, params.split_seed)
+    except ValueError as error:
+        raise DataError(f"{params.dataset}: {error} (data.{key} in params.yaml)") from None
+    return among[drawn], among[rest]
+
+
+def _card(name: str, raw: Raw, arrays: dict[str, tuple[Images, Labels]], notes: list[str]) -> dict[str, Any]:
+    height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
+    moments = [_moments(arrays["train"][0][..., channel]) for channel in range(channels)]
+    return {
+        "name": name,
+        "classes": list(raw.classes),
+        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
+        "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
+        "splits": {split: len(labels) for split, (_, labels) in arrays.items()},
+        "notes": notes,
+        "sha256": sha256(arrays),
+    }
+
+
+def _moments(pixels: Images) -> tuple[float, float]:
+    """Mean and standard deviation in [0, 1], from exact counts of the 256 values: no float copy of the images."""
+    # In blocks: bincount works on a copy of eight bytes a pixel.
+    rows = max(1, BLOCK // pixels[0].size)
+    blocks = (pixels[begin : begin + rows].reshape(-1) for begin in range(0, len(pixels), rows))
+    counts = sum((np.bincount(block, minlength=256) for block in blocks), np.zeros(256, dtype=np.int64))
+    values = np.arange(256) / 255
+    mean = float(counts @ values / counts.sum())
+    std = float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum()))
+    return round(mean, 6), max(round(std, 6), 1e-3)

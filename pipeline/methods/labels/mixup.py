@@ -1,0 +1,32 @@
+"""Mixup (Zhang et al. 2018)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.methods.targets import distribution
+
+
+class Mixup:
+    """Mixup x' = l x + (1 - l) x_o, t' = l t + (1 - l) t_o, l ~ Beta(alpha, alpha) per batch (Zhang et al. 2018).
+
+    o is the row's partner. l is the larger of the two shares, so that a row keeps its own label where one is needed. As
+    the partners are a random permutation, the set of mixed rows has the same law as with l as drawn.
+    """
+
+    def __init__(self, *, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def batch(self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        seed = torch.randint(2**62, (2,), generator=generator).tolist()
+        rng = np.random.default_rng(seed)
+        drawn = rng.beta(self.alpha, self.alpha)
+        share = max(drawn, 1 - drawn)
+        other_N = torch.from_numpy(rng.permutation(len(images))).to(images.device)
+        t_NC = distribution(targets, classes, images.dtype)
+        return torch.lerp(images[other_N], images, share), torch.lerp(t_NC[other_N], t_NC, share)
+
+    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
+        return targets

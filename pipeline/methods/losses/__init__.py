@@ -1,0 +1,16 @@
+"""Primary losses: one value per sample, so that weighting, mixing and meta-learning need no special case.
+
+Targets are class indices (N,) or distributions (N, C); a distribution weighs the classes' losses by its entries.
+All but `mse` are u(p, y) CE, the uncertainty-weighted family of the BSCE-GRA paper (eq. 6); with `gra` the weight u is
+a constant for the gradient (eq. 9). p = softmax(z), p_y the target class's probability.
+"""
+
+from pipeline.methods.losses.bsce import bsce
+from pipeline.methods.losses.consistency import consistency
+from pipeline.methods.losses.cross_entropy import cross_entropy
+from pipeline.methods.losses.dual_focal import dual_focal
+from pipeline.methods.losses.focal import focal
+from pipeline.methods.losses.inverse_focal import inverse_focal
+from pipeline.methods.losses.mse import mse
+
+__all__ = ["bsce", "consistency", "cross_entropy", "dual_focal", "focal", "inverse_focal", "mse"]

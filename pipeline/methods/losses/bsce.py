@@ -1,0 +1,31 @@
+"""Brier-score-weighted cross entropy (BSCE-GRA paper)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.methods.targets import constant, expected, of_target, one_minus, power
+
+
+def bsce(
+    logits_NC: Tensor,
+    targets: Tensor,
+    *,
+    gamma: float = 2.0,
+    norm: float = 2.0,
+    gra: bool = False,
+) -> Tensor:
+    """Brier-score-weighted cross entropy -||p - y||_norm^gamma log p_y (BSCE-GRA paper, eqs. 6 and 11); shape (N,).
+
+    norm = gamma = 2 weighs by the Brier score. norm = 1 is 2^gamma times focal loss.
+    """
+    log_p_NC = torch.log_softmax(logits_NC, 1)
+    log_p = of_target(log_p_NC, targets)
+    powers_NC = power(log_p_NC.exp(), norm)
+    if targets.ndim == 1:  # the sum over the other classes: subtracting p_y^norm from the whole would cancel
+        rest = powers_NC.scatter(1, targets.unsqueeze(1), 0).sum(1)
+    else:
+        rest = (powers_NC.sum(1, keepdim=True) - powers_NC).clamp_min(0)
+    weight = power(rest + power(one_minus(log_p), norm), gamma / norm)
+    return expected(-constant(weight, gra) * log_p, targets)

@@ -1,0 +1,28 @@
+"""Focal loss (Lin et al. 2017; Mukhoti et al. 2020)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pipeline.methods.gamma import resolve
+from pipeline.methods.method import START, Moment
+from pipeline.methods.targets import constant, expected, of_target, one_minus, power
+
+
+def focal(
+    logits_NC: Tensor,
+    targets: Tensor,
+    moment: Moment = START,
+    *,
+    gamma: float | str = 3.0,
+    alpha: float = 1.0,
+    gra: bool = False,
+) -> Tensor:
+    """Focal loss -alpha (1 - p_y)^gamma log p_y (Lin et al. 2017; Mukhoti et al. 2020, section 4); shape (N,).
+
+    gamma >= 0, or a name of `pipeline.methods.gamma.RULES`; 0 is cross entropy.
+    """
+    log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
+    weight = power(one_minus(log_p), resolve(gamma, log_p.exp(), moment.progress))
+    return expected(-alpha * constant(weight, gra) * log_p, targets)

@@ -1,0 +1,52 @@
+"""A training run, resolved: everything that decides its result but the data, in one frozen value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pipeline.methods.composition import Composition
+from pipeline.nets.resnet import Shape
+from pipeline.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the training loop reads: no null is left, every name is resolved, and what does not fit was refused.
+
+    `pipeline.training.resolution.plan_of` makes it from params.yaml.
+    device: auto, cpu or cuda; the loop finds it on the machine where it runs.
+    curves: the epochs that are measured row by row.
+    code: source file -> SHA-256, of the code that this run is made by (`pipeline.training.provenance`).
+    """
+
+    net: Shape
+    recipe: Recipe
+    method: Composition
+    seed: int
+    device: str
+    curves: tuple[int, ...]
+    code: Mapping[str, str]
+
+    def result_settings(self) -> dict[str, Any]:
+        """What a model's card says of its training."""
+        return {
+            "recipe": asdict(self.recipe),
+            "method": self.method.to_json(),
+            "net": asdict(self.net),
+            "seed": self.seed,
+            "code_sha256": fingerprint(self.code),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, file by file: two plans of equal JSON make the same net of the same data."""
+        where = {"device": self.device, "curves": list(self.curves), "code": dict(self.code)}
+        return {**self.result_settings(), **where}
+
+
+def fingerprint(tree: Any) -> str:
+    """SHA-256 of a JSON-like value, independent of key order."""
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,61 @@
+"""How a net is optimised: the numbers of a training recipe, and the schedule of the learning rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a net is optimised, and which epoch's weights are taken.
+
+    schedule: `rate_at` below. milestones are fractions of the run, so the schedule scales with `epochs`.
+    weight_decay: an L2 term in the gradient, for every optimizer.
+    selection: last epoch, or the first epoch of least validation error or NLL.
+    reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
+    every step; the mean needs neither. clip 0: none.
+    threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
+    """
+
+    net: str
+    epochs: int
+    batch_size: int = 128
+    optimizer: Literal["sgd", "adam", "adagrad"] = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = False
+    weight_decay: float = 5e-4
+    schedule: Literal["step", "cosine", "constant"] = "step"
+    milestones: tuple[float, ...] = (150 / 350, 250 / 350)
+    decay: float = 0.1
+    selection: Literal["last", "val_error", "val_nll"] = "last"
+    reduction: Literal["mean", "sum"] = "mean"
+    clip: float = 0.0
+    padding: int = 4
+    flip: bool = True
+    threads: int = 0
+
+    def rate_at(self, progress: float) -> float:
+        """The learning rate at `progress` in [0, 1) through the run.
+
+        step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi progress)) / 2.
+        constant.
+        """
+        if self.schedule == "cosine":
+            return self.learning_rate * (1 + math.cos(math.pi * progress)) / 2
+        passed = sum(progress >= milestone for milestone in self.milestones) if self.schedule == "step" else 0
+        return float(self.learning_rate * self.decay**passed)
+
+    def optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer of the net's parameters, at the highest learning rate."""
+        settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        if self.optimizer == "adam":
+            return torch.optim.Adam(net.parameters(), **settings)
+        if self.optimizer == "adagrad":
+            return torch.optim.Adagrad(net.parameters(), **settings)
+        return torch.optim.SGD(net.parameters(), momentum=self.momentum, nesterov=self.nesterov, **settings)

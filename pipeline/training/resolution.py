@@ -1,0 +1,46 @@
+"""From params.yaml to a Plan: names looked up, defaults filled in, and what does not fit refused, once."""
+
+from __future__ import annotations
+
+import logging
+
+from pipeline import methods, nets
+from pipeline.config import Training
+from pipeline.methods.composition import Composition
+from pipeline.training import recipes
+from pipeline.training.plan import Plan
+from pipeline.training.provenance import code_hashes
+from trueodds.errors import ConfigError
+
+log = logging.getLogger("pipeline.training")
+
+LOOP = "pipeline.training.loop"
+
+
+def plan_of(training: Training, dataset: str, held_out: int | None) -> Plan:
+    """The plan of a run on a data set with `held_out` rows to learn from in steps of their own (None: no such split).
+
+    Raises:
+        ConfigError: an unknown recipe, net, method or option; settings that do not fit each other; held-out rows that
+            the method needs and the data do not have; an epoch in `curves` that the run does not have.
+    """
+    recipe = recipes.resolve(training, dataset)
+    shape = nets.resolve(recipe.net, width=training.width, depth=training.depth)
+    method = methods.resolve(training.method, training.method_options)
+    _check_held_out(method, held_out)
+    if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
+        raise ConfigError(
+            f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"
+        )
+    code = code_hashes([LOOP, *method.modules()])
+    return Plan(shape, recipe, method, training.seed, training.device, tuple(sorted(set(training.curves))), code)
+
+
+def _check_held_out(method: Composition, rows: int | None) -> None:
+    if rows is not None and not method.needs_held_out:
+        log.warning("method %s does not learn from the %s held-out rows (data.held_out_size)", method.name, f"{rows:,}")
+    if method.needs_held_out and rows is None:
+        raise ConfigError(
+            f"method {method.name!r} has a penalty with `when: interleaved`, which learns from held-out rows, and"
+            " data.held_out_size is null; set it, such as held_out_size=5000 for CIFAR or 100 for digits"
+        )

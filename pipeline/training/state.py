@@ -1,0 +1,135 @@
+"""What a training run changes as it goes, and what it takes to go on after a kill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.methods.gradients import backward
+from pipeline.methods.method import Method
+from pipeline.nets.resnet import ResNet
+from pipeline.training.plan import Plan
+from pipeline.training.recipe import Recipe
+from pipeline.training.selection import Selection
+
+Row = dict[str, Any]
+"""One epoch of history: a column's name -> a number, None where there is nothing to measure."""
+
+
+class Epoch:
+    """An epoch under way: what its steps gave, and what it takes to go on in its middle.
+
+    generator: of the order of the rows, the augmentation and the batches' mixing. resumed: its state after the steps
+    that were taken before a kill, None where there are none. held_out: how many batches of held-out rows were taken.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.generator = torch.Generator().manual_seed(seed)
+        self.resumed: Tensor | None = None
+        self.steps = self.held_out = 0
+        self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def add(self, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> None:
+        """One step: its loss summed over the rows, their logits and labels, all kept on their device."""
+        self.steps += 1
+        self._outputs.append((loss.detach().reshape(1), logits_NC.detach(), labels_N))
+
+    def outputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The steps' losses (S,), and logits (N, C) and labels (N,) of the rows that they took."""
+        losses, logits, labels = (torch.cat(parts) for parts in zip(*self._outputs, strict=True))
+        self._outputs = [(losses, logits, labels)]
+        return self._outputs[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for a checkpoint."""
+        random = self.generator.get_state()
+        return {"steps": self.steps, "held_out": self.held_out, "generator": random, "outputs": self.outputs()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Takes up a `to_dict` again."""
+        self.steps, self.held_out, self.resumed = saved["steps"], saved["held_out"], saved["generator"].cpu()
+        self._outputs = [saved["outputs"]]
+
+
+@dataclass
+class TrainingState:
+    """The net and its optimizer, the method and what it learned, whose weights are taken, and a row for each epoch.
+
+    middle: the saved middle of the epoch that comes next, after a kill.
+    """
+
+    recipe: Recipe
+    net: ResNet
+    optimizer: torch.optim.Optimizer
+    method: Method
+    selection: Selection
+    history: list[Row] = field(default_factory=list)
+    middle: dict[str, Any] | None = None
+
+    @classmethod
+    def initial(cls, plan: Plan, channels: int, classes: int, device: torch.device) -> TrainingState:
+        """As before the first step; initial weights come from torch's global generator, seeded here."""
+        torch.manual_seed(plan.seed)
+        net = plan.net.build(channels, classes).to(device)
+        net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
+        recipe = plan.recipe
+        return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(), Selection(recipe.selection))
+
+    def begin_epoch(self, seed: int) -> Epoch:
+        """The next epoch, in its middle where the run was killed there."""
+        epoch = Epoch((seed << 20) + len(self.history))
+        if self.middle is not None:
+            epoch.restore(self.middle)
+            self.middle = None
+        return epoch
+
+    def end_epoch(self, row: Row) -> None:
+        """An epoch whose steps are done and measured."""
+        self.history.append(row)
+        self.selection.offer(self.net, row)
+
+    def steps_done(self, per_epoch: int) -> int:
+        """How many steps of the run are done."""
+        return per_epoch * len(self.history) + (self.middle["steps"] if self.middle else 0)
+
+    def set_rate(self, progress: float) -> None:
+        """The learning rate that the schedule has at `progress` through the run."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate_at(progress)
+
+    def descend(self, loss: Tensor, rows: int, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
+        """One step of the optimizer down a mean over `rows`, and penalties whose gradients are taken apart."""
+        self.optimizer.zero_grad(set_to_none=True)
+        backward(loss * rows if self.recipe.reduction == "sum" else loss, apart, self.net)
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
+        self.optimizer.step()
+
+    def to_dict(self, epoch: Epoch | None = None) -> dict[str, Any]:
+        """All of it, for a checkpoint, with the random states; `epoch`: the one under way."""
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "method": self.method.state(),
+            "selection": self.selection.state(),
+            "rng": torch.get_rng_state(),
+            "cuda_rng": torch.cuda.get_rng_state() if next(self.net.parameters()).is_cuda else None,
+            "history": self.history,
+            "middle": None if epoch is None else epoch.to_dict(),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Takes up a `to_dict` again."""
+        self.net.load_state_dict(saved["net"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.method.restore(saved["method"])
+        self.selection.restore(saved["selection"])
+        torch.set_rng_state(saved["rng"].cpu())
+        if saved["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(saved["cuda_rng"].cpu())
+        self.history, self.middle = saved["history"], saved["middle"]

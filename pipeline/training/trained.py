@@ -1,0 +1,79 @@
+"""The outcome of a training run, in memory and as the train stage's files."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from pipeline.nets.resnet import ResNet, Shape
+from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS
+from trueodds import logits
+from trueodds.files import FileError, read_json, write_json, write_npz
+
+if TYPE_CHECKING:
+    from pipeline.data.dataset import DataSet
+    from pipeline.training.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
+
+    settings["notes"]: what whoever uses the rows must know, such as that the net learned from those of validation.
+    epoch_rows: the arrays of the epochs that `training.curves` names (`pipeline.training.curves.read_rows`).
+    `checkpoint` is still there: remove it when the rest is safely written.
+    """
+
+    net: ResNet
+    logits: dict[str, npt.NDArray[np.float32]]
+    history: list[dict[str, Any]]
+    epoch_rows: dict[str, npt.NDArray[Any]]
+    settings: dict[str, Any]
+    checkpoint: Checkpoint
+
+    def write(self, folder: Path, logits_file: Path, data: DataSet) -> None:
+        """Writes the net and how it was trained into `folder`, and the logits with their labels; then the checkpoint
+        goes.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.contiguous() for name, tensor in self.net.state_dict().items()}
+        save_file(weights, folder / WEIGHTS)
+        write_json(folder / SETTINGS, self.settings)
+        write_epochs(folder / EPOCHS, self.history)
+        write_npz(folder / EPOCH_ROWS, self.epoch_rows)
+        splits = {split: logits.Logits(values, data.arrays[split][1]) for split, values in self.logits.items()}
+        logits.write(logits_file, splits, self.settings["notes"])
+        self.checkpoint.remove()
+
+
+def read_net(folder: Path, data: DataSet) -> tuple[ResNet, dict[str, Any]]:
+    """The net that `Trained.write` left in `folder`, and its settings.
+
+    Raises:
+        FileError: a file that is missing or damaged, or a net of other data.
+    """
+    settings = read_json(folder / SETTINGS)
+    if settings["data_sha256"] != data.card["sha256"]:
+        raise FileError(f"{folder} was trained on other data than were fetched; run the stages in order: dvc repro")
+    try:
+        net = Shape(**settings["net"]).build(data.card["input"]["channels"], len(data.card["classes"]))
+        net.load_state_dict(load_file(folder / WEIGHTS))
+    except (SafetensorError, RuntimeError, TypeError) as error:
+        raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
+    return net, settings
+
+
+def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:
+    """epochs.csv: one row an epoch, nan for None (`dvc plots` leaves nan out, and would draw an empty cell as 0)."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(history[0]))
+        writer.writeheader()
+        writer.writerows({k: math.nan if value is None else value for k, value in row.items()} for row in history)
