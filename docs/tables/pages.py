@@ -1,17 +1,14 @@
-"""The README's tables, from the committed results and from the code.
+"""The pages, and the blocks of them that are generated.
 
-    python -m benchmarks.readme
-
-rewrites what stands between `<!-- <name> -->` and `<!-- end -->`; tests/test_readme.py holds that nothing would change.
+A block stands between `<!-- name -->` and `<!-- end -->`. `python -m docs.tables` (`make docs`) writes every block of
+every page anew, from benchmarks/results/ and from the code; tests/docs/test_generated.py fails when one is stale.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from benchmarks import (
     calibrators,
@@ -33,11 +30,14 @@ from benchmarks import (
     weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
-from pipeline.cli.tables import methods_table
+from docs.tables import claims, settings
+from docs.tables.markdown import table
+from docs.tables.results import Result, read
+from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 
-README = Path(__file__).resolve().parent.parent / "README.md"
-RESULTS = Path(__file__).resolve().parent / "results"
-TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+RESULTS: dict[str, Callable[[Result], str]] = {
     "cifar100-resnet8-cpu": pipeline_run.markdown,
     "flow-overhead-digits": pipeline_run.overhead,
     "losses-cifar100-subset": losses.markdown,
@@ -58,20 +58,17 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "faults": faults_report.markdown,
     "report": report.markdown,
 }
-
-
-def methods() -> str:
-    """What can be named as `method`."""
-    lines = ["| name | options, or parts and their settings | source |", "|---|---|---|"]
-    lines += [
-        f"| `{name}` | {f'`{options}`' if options != '-' else ''} | {source} |"
-        for name, options, source in methods_table()
-    ]
-    return "\n".join(lines)
-
-
-LISTS: dict[str, Callable[[], str]] = {"methods": methods}
-"""Those that need no result."""
+"""Blocks made from the result file of the same name."""
+CODE: dict[str, Callable[[], str]] = {
+    "methods": lambda: table(("name", "options, or parts and their settings", "source"), methods_table(), code=(0, 1)),
+    "recipes": lambda: table(("recipe", "how", "for"), recipes_table(), code=(0,)),
+    "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
+    "service-settings": settings.service,
+    "params": settings.params,
+    "claims": claims.page,
+    "measured": claims.lines,
+}
+"""Blocks made from the code, or from several results."""
 BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -82,16 +79,9 @@ def refreshed(text: str) -> str:
         KeyError: a block whose name is not that of a table.
     """
 
-    def block(found: re.Match[str]) -> str:
-        name = found[1]
-        if name in LISTS:
-            content = LISTS[name]()
-        else:
-            content = TABLES[name](json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")))
+    def block(match: re.Match[str]) -> str:
+        name = match[1]
+        content = CODE[name]() if name in CODE else RESULTS[name](read(name))
         return f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
-
-
-if __name__ == "__main__":
-    README.write_text(refreshed(README.read_text(encoding="utf-8")), encoding="utf-8")
