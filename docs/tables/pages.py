@@ -34,6 +34,7 @@ from docs.tables import claims, settings
 from docs.tables.markdown import table
 from docs.tables.results import Result, read
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
+from tests.test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -59,12 +60,24 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "report": report.markdown,
 }
 """Blocks made from the result file of the same name."""
+
+
+def layers() -> str:
+    """The layers of each folder, from the top down, as tests/test_layers.py holds them."""
+    rows = []
+    for folder, text in LAYERS.items():
+        lines = [line.strip().replace(" ", ", ") for line in text.strip().splitlines()]
+        rows.append(("the packages" if folder == "." else f"`{folder}/`", " → ".join(lines)))
+    return table(("folder", "layers"), rows, code=(1,))
+
+
 CODE: dict[str, Callable[[], str]] = {
     "methods": lambda: table(("name", "options, or parts and their settings", "source"), methods_table(), code=(0, 1)),
     "recipes": lambda: table(("recipe", "how", "for"), recipes_table(), code=(0,)),
     "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
     "service-settings": settings.service,
     "params": settings.params,
+    "layers": layers,
     "claims": claims.page,
     "measured": claims.lines,
 }

@@ -26,7 +26,7 @@ ONE_FILE = "tests/metrics/test_entropy.py"
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: `console` (commands after `$ `), `python`, or `text` (what is printed, `...` for some of it)."""
+    """A fenced block: `console` (commands after `$ `), `python`, or `text` (what they print)."""
 
     kind: str
     text: str
@@ -38,8 +38,9 @@ class Block:
         return [line.removeprefix("$ ") for line in lines]
 
     def prints(self, printed: str) -> bool:
-        """Whether a text block is part of what was printed."""
-        return re.search(".*".join(map(re.escape, self.text.strip().split("..."))), printed) is not None
+        """Whether a text block is part of what was printed: `...` stands for anything, a number for any number."""
+        pattern = re.escape(self.text.strip()).replace(r"\.\.\.", ".*")
+        return re.search(re.sub(r"\d[\d,]*(\\\.\d+)?", r"[\\d,.]+", pattern), printed, re.DOTALL) is not None
 
 
 def blocks(page: Path) -> list[Block]:
@@ -102,14 +103,19 @@ class Terminal:
 
     def walk(self, page: Path, *, skipping: tuple[str, ...] = ()) -> int:
         """Type every block of a page, check every text against what was printed before it; returns how many ran."""
-        printed, ran = "", 0
+        printed: str | None = None
+        ran = 0
         for block in blocks(page):
             if block.kind == "text":
-                assert block.prints(printed) or not printed, f"{page.name} shows\n{block.text}\nprinted was\n{printed}"
-                continue
-            typed = [] if block.kind == "python" else [line for line in block.commands() if line not in skipping]
-            printed = self.python(block.text) if block.kind == "python" else "\n".join(map(self.type, typed))
-            ran += 1
+                assert printed is None or block.prints(printed), f"{page.name} shows\n{block.text}\nnot\n{printed}"
+            elif block.kind == "python":
+                printed = self.python(block.text)
+                ran += 1
+            elif commands := [line for line in block.commands() if line not in skipping]:
+                printed = "\n".join(map(self.type, commands))
+                ran += 1
+            else:
+                printed = None
         return ran
 
     def _run(self, command: list[str], shown: str) -> str:
