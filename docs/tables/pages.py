@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks import (
     calibrators,
@@ -30,13 +29,12 @@ from benchmarks import (
     weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
-from docs.tables import claims, settings
+from docs.tables import ROOT, claims, settings
 from docs.tables.markdown import table
 from docs.tables.results import Result, read
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tests.test_layers import LAYERS
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RESULTS: dict[str, Callable[[Result], str]] = {
     "cifar100-resnet8-cpu": pipeline_run.markdown,

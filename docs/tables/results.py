@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "benchmarks" / "results"
+from docs.tables import ROOT
+
+FOLDER = ROOT / "benchmarks" / "results"
 Result = dict[str, Any]
 Key = tuple[str | dict[str, object], ...]
 """The way to a figure: names, and for a list the values that single out one of its rows."""

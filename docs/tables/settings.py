@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from docs.tables import ROOT
 from docs.tables.markdown import table
 from pipeline.config import Params, load
 from service.settings import Settings
@@ -25,7 +26,7 @@ def service() -> str:
 
 def params() -> str:
     """One row a leaf of params.yaml: its section, the value in the repository, its meaning."""
-    values = load()
+    values = load(ROOT / "params.yaml")
     rows = [
         (f"{section}.{name}", json.dumps(getattr(getattr(values, section), name)), leaf.description or "")
         for section, field in Params.model_fields.items()
