@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from docs.tables.markdown import table
-from docs.tables.results import Key, figure
+from docs.tables.results import COMMANDS, Key, figure
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,13 @@ class Claim:
     keys: Mapping[str, Key]
     section: str
     """The anchor in docs/results.md under which the whole table stands."""
-    options: str = ""
-    """What follows `python -m benchmarks.MODULE`."""
-    module: str = ""
-    """The benchmark, where its name is not the result's."""
     short: bool = False
     """Whether README.md shows it."""
 
     @property
     def command(self) -> str:
         """The command that makes the result anew."""
-        return f"python -m benchmarks.{self.module or self.result} {self.options}".rstrip()
+        return COMMANDS[self.result]
 
     @cached_property
     def figures(self) -> dict[str, float]:
@@ -73,7 +69,6 @@ CLAIMS = (
             "width": (*_RARE, "mean_width"),
         },
         "how-often-the-interval-covers-the-true-ece",
-        options="--runs 400",
         short=True,
     ),
     Claim(
@@ -90,7 +85,6 @@ CLAIMS = (
             "level": ("level",),
         },
         "how-often-the-intervals-of-nll-and-brier-score-cover-the-true-one",
-        options="--runs 1000",
     ),
     Claim(
         "The test of calibration rejects a calibrated model as often as its level says",
@@ -159,7 +153,6 @@ CLAIMS = (
             "leaning": ("words", {"shape": "C", "truth": "calibrated"}, "leaning"),
         },
         "words-what-somebody-reads-who-looks-again-and-again",
-        options="--streams 60",
     ),
     Claim(
         "`select` does no harm on few rows",
@@ -186,7 +179,6 @@ CLAIMS = (
             for package, name in (("ours", "trueodds"), ("netcal", "netcal"), ("sklearn", "scikit-learn"))
         },
         "calibrators-time-and-memory-of-a-fit",
-        options="--limit 60",
     ),
     Claim(
         "ECE is fast",
@@ -212,7 +204,6 @@ CLAIMS = (
         "faults",
         {"predictions": ("faults", "kills", "predictions"), "labels": ("faults", "kills", "labels")},
         "service-what-it-bears",
-        options="--kills 200",
         short=True,
     ),
     Claim(
@@ -226,7 +217,6 @@ CLAIMS = (
             "alone": ("turns", {"net": "resnet18"}, "ratio"),
         },
         "service-requests-per-second",
-        options="--peers .peers/bin/python",
         short=True,
     ),
     Claim(
@@ -241,7 +231,6 @@ CLAIMS = (
             "rate": ("labels", {"labels_per_call": 10000}, "labels_per_second"),
         },
         "service-requests-per-second",
-        options="--peers .peers/bin/python",
     ),
     Claim(
         "A report takes as long for ten million labels as for ten thousand",
@@ -255,7 +244,6 @@ CLAIMS = (
             "few": ("milliseconds", "10000", "over HTTP", "new", "median"),
         },
         "service-how-long-a-live-report-takes",
-        options="--write",
         short=True,
     ),
     Claim(
@@ -273,7 +261,6 @@ CLAIMS = (
             "interleaved": ("methods", {"method": "mmce_interleaved"}, "step"),
         },
         "training-what-each-method-costs-beside-cross-entropy",
-        options="--rounds 14",
     ),
     Claim(
         "A killed run loses a minute at most, and checkpoints cost next to nothing",
@@ -298,7 +285,6 @@ CLAIMS = (
             "libraries": ("libraries_mb",),
         },
         "fetching-an-image-folder-peak-memory",
-        options="--before 680d393",
     ),
     Claim(
         "CIFAR-100 trains on two cores",
@@ -315,8 +301,6 @@ CLAIMS = (
             "after": ("metrics", "after", "ece"),
         },
         "cifar-100-on-two-cores",
-        module="pipeline_run",
-        options="cifar100-resnet8-cpu cifar100",
         short=True,
     ),
     Claim(
@@ -332,8 +316,6 @@ CLAIMS = (
             "again_repro": ("seconds_by_dvc_repro_when_nothing_changed",),
         },
         "scheduled-runs-what-a-deployment-costs",
-        module="pipeline_run",
-        options="flow-overhead-digits digits --plain",
     ),
 )
 

@@ -31,7 +31,7 @@ from benchmarks import (
 from benchmarks.faults import report as faults_report
 from docs.tables import ROOT, claims, settings
 from docs.tables.markdown import table
-from docs.tables.results import Result, read
+from docs.tables.results import COMMANDS, Result, read
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tests.test_layers import LAYERS
 
@@ -57,7 +57,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "faults": faults_report.markdown,
     "report": report.markdown,
 }
-"""Blocks made from the result file of the same name."""
+"""Blocks made from the result file of the same name, under the command that makes it."""
 
 
 def layers() -> str:
@@ -92,7 +92,7 @@ def refreshed(text: str) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match[1]
-        content = CODE[name]() if name in CODE else RESULTS[name](read(name))
+        content = CODE[name]() if name in CODE else f"`{COMMANDS[name]}`\n\n{RESULTS[name](read(name))}"
         return f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)
