@@ -9,7 +9,7 @@ export DO_NOT_TRACK := 1
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo serve prefect prefect-stop test test-full lint constraints constraints-diff clean
+.PHONY: help setup run demo serve prefect prefect-stop test test-full lint docs constraints constraints-diff clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -61,6 +61,9 @@ test-full: setup ## every test, the long ones too
 
 lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
+
+docs: setup ## write the generated tables of README.md and docs/ anew
+	@python -m docs.tables
 
 constraints: setup ## take the newest versions that pyproject.toml admits, with hashes for the images
 	@python docker/constraints.py

@@ -56,7 +56,7 @@ def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as the README's table."""
+    """The record as a table of docs/results.md."""
     lines = [
         f"At most one in {record['every']:g} s; {record['rows']:,} rows of {CLASSES} classes, on {record['device']}.",
         "",

@@ -78,7 +78,7 @@ def fetch(code: Path, folder: Path) -> dict[str, Any]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as the README's table."""
+    """The record as a table of docs/results.md."""
     setting, now = record["setting"], record["now"]
     rows = [("this code", now)]
     if before := record["before"]:

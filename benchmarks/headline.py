@@ -112,7 +112,7 @@ def words(rows: Pool, truth: str, streams: int, seed: int) -> Words:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The table for the README, from the JSON."""
+    """The table of docs/results.md, from the JSON."""
     names = {
         "strong": "says it is off",
         "advised": "advises to recalibrate",

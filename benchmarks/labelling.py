@@ -210,7 +210,7 @@ def late(rows: Pool, truth: str, factor: float, runs: int, seed: int) -> Late:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The README's table: the worst of all shapes, calibrated or not."""
+    """The table of docs/results.md: the worst of all shapes, calibrated or not."""
     lines = [
         "| which answers get a label | unweighted covers | weighted by counts | labels are worth | by known chances"
         " | warned | of 400 labels |",

@@ -1,7 +1,7 @@
 """Time, peak memory and error of `trueodds.metrics` beside torchmetrics, netcal, scikit-learn and relplot, in one run.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.metrics  # five minutes, 6 GB of memory
-    python -m benchmarks.metrics --table  # the README's table, from the committed result
+    python -m benchmarks.metrics --table  # the table of docs/results.md, from the committed result
 
 Peers are measured where they can be imported; the result names the missing ones. Everything runs on one thread. A time
 is the best of several calls of the public function, input checks included; extra memory is how far the process's
@@ -238,7 +238,7 @@ def commit() -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The README's table: milliseconds, and how many times as long the peers take."""
+    """The table of docs/results.md: milliseconds, and how many times as long the peers take."""
     lines = [
         "| metric | input | time | extra memory | torchmetrics | netcal | scikit-learn | relplot |",
         "|---" * 8 + "|",

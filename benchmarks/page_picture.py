@@ -1,4 +1,4 @@
-"""The picture of the live report in the README: a real service whose model became over-confident ten days ago.
+"""The picture in README.md: a real service whose model became over-confident ten days ago.
 
     python -m benchmarks.page_picture                  # needs Chromium or Chrome on the PATH; half a minute
     python -m benchmarks.page_picture --dark --out dark.png

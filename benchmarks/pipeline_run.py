@@ -139,7 +139,7 @@ def record(
 
 
 def markdown(table: dict[str, Any]) -> str:
-    """The record as the README shows it (tests/test_readme.py holds the README to that)."""
+    """The record as docs/results.md shows it (tests/docs/test_generated.py holds docs/results.md to that)."""
     recipe, metrics, where = table["training"]["recipe"], table["metrics"], table["machine"]
     splits, minutes = table["data"]["splits"], table["seconds"]["train"] / 60
     lines = [

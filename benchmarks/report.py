@@ -188,7 +188,7 @@ def service(address: str, folder: Path) -> Iterator[str]:
 
 
 def markdown(found: Numbers) -> str:
-    """The README's table."""
+    """The table of docs/results.md."""
     lines = ["| labels | reading the sums | report, in process | again | over HTTP | again |", "|---" * 6 + "|"]
     for total, row in found["milliseconds"].items():
         inside, outside = row["in process"], row["over HTTP"]

@@ -125,7 +125,7 @@ def least(selection: Selection, data: Rows) -> Calibrator:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The README's table."""
+    """The table of docs/results.md."""
     lines = [
         f"| test NLL, accuracy .96 | {FEW} rows, plain formulas: draws above .05 nats, worst | `select` likewise |"
         f" draws | {MANY:,} rows: `select` minus plain |",

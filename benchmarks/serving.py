@@ -4,7 +4,7 @@
     apt-get install wrk
     python -m benchmarks.serving --peers .peers/bin/python     # some twenty minutes
     python -m benchmarks.serving --peers .peers/bin/python --quick
-    python -m benchmarks.serving --table                       # the README's table, from the committed result
+    python -m benchmarks.serving --table                       # the table of docs/results.md, from the committed result
 
 One run: the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies for all, wrk on the same cores.
 The best options of each peer for each net are found by a short trial at 32 connections; ours runs as it comes. Then

@@ -1,4 +1,4 @@
-"""A result of `python -m benchmarks.serving` as the README shows it, and beside what was aimed at."""
+"""A result of `python -m benchmarks.serving` as docs/results.md shows it, and beside what was aimed at."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _beside(turns: dict[str, Any]) -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The README's table: requests per second, and p50 / p99 in milliseconds."""
+    """The table of docs/results.md: requests per second, and p50 / p99 in milliseconds."""
     cells = {(c["net"], c["body"], c["connections"], c["server"]): c for c in result["cells"]}
     memory = {(m["net"], m["server"]): m for m in result["memory"]}
     lines = ["| net, body | connections | " + " | ".join(SERVERS) + " |", "|---" * (2 + len(SERVERS)) + "|"]

@@ -78,7 +78,7 @@ def measure(shape: str, truth: str, confidence_M: Array, chance_M: Array, n: int
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The README's table: how often each test at 5% rejects; calibrated models as a range, others on average."""
+    """Table: how often each test at 5% rejects; calibrated models as a range, others on average."""
     lines = ["| truth | `calibration_test` | chi-square over bins | ECE above its noise floor |", "|---|---|---|---|"]
     for truth in dict.fromkeys(row["truth"] for row in found["settings"]):
         rows, cells = [row for row in found["settings"] if row["truth"] == truth], []

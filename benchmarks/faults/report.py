@@ -1,4 +1,4 @@
-"""The README's table of a result of `python -m benchmarks.faults`."""
+"""The table of docs/results.md: a result of `python -m benchmarks.faults`."""
 
 from __future__ import annotations
 

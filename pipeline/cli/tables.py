@@ -34,16 +34,26 @@ def methods_text() -> str:
 
 
 def recipes_text() -> str:
+    return _columns([("recipe", "how", "what for"), *recipes_table()])
+
+
+def recipes_table() -> list[tuple[str, str, str]]:
+    """(name, settings, purpose) of every recipe."""
     rows = []
     for name, named in RECIPES.items():
         r = named.recipe
         how = f"{r.net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
         about = f"{named.about}; beside it {named.beside}" if named.beside else named.about
         rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
-    return _columns([("recipe", "how", "what for"), *rows])
+    return rows
 
 
 def calibrators_text() -> str:
+    return _columns([("calibrator", "options", "what it is"), *calibrators_table()])
+
+
+def calibrators_table() -> list[tuple[str, str, str]]:
+    """(name, options of its fit, formula or idea) of every calibrator, and of `select`."""
     rows = []
     for name in calibrators.names():
         first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
@@ -51,7 +61,7 @@ def calibrators_text() -> str:
         first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
         rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
     rows.append((SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
-    return _columns([("calibrator", "options", "what it is"), *rows])
+    return rows
 
 
 TABLES = {

@@ -1,4 +1,7 @@
-"""Post-hoc calibrators: `fit(name, logits_NC, labels_N)` -> object; `object(logits_NC)` -> probabilities; JSON."""
+"""Post-hoc calibrators: `fit(name, logits_NC, labels_N)` -> object; `object(logits_NC)` -> probabilities; JSON.
+
+Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+"""
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.base import Calibrator, FitError

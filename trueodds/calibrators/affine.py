@@ -78,6 +78,10 @@ class BiasCorrectedTemperature(Affine):
     T and b minimise together the NLL, the prior of `temperature` (its pseudo-rows, weighted by `shrinkage`), and
     intercept/N |b|^2: convex in (1/T, b), solved to a gradient of 1e-9.
     shrinkage = intercept = 0 is the paper's formula.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("bias_corrected_temperature", logits, labels)([[2, 0]]).round(3)
+    array([[0.755, 0.245]])
     """
 
     name: ClassVar[str] = "bias_corrected_temperature"
@@ -127,6 +131,10 @@ class Vector(Affine):
     Each w_k lies in [0, 20 / T], T the temperature of least NLL: a negative factor would turn a class's logit round,
     and without an upper limit separable rows have no optimum. Convex; solved to a gradient of 1e-9. Two numbers per
     class and no regularisation: with fewer than some 50 rows per class prefer 'structured_vector'.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("vector", logits, labels)([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "vector"
@@ -170,6 +178,10 @@ class Matrix(Affine):
     of least NLL. Both strengths default to what gives every entry the weight of Berta et al. (see `structured_matrix`):
     off_diagonal = C^2 (C-1)^2 / N, intercept = C^2 / N. A strength that does not grow with C overfits: unregularised,
     C = 100 classes have 10,100 parameters. Convex; solved to a gradient of 1e-9. The diagonal is free.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("matrix", logits, labels)([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "matrix"

@@ -25,7 +25,14 @@ SEPARATED = 0.1
 
 
 class FitError(UserError, ValueError):
-    """These rows do not determine this calibrator; the message names the cure."""
+    """These rows do not determine this calibrator; the message names the cure.
+
+    >>> try:
+    ...     calibrators.fit("vector", [[2, 0], [0, 2]] * 100, [0, 0] * 100)
+    ... except calibrators.FitError:
+    ...     print("class 1 has no rows")
+    class 1 has no rows
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +42,10 @@ class Calibrator(ABC):
     A probability is 0 only where float64 has no smaller number (a logit more than 745 below the top one, after
     scaling); `trueodds.metrics.nll` counts such a true class as 2.2e-308. Histogram-like calibrators mix in a
     share of the uncalibrated softmax, which their docstrings state, so that they say 0 no more often than that does.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> isinstance(calibrators.fit("temperature", logits, labels), calibrators.Calibrator)
+    True
     """
 
     name: ClassVar[str]

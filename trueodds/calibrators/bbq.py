@@ -32,6 +32,10 @@ class BBQ(Curves):
     prior over B is flat. The average of step functions is one step function, and that is what is stored.
 
     form "top_label" (default) for the confidence, or "one_vs_rest" for every class.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("bbq", logits, labels)([[2, 0]]).round(3)
+    array([[0.748, 0.252]])
     """
 
     name: ClassVar[str] = "bbq"

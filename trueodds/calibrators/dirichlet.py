@@ -25,6 +25,10 @@ class Dirichlet(Matrix):
     ODIR as in `matrix`, on W itself: NLL + off_diagonal / (C (C-1)) sum_{j != k} W_jk^2 + intercept / C sum b_k^2, with
     the same defaults. ln q is at least -708.4 (q = 2.2e-308). Not affine in the logits: the log-normaliser of q enters
     through W's row sums.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("dirichlet", logits, labels)([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "dirichlet"

@@ -33,6 +33,10 @@ class EnsembleTemperature(Calibrator):
 
     The order of the classes stays, except that w_3 = 1 makes them equal: where nothing is better than the uniform
     distribution, `keeps_argmax` is false.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("ensemble_temperature", logits, labels)([[2, 0]]).round(3)
+    array([[0.757, 0.243]])
     """
 
     name: ClassVar[str] = "ensemble_temperature"

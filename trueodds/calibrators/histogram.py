@@ -19,6 +19,10 @@ class Histogram(Curves):
     form "top_label" (default): bins of the top probability, hit = top label right. "one_vs_rest": bins per class.
     binning "width": `bins` (15) equal intervals (lo, hi], 0 in the first, the bins of `metrics.ece`; an empty one says
     its middle. "mass": bins of equal count; equal scores share a bin.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("histogram", logits, labels)([[2, 0]]).round(3)
+    array([[0.751, 0.249]])
     """
 
     name: ClassVar[str] = "histogram"

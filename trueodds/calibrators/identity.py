@@ -13,7 +13,12 @@ from trueodds.sums.inputs import Array, softmax
 
 @dataclass(frozen=True, eq=False)
 class Identity(Calibrator):
-    """p = softmax(z)."""
+    """p = softmax(z).
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("identity", logits, labels)([[2, 0]]).round(3)
+    array([[0.881, 0.119]])
+    """
 
     name: ClassVar[str] = "identity"
     held: ClassVar[bool] = True

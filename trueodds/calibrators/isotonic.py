@@ -25,6 +25,10 @@ class Isotonic(Curves):
 
     A step begins half-way between the two fitted scores it parts; scikit-learn's agrees at every fitted score and is
     linear between. Below the lowest fitted score the curve is constant.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("isotonic", logits, labels)([[2, 0]]).round(3)
+    array([[0.751, 0.249]])
     """
 
     name: ClassVar[str] = "isotonic"

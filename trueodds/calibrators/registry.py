@@ -45,7 +45,11 @@ _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
 
 
 def names() -> list[str]:
-    """The names `fit` knows: from no parameter over few to many, then those that bin or smooth one score."""
+    """The names `fit` knows: from no parameter over few to many, then those that bin or smooth one score.
+
+    >>> calibrators.names()[:3]
+    ['identity', 'temperature', 'ensemble_temperature']
+    """
     return list(_BY_NAME)
 
 
@@ -54,6 +58,9 @@ def get(name: str) -> type[Calibrator]:
 
     Raises:
         ConfigError: an unknown name; the message lists the names and the nearest.
+
+    >>> calibrators.get("platt").__name__
+    'Platt'
     """
     if name not in _BY_NAME:
         raise unknown("calibrator", name, _BY_NAME)
@@ -65,6 +72,9 @@ def options(name: str) -> dict[str, Any]:
 
     Raises:
         ConfigError: an unknown name.
+
+    >>> calibrators.options("histogram")
+    {'form': 'top_label', 'binning': 'width', 'bins': 15}
     """
     parameters = inspect.signature(get(name).fit).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -88,6 +98,10 @@ def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **given: A
         ConfigError: an unknown name or option.
         ValueError: empty, misshapen or non-finite logits, labels outside the classes, an option's value.
         FitError: rows that do not determine this calibrator, such as a class that never occurs.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> round(calibrators.fit("temperature", logits, labels).temperature, 3)
+    1.777
     """
     calibrator = get(name)
     check_options(name, given)
@@ -102,6 +116,9 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
 
     Raises:
         ValueError: no or unknown `calibrator` name, or fields that the calibrator does not have.
+
+    >>> calibrators.from_json({"calibrator": "temperature", "temperature": 2.0})([[2, 0]]).round(3)
+    array([[0.731, 0.269]])
     """
     if not isinstance(tree, dict):
         raise ValueError(f"a calibrator is a JSON object with the key 'calibrator', not {tree!r}")

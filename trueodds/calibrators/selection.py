@@ -32,7 +32,12 @@ these overfits: benchmarks/selection.py measures how often it takes one that doe
 
 @dataclass(frozen=True)
 class Candidate:
-    """One line of the table; all numbers are over rows that the fit did not see."""
+    """One line of the table; all numbers are over rows that the fit did not see.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.select(logits, labels).table[0].name
+    'identity'
+    """
 
     name: str
     options: Mapping[str, Any]
@@ -53,7 +58,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """The winner, fitted on all rows, and the table in the order of the candidates."""
+    """The winner, fitted on all rows, and the table in the order of the candidates.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.select(logits, labels).calibrator([[2, 0]]).round(2)
+    array([[0.75, 0.25]])
+    """
 
     calibrator: Calibrator
     table: tuple[Candidate, ...]
@@ -80,6 +90,10 @@ def select(
         ConfigError: an unknown name or option.
         ValueError: bad data, no candidates or what is none, folds outside 2..N.
         FitError: no candidate can be fitted.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.select(logits, labels, candidates=["identity", "temperature"]).calibrator.name
+    'temperature'
     """
     logits, labels = checked_fit_data(logits_NC, labels_N)
     if len(logits) < 2:

@@ -118,6 +118,10 @@ class Platt(Sigmoids):
     Platt's targets (n+ + 1) / (n+ + 2) and 1 / (n- + 2) in place of 1 and 0 keep the optimum finite. Slopes lie in
     [0, 20]. More than two classes: each against the rest, then normalised (Zadrozny & Elkan 2002); for two the curves
     are mirror images, and this is Platt's method itself: softmax(a z + (b / 2) (-1, 1)), affine.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("platt", logits, labels)([[2, 0]]).round(3)
+    array([[0.745, 0.255]])
     """
 
     name: ClassVar[str] = "platt"
@@ -161,6 +165,10 @@ class Beta(Sigmoids):
 
     Each class against the rest, then normalised: that fits the whole vector of probabilities, and for two classes it is
     the paper's method itself (the curves are mirror images). The limit 20 stands in for infinity on separable rows.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("beta", logits, labels)([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "beta"

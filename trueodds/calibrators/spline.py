@@ -28,6 +28,10 @@ class Spline(Curves):
     does not.
 
     form "top_label" (default) for the confidence, or "one_vs_rest" for every class.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("spline", logits, labels)([[2, 0]]).round(3)
+    array([[0.751, 0.249]])
     """
 
     name: ClassVar[str] = "spline"

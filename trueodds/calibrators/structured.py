@@ -25,6 +25,10 @@ class StructuredVector(Vector):
     probabilities and uses their logarithms; here the features are centred logits, so that the map is affine in z and
     can be folded into a net. A class that was never seen is no obstacle: the penalty holds its parameters. `weight_C`
     is (1 + v) / T.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("structured_vector", logits, labels)([[2, 0]]).round(3)
+    array([[0.751, 0.249]])
     """
 
     name: ClassVar[str] = "structured_vector"
@@ -55,6 +59,10 @@ class StructuredMatrix(Matrix):
 
     The penalty is C/N (intercept |b|^2 + diagonal |v|^2) + C (C-1)/N off_diagonal |M|^2. `weight_CC` is the whole
     matrix, divided by T.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("structured_matrix", logits, labels)([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "structured_matrix"

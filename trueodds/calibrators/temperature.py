@@ -49,6 +49,10 @@ class Temperature(Calibrator):
     Without a wrong validation row the other objectives, and the NLL without shrinkage, have no minimum (they fall for
     ever as T -> 0); without information in the logits, none either (T -> infinity). The end of the range or grid that
     was hit is then recorded in `bound`. Logits that are equal in every row leave T = 1.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit("temperature", logits, labels)([[2, 0]]).round(3)
+    array([[0.755, 0.245]])
     """
 
     name: ClassVar[str] = "temperature"

@@ -1,4 +1,7 @@
-"""Calibration metrics in numpy: one definition each, for training curves, evaluation, the service and benchmarks."""
+"""Calibration metrics in numpy: one definition each, for training curves, evaluation, the service and benchmarks.
+
+Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+"""
 
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks

@@ -25,7 +25,12 @@ NORMS: tuple[Norm, ...] = ("l1", "l2", "max")
 
 @dataclass(frozen=True)
 class SweepEce:
-    """The calibration error in the largest number of bins up to which accuracy rises with confidence."""
+    """The calibration error in the largest number of bins up to which accuracy rises with confidence.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> metrics.sweep_ece(probabilities, labels).bins
+    4
+    """
 
     ece: float
     bins: int
@@ -57,12 +62,21 @@ def ece(
     Raises:
         ValueError: bad input, equal-width `bins` that do not divide 3,000, equal-mass ones outside 1..10^6, an unknown
             norm or binning.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.ece(probabilities, labels), 4)
+    0.3
     """
     return _error(bins_of(given, labels_N, bins, binning), norm)
 
 
 def mce(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width") -> float:
-    """Maximum calibration error: the largest |acc_b - conf_b| over occupied bins (Guo et al. 2017, eq. 5)."""
+    """Maximum calibration error: the largest |acc_b - conf_b| over occupied bins (Guo et al. 2017, eq. 5).
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.mce(probabilities, labels), 4)
+    0.6
+    """
     return ece(given, labels_N, bins=bins, norm="max", binning=binning)
 
 
@@ -71,6 +85,10 @@ def adaptive_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: i
 
     Public versions build edges by interpolation and drop what ties with the lowest: they return 0 where every
     confidence is 1. Here that is the error rate.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.adaptive_ece(probabilities, labels, bins=2), 4)
+    0.15
     """
     return ece(given, labels_N, bins=bins, norm=norm, binning="mass")
 
@@ -90,6 +108,10 @@ def label_binned_ece(
 
     Raises:
         ValueError: as `ece`.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.label_binned_ece(probabilities, labels), 4)
+    0.3
     """
     rows = binned(ranked(given, labels_N), bins, binning)
     table = rows.bins
@@ -109,6 +131,10 @@ def debiased_ece(
 
     Raises:
         ValueError: as `ece`.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.debiased_ece(probabilities, labels, bins=2), 4)
+    0.0
     """
     table = bins_of(given, labels_N, bins, binning)
     several = table.count_B >= 2
@@ -132,6 +158,10 @@ def sweep_ece(
 
     Raises:
         ValueError: bad input, an unknown norm or binning.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.sweep_ece(probabilities, labels).ece, 4)
+    0.3
     """
     if binning not in BINNINGS:
         raise unknown("binning", binning, BINNINGS)
@@ -151,6 +181,10 @@ def ks_error(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
 
     Raises:
         ValueError: bad input or no rows.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.ks_error(probabilities, labels), 4)
+    0.15
     """
     rows = ranked(given, labels_N)
     return float(np.abs(np.cumsum(rows.correct_G - rows.count_G * rows.confidence_G)).max() / rows.n)

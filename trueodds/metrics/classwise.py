@@ -37,6 +37,10 @@ def classwise_ece(
 
     Raises:
         ValueError: as `ece_per_class`.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.classwise_ece(probabilities, labels), 4)
+    0.3
     """
     return float(ece_per_class(probabilities_NC, labels_N, bins=bins, binning=binning, threshold=threshold).mean())
 
@@ -58,6 +62,10 @@ def ece_per_class(
     Raises:
         ValueError: bad input, bins that do not divide 3,000 (equal width), bins < 1, an unknown binning, a threshold
             outside [0, 1).
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> metrics.ece_per_class(probabilities, labels).round(4)
+    array([0.3, 0.3])
     """
     if not (is_number(threshold) and 0 <= threshold < 1):
         raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1), such as 0.01")
@@ -77,6 +85,9 @@ def noise_floor_per_class(probabilities_NC: npt.ArrayLike, *, bins: int = 15) ->
 
     Raises:
         ValueError: probabilities that cannot be used, bins that do not divide 3,000.
+
+    >>> metrics.noise_floor_per_class([[0.9, 0.1], [0.8, 0.2]] * 100).round(4)
+    array([0.0278, 0.0278])
     """
     bins = check_bins(bins)
     classes = as_matrix(probabilities_NC, "probabilities").shape[1]
@@ -156,6 +167,9 @@ def samplewise_error(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *
     Raises:
         ValueError: bad input, shapes that disagree, an unknown norm, or rows of `human_NC` that do not sum to 1 (counts
             of votes: divide them by their row's sum).
+
+    >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[1.0, 0.0], [0.5, 0.5]]), 4)
+    0.2
     """
     if norm not in DISTANCES:
         raise unknown("norm", norm, DISTANCES)
@@ -189,6 +203,9 @@ def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike
 
     Raises:
         ValueError: bad probabilities, an unknown norm, or votes that are not whole numbers from 1 on.
+
+    >>> round(metrics.samplewise_noise_floor([[0.9, 0.1], [0.6, 0.4]], 10), 4)
+    0.1901
     """
     if norm not in DISTANCES:
         raise unknown("norm", norm, DISTANCES)

@@ -14,7 +14,13 @@ from trueodds.sums.bins import Binning
 
 @dataclass(frozen=True)
 class BrierDecomposition:
-    """brier = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance."""
+    """brier = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> parts = metrics.brier_decomposition(probabilities, labels)
+    >>> round(parts.reliability, 4), round(parts.resolution, 4)
+    (0.125, 0.1875)
+    """
 
     brier: float
     """mean (a - c)^2 of the top label, in [0, 1]; not the sum over classes that `brier` gives."""
@@ -42,6 +48,10 @@ def brier_decomposition(
 
     Raises:
         ValueError: bad input, bins that do not divide 3,000 (equal width), bins < 1, an unknown binning.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.brier_decomposition(probabilities, labels).brier, 4)
+    0.125
     """
     rows = binned(ranked(given, labels_N), bins, binning)
     table, n, c_G = rows.bins, rows.n, rows.confidence_G

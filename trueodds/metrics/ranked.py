@@ -128,6 +128,10 @@ def whole_bins(sums: CalibrationSums, bins: int, binning: Binning) -> Bins:
 
     Raises:
         ValueError: an unknown binning, or bins that `check_bins` refuses.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> len(metrics.whole_bins(sums, 10, "width").count_B)
+    10
     """
     if binning == "width":
         return sums.bins(bins)

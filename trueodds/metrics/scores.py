@@ -22,7 +22,12 @@ Given = npt.ArrayLike | CalibrationSums
 
 @dataclass(frozen=True)
 class FractionAbove:
-    """Share of the rows above a confidence, and their accuracy."""
+    """Share of the rows above a confidence, and their accuracy.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> metrics.fraction_above(probabilities, labels, threshold=0.75)
+    FractionAbove(fraction=0.5, accuracy=1.0)
+    """
 
     fraction: float
     accuracy: float
@@ -48,25 +53,45 @@ def as_sums(given: Given, labels: npt.ArrayLike | None = None, *, scores: bool =
 
 
 def accuracy(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
-    """Share of rows whose top label is right, in [0, 1]."""
+    """Share of rows whose top label is right, in [0, 1].
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> metrics.accuracy(probabilities, labels)
+    0.75
+    """
     sums = as_sums(given, labels_N)
     return sums.total("correct") / sums.n
 
 
 def error_rate(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
-    """1 - accuracy, in [0, 1]."""
+    """1 - accuracy, in [0, 1].
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> metrics.error_rate(probabilities, labels)
+    0.25
+    """
     sums = as_sums(given, labels_N)
     return (sums.n - sums.total("correct")) / sums.n
 
 
 def mean_confidence(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
-    """Mean of the top label's probability; an estimate of the accuracy if the model is calibrated."""
+    """Mean of the top label's probability; an estimate of the accuracy if the model is calibrated.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.mean_confidence(probabilities, labels), 4)
+    0.75
+    """
     sums = as_sums(given, labels_N)
     return sums.total("confidence") / sums.n
 
 
 def signed_gap(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
-    """E[a - c] = accuracy - mean confidence: negative when over-confident."""
+    """E[a - c] = accuracy - mean confidence: negative when over-confident.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.signed_gap(probabilities, labels), 4)
+    0.0
+    """
     sums = as_sums(given, labels_N)
     return (sums.total("correct") - sums.total("confidence")) / sums.n
 
@@ -77,6 +102,10 @@ def nll(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     p_y = 0, and whatever lies below 2.2e-308, counts as that: such a row is clipped to 708.4 nats, so the mean says
     little more than how many of them there are. A UserWarning says their number; of sums, which do not keep it, the
     most that they allow (a cell with m of them has a sum of squares of at least 708.4^2 m).
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.nll(probabilities, labels), 4)
+    0.4004
     """
     sums = as_sums(given, labels_N, scores=True)
     value, most = sums.total("nll") / sums.n, int(_clipped(sums).sum())
@@ -99,7 +128,12 @@ def _clipped(sums: CalibrationSums) -> Array:
 
 
 def brier(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
-    """Brier score: mean over rows of sum over classes (p_k - [k = y])^2, in [0, 2]."""
+    """Brier score: mean over rows of sum over classes (p_k - [k = y])^2, in [0, 2].
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.brier(probabilities, labels), 4)
+    0.25
+    """
     sums = as_sums(given, labels_N, scores=True)
     return sums.total("brier") / sums.n
 
@@ -111,6 +145,10 @@ def fraction_above(given: Given, labels_N: npt.ArrayLike | None = None, *, thres
 
     Raises:
         ValueError: bad input, a threshold outside [0, 1], or one inside a cell of the sums.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> metrics.fraction_above(probabilities, labels, threshold=0.75).fraction
+    0.5
     """
     if not (is_number(threshold) and 0 <= threshold <= 1):
         raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1], such as 0.99")

@@ -35,6 +35,10 @@ def smooth_ece(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
 
     Raises:
         ValueError: bad input or no rows.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.smooth_ece(probabilities, labels), 4)
+    0.1321
     """
     sums = as_sums(given, labels_N)
     wave = dct((sums.cells[2] - sums.cells[1]) / sums.n)
@@ -58,6 +62,10 @@ def kde_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: f
 
     Raises:
         ValueError: bad input, no rows, or a bandwidth outside (0, 1].
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.kde_ece(probabilities, labels), 4)
+    0.1632
     """
     sums = as_sums(given, labels_N)
     count, confidence, correct = sums.cells[:3]
@@ -83,6 +91,10 @@ def sece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: floa
 
     Raises:
         ValueError: bad input, no rows, or a bandwidth below 1/300, ten cells.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.sece(probabilities, labels), 4)
+    0.3
     """
     if not (is_number(bandwidth) and bandwidth >= NARROWEST):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is 1/300 (ten cells) and above, such as 0.01")

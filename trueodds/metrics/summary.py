@@ -13,6 +13,11 @@ def summary(sums: CalibrationSums, *, bins: int = 15, level: float = 0.95) -> di
 
     Raises:
         ValueError: no rows, no NLL or Brier sums, bins that do not divide 3,000, a level outside (0, 1).
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> sums = metrics.CalibrationSums.from_probabilities(probabilities, labels)
+    >>> round(metrics.summary(sums)["ece"], 4)
+    0.3
     """
     interval, floor = ece_interval(sums, bins=bins, level=level), noise_floor(sums, bins=bins)
     return {

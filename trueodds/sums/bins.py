@@ -69,6 +69,9 @@ def cell_of(confidence: npt.ArrayLike) -> npt.NDArray[np.intp]:
 
     Raises:
         ValueError: a confidence that is NaN or outside [0, 1] (by more than 1e-3 above).
+
+    >>> metrics.cell_of([0.0, 0.5, 1.0])
+    array([   0, 1499, 2999])
     """
     confidence_N = as_numbers(confidence, "confidence").astype(np.float64, copy=False)
     if not (confidence_N.min(initial=0.0) >= 0 and confidence_N.max(initial=0.0) <= 1 + ROW_SUM_TOLERANCE):
@@ -90,6 +93,11 @@ class Bins:
     count_B: rows; confidence_B: sum c; correct_B: sum a; variance_B: sum c(1-c), the variance of sum a if
     the model is calibrated. Where cells are all that is known, c is the cell's mean confidence, and
     variance_B is exact to count / (4 * 3000^2).
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> bins = metrics.whole_bins(sums, 15, "width")
+    >>> bins.count_B[bins.count_B > 0]
+    array([25., 25., 25., 25.])
     """
 
     lo_B: Array

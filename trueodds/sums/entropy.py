@@ -17,6 +17,9 @@ def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
 
     Raises:
         ValueError: probabilities that cannot be used.
+
+    >>> round(metrics.mean_entropy([[0.5, 0.5], [1.0, 0.0]]), 4)
+    0.3466
     """
     total, rows = 0.0, 0
     for _, block in checked_blocks(probabilities_NC):

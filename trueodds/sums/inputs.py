@@ -144,6 +144,10 @@ def softmax(logits_NC: npt.ArrayLike) -> Array:
 
     Raises:
         ValueError: not a non-empty N x C array of numbers, NaN, +inf, or a row of -inf only.
+
+    >>> metrics.softmax([[0.0, 0.0], [1000.0, 0.0]])
+    array([[0.5, 0.5],
+           [1. , 0. ]])
     """
     z_NC = as_matrix(logits_NC, "logits")
     if z_NC.dtype != np.float32:

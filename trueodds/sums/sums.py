@@ -37,6 +37,11 @@ class CalibrationSums:
     `cells` is 7 x 3000 float64, rows as in COLUMNS (counts are exact to 2^53). Sums add and subtract, so
     the same object serves a test set, a live window, many workers, and late or corrected labels. Sums built
     without NLL and Brier hold NaN there, and so does everything they are added to.
+
+    >>> morning = metrics.CalibrationSums.from_top([0.9, 0.8], [True, True])
+    >>> evening = metrics.CalibrationSums.from_top([0.6, 0.7], [False, True])
+    >>> round(metrics.ece(morning + evening), 3)
+    0.3
     """
 
     cells: Array

@@ -48,6 +48,10 @@ class Prequential:
 
     (fixed share: Herbster and Warmuth 1998). If every served confidence is right, given the past, E is 1 on average at
     every moment and P(ever E >= 1/alpha) <= alpha.
+
+    >>> served = metrics.Prequential.start().advance_each([0.95] * 400, [True, False] * 200)
+    >>> served.recalibrated_log_loss < served.served_log_loss
+    True
     """
 
     blocks: int

@@ -178,6 +178,12 @@ class EProcess(_Bettor):
 
     E_k(block) the product of bet k's payoffs (`trueodds.metrics.alarms.factors`), w_k its weight. Because fresh
     capital comes in at every block, a long good past does not hide a bad present.
+
+    >>> alarm = metrics.EProcess.start(null="ece", tolerance=0.02)
+    >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
+    ...     alarm = alarm.advance(block)
+    >>> alarm.labels, alarm.alarmed()
+    (200, True)
     """
 
     form = "e-process"
@@ -221,6 +227,12 @@ class ShiryaevRoberts(_Bettor):
     Before every block one unit is laid on each bet: R_k <- (R_k + 1) E_k(block), R = sum_k w_k R_k. Under the null
     R - blocks falls on average, so the mean run until R >= a is at least a blocks, and P(R >= a within N blocks) <=
     N / a (Shiryaev 1963, Roberts 1966; e-detectors: Shin, Ramdas and Rinaldo 2024).
+
+    >>> alarm = metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02)
+    >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
+    ...     alarm = alarm.advance(block)
+    >>> alarm.labels, alarm.alarmed(100_000)
+    (200, True)
     """
 
     form = "shiryaev-roberts"
@@ -260,6 +272,9 @@ def blocks(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BL
 
     Raises:
         ValueError: a size that is not a whole number from 1 on, or what `CalibrationSums.from_top` refuses.
+
+    >>> [int(block.cells[0].sum()) for block in metrics.blocks([0.9] * 50, [True] * 50, 20)]
+    [20, 20, 10]
     """
     if not (is_whole(size) and size >= 1):
         raise ValueError(f"size is {size!r}; allowed are whole numbers of labels from 1 on, such as {BLOCK}")

@@ -42,6 +42,10 @@ class WeightedEProcess:
 
     The floor must be fixed in advance. The nearer it is to the smallest propensity there is, the larger the stakes:
     benchmarks/weighted_evidence.py has the delays.
+
+    >>> alarm, log_e_N = metrics.WeightedEProcess.start().advance([0.95] * 400, [True, False] * 200, [0.5] * 400)
+    >>> alarm.labels, alarm.alarmed()
+    (400, True)
     """
 
     tolerance: float

@@ -17,6 +17,10 @@ def binomial_interval(right: npt.ArrayLike, count: npt.ArrayLike, *, level: floa
 
     Raises:
         ValueError: successes outside 0..count, or a level outside (0, 1).
+
+    >>> lower, upper = metrics.binomial_interval(9, 10)
+    >>> round(float(lower), 4), round(float(upper), 4)
+    (0.555, 0.9975)
     """
     right_B, count_B = (as_numbers(v, n).astype(np.float64) for v, n in ((right, "right"), (count, "count")))
     if not ((right_B >= 0) & (right_B <= count_B)).all():

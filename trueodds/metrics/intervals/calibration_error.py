@@ -27,7 +27,13 @@ RARE = 20  # fewer wrong (or right) answers than this are not normally distribut
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """The ECE that a perfectly calibrated model would show on as many rows with the same confidences."""
+    """The ECE that a perfectly calibrated model would show on as many rows with the same confidences.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> floor = metrics.noise_floor(sums)
+    >>> floor.mean < floor.p95
+    True
+    """
 
     mean: float
     p95: float
@@ -38,6 +44,11 @@ class EceInterval:
     """Plug-in ECE, an estimate of less bias, and the interval for the population's ECE in the same bins.
 
     `level` is that of the pair: at .95 neither `lower` alone nor `upper` alone is a limit at 97.5%.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> interval = metrics.ece_interval(sums)
+    >>> round(interval.lower, 3), round(interval.upper, 3)
+    (0.299, 0.52)
     """
 
     ece: float
@@ -67,6 +78,10 @@ def noise_floor(
 
     Raises:
         ValueError: bad input, no rows, an unknown binning, or bins that `ece` refuses.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.noise_floor(sums).mean, 4)
+    0.0657
     """
     sums = as_sums(given, labels_N)
     table = whole_bins(sums, bins, binning)
@@ -138,6 +153,10 @@ def ece_interval(
 
     Raises:
         ValueError: bad input, no rows, a level outside (0, 1), an unknown binning, or bins that `ece` refuses.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.ece_interval(sums, level=0.9).upper, 3)
+    0.497
     """
     table = whole_bins(as_sums(given, labels_N), bins, binning)
     n, skew_B = table.n, table.count_B - 2 * table.confidence_B

@@ -19,7 +19,13 @@ WIDTH = 1 / CELLS
 
 @dataclass(frozen=True)
 class GapSequence:
-    """Observed signed gap (accuracy - mean confidence) and the limits of its expectation."""
+    """Observed signed gap (accuracy - mean confidence) and the limits of its expectation.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> sequence = metrics.gap_sequence(sums)
+    >>> sequence.lower < sequence.gap < sequence.upper
+    True
+    """
 
     gap: float
     lower: float
@@ -46,6 +52,10 @@ def gap_sequence(given: Given, labels_N: npt.ArrayLike | None = None, *, level: 
 
     Raises:
         ValueError: bad input, no rows, or a level outside (0, 1).
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.gap_sequence(sums).upper, 3)
+    -0.096
     """
     check_level(level)
     count_C, confidence_C, correct_C = as_sums(given, labels_N).cells[:3]

@@ -24,7 +24,13 @@ MOST_CLASSES = 1e6  # no more than that can be told from a difference of sums
 
 @dataclass(frozen=True)
 class ScoreInterval:
-    """A mean score of the rows and the limits of its expectation."""
+    """A mean score of the rows and the limits of its expectation.
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> interval = metrics.score_interval(probabilities, labels)
+    >>> interval.lower <= interval.value <= interval.upper
+    True
+    """
 
     value: float
     lower: float
@@ -71,6 +77,10 @@ def score_interval(
 
     Raises:
         ValueError: bad input, no rows, sums without the score, an unknown score, or a level outside (0, 1).
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+    >>> round(metrics.score_interval(probabilities, labels, score="brier").value, 4)
+    0.25
     """
     if score not in MOST:
         raise unknown("score", score, MOST)

@@ -27,7 +27,13 @@ MOST_STRATA = 100
 
 @dataclass(frozen=True)
 class ChoiceOfLabels:
-    """Are the labelled answers as confident as all answers?"""
+    """Are the labelled answers as confident as all answers?
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> metrics.choice_of_labels(labelled, answers.cells[0]).reading
+    'The labelled answers are as confident as a fair choice of all answers would be.'
+    """
 
     chi_square: float
     p_value: float
@@ -46,7 +52,13 @@ class ChoiceOfLabels:
 
 @dataclass(frozen=True)
 class LabelDelay:
-    """Do labels that come fast tell the same as labels that come slowly?"""
+    """Do labels that come fast tell the same as labels that come slowly?
+
+    >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
+    >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
+    >>> metrics.label_delay(fast, slow).reading
+    'Labels of wrong answers come sooner, so what is known today is not yet the whole truth.'
+    """
 
     difference: float
     """Mean of (right - confidence) of the fast labels minus that of the slow ones, at equal confidence."""
@@ -68,7 +80,14 @@ class LabelDelay:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What would be true of all answers if a wrong one were `ratio` times as likely to be labelled as a right one."""
+    """What would be true of all answers if a wrong one were `ratio` times as likely to be labelled as a right one.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> even = metrics.sensitivity(labelled, answers.cells[0])
+    >>> round(even.lowest_accuracy, 2), round(even.highest_accuracy, 2)
+    (0.25, 0.92)
+    """
 
     ratio: float
     ece: float
@@ -109,6 +128,11 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
 
     Raises:
         ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> round(metrics.choice_of_labels(labelled, answers.cells[0]).p_value, 4)
+    1.0
     """
     labels_C = as_sums(labelled).cells[0]
     answers = answer_counts(answers_C, labels_C)
@@ -150,6 +174,11 @@ def label_delay(fast: CalibrationSums, slow: CalibrationSums, *, bins: int = 15)
 
     Raises:
         ValueError: no labels in one half, or no bin that has labels of both.
+
+    >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
+    >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
+    >>> round(metrics.label_delay(fast, slow).difference, 4)
+    -0.2
     """
     f, s = as_sums(fast).bins(bins), as_sums(slow).bins(bins)
     both = (f.count_B > 0) & (s.count_B > 0)
@@ -177,6 +206,11 @@ def sensitivity(
 
     Raises:
         ValueError: no labels, counts as in `weighted_ece`, or a ratio that is not above 0 and finite.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> round(metrics.sensitivity(labelled, answers.cells[0], ratio=2).accuracy, 4)
+    0.75
     """
     if not (is_number(ratio) and 0 < ratio < np.inf):
         raise ValueError(f"ratio is {ratio!r}; allowed is any number above 0, such as 2")

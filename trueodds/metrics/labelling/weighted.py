@@ -27,12 +27,27 @@ HEAVY = 0.02
 
 
 class CrowdedCellError(ValueError):
-    """More than half of the answers lie in one cell of confidence; counts do not tell which of them have labels."""
+    """More than half of the answers lie in one cell of confidence; counts do not tell which of them have labels.
+
+    >>> few = metrics.CalibrationSums.from_top([0.6, 0.7], [True, False])
+    >>> answers = metrics.CalibrationSums.from_top([0.999] * 90 + [0.6, 0.7] * 5, [True] * 100)
+    >>> try:
+    ...     metrics.weighted_ece(few, answers.cells[0])
+    ... except metrics.CrowdedCellError:
+    ...     print("label some of the crowded cell")
+    label some of the crowded cell
+    """
 
 
 @dataclass(frozen=True)
 class FullestCell:
-    """The cell with the most answers, of those cells in which some have no label."""
+    """The cell with the most answers, of those cells in which some have no label.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> metrics.fullest_cell(labelled, answers.cells[0]).share
+    0.25
+    """
 
     share: float
     """Of all answers; 0 where every answer has a label."""
@@ -63,7 +78,13 @@ class FullestCell:
 
 @dataclass(frozen=True)
 class WeightedEce:
-    """Estimates for all answers, from those that are labelled."""
+    """Estimates for all answers, from those that are labelled.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> round(metrics.weighted_ece(labelled, answers.cells[0]).accuracy, 4)
+    0.75
+    """
 
     interval: EceInterval
     accuracy: float
@@ -105,6 +126,11 @@ def fullest_cell(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Fullest
 
     Raises:
         ValueError: no labels, or counts as in `weighted_ece`.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.8, 0.6], [True, False])
+    >>> round(metrics.fullest_cell(labelled, answers.cells[0]).lower, 4)
+    0.5997
     """
     labels_C = as_sums(labelled).cells[0]
     answers = answer_counts(answers_C, labels_C)
@@ -133,6 +159,11 @@ def weighted_ece(
         CrowdedCellError: more than half of the answers lie in one cell, and not all of those have labels.
         ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers, bins that
             do not divide 3,000, a level outside (0, 1).
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> round(metrics.weighted_ece(labelled, answers.cells[0]).interval.estimate, 4)
+    0.2998
     """
     sums, fullest = as_sums(labelled), fullest_cell(labelled, answers_C)
     if fullest.refused:
@@ -166,6 +197,10 @@ def inverse_probability_ece(
     Raises:
         ValueError: shapes that disagree, no rows, probabilities outside (0, 1], counts as in `weighted_ece`, or rows
             as in `CalibrationSums.from_top`.
+
+    >>> weighted = metrics.inverse_probability_ece([0.9, 0.6] * 100, [True, False] * 100, [0.2, 0.8] * 100)
+    >>> round(weighted.accuracy, 4)
+    0.8
     """
     sums = as_sums(CalibrationSums.from_top(confidence_N, correct_N))  # refuses bad rows, and none
     given = {"confidence": confidence_N, "correct": correct_N, "probability": probability_N}

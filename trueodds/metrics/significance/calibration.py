@@ -23,7 +23,12 @@ SHRINK = 0.5  # labels' variance added to each bin's: one error where .01 were e
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """The p-value of the null "calibrated", and what kind of error speaks loudest against it."""
+    """The p-value of the null "calibrated", and what kind of error speaks loudest against it.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> metrics.calibration_test(sums).reading
+    'The gaps are more than chance (p = 0.0005).'
+    """
 
     p_value: float
     statistic: float
@@ -63,6 +68,10 @@ def calibration_test(given: Given, labels_N: npt.ArrayLike | None = None, *, bin
 
     Raises:
         ValueError: bad input, no rows, or bins that do not divide 3,000.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> metrics.calibration_test(sums).p_value < 0.001
+    True
     """
     sums = as_sums(given, labels_N)
     bins = check_bins(bins)

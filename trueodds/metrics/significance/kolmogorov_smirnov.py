@@ -18,7 +18,12 @@ motion's."""
 
 @dataclass(frozen=True)
 class KsTest:
-    """The KS calibration error over cells, and the chance of as large a one under perfect calibration."""
+    """The KS calibration error over cells, and the chance of as large a one under perfect calibration.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.ks_test(sums).ks, 4)
+    0.325
+    """
 
     ks: float
     p_value: float
@@ -46,6 +51,10 @@ def ks_test(given: Given, labels_N: npt.ArrayLike | None = None) -> KsTest:
 
     Raises:
         ValueError: bad input or no rows.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> metrics.ks_test(sums).p_value < 0.001
+    True
     """
     cells = as_sums(given, labels_N).cells[:3]
     count_M, confidence_M, correct_M = cells[:, cells[0] > 0]

@@ -1,0 +1,345 @@
+"""Claims that a benchmark proves: each with its condition, its figure, its command, and where it fails.
+
+No figure is typed here: a text names it in braces, and `keys` says where in the result file it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from docs.tables.markdown import table
+from docs.tables.results import COMMANDS, Key, figure
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim. `condition`, `figure` and `failure` are formatted with the figures that `keys` names."""
+
+    claim: str
+    condition: str
+    figure: str
+    failure: str
+    result: str
+    """The file in benchmarks/results, without its suffix."""
+    keys: Mapping[str, Key]
+    section: str
+    """The anchor in docs/results.md under which the whole table stands."""
+    short: bool = False
+    """Whether README.md shows it."""
+
+    @property
+    def command(self) -> str:
+        """The command that makes the result anew."""
+        return COMMANDS[self.result]
+
+    @cached_property
+    def figures(self) -> dict[str, float]:
+        """The figures by name, from the result file."""
+        return {name: figure(self.result, key) for name, key in self.keys.items()}
+
+    def text(self, template: str) -> str:
+        """A text of this claim with its figures."""
+        return template.format(**self.figures)
+
+
+_INTERVAL = ("summary", "common errors (A, B, C)")
+_RARE = ("summary", "rare errors (D)")
+_FEW_ERRORS = ("summary", "fewer than 20 errors expected")
+_WORLD: dict[str, object] = {"world": "10 classes, logits 1.5 times too large", "rows": 50}
+_DELAY: dict[str, object] = {"shape": "A", "truth": "T = 1.5", "since": "start", "null": "ece", "alarm": "one start"}
+_TOP_LABELS: Key = ("cases", {"metric": "ECE, 15 bins", "shape": "1,000,000 top labels"}, "tools")
+_WIDE: Key = ("cases", {"metric": "ECE, 15 bins", "shape": "100,000 x 100"}, "tools")
+_CORNER: dict[str, object] = {"shape": "A", "stream": "corner"}
+
+CLAIMS = (
+    Claim(
+        "The interval covers the population's ECE",
+        "{settings} settings, errors not rare, nominal {level:.0%}",
+        "in {lowest:.1%} of the samples or more",
+        "One limit alone is wrong more often than half of the rest: read both. With errors that are rare the least is"
+        " {rare:.1%}, and the interval is wide ({width:.2f} on average)",
+        "interval_coverage",
+        {
+            "settings": (*_INTERVAL, "settings"),
+            "lowest": (*_INTERVAL, "lowest_coverage"),
+            "level": ("level",),
+            "rare": (*_RARE, "lowest_coverage"),
+            "width": (*_RARE, "mean_width"),
+        },
+        "how-often-the-interval-covers-the-true-ece",
+        short=True,
+    ),
+    Claim(
+        "The intervals of NLL and Brier score cover where errors are few",
+        "{settings} settings with few errors expected, nominal {level:.0%}",
+        "in {lowest:.1%} of the samples or more; Student's in {students:.1%}",
+        "They are {width:.2f} times as wide as Student's (median)",
+        "score_coverage",
+        {
+            "settings": (*_FEW_ERRORS, "settings"),
+            "lowest": (*_FEW_ERRORS, "lowest_coverage"),
+            "students": (*_FEW_ERRORS, "lowest_coverage_of_students"),
+            "width": (*_FEW_ERRORS, "median_width_over_students"),
+            "level": ("level",),
+        },
+        "how-often-the-intervals-of-nll-and-brier-score-cover-the-true-one",
+    ),
+    Claim(
+        "The test of calibration rejects a calibrated model as often as its level says",
+        "level 5%, all shapes and numbers of rows",
+        "in {lowest:.1%} to {highest:.1%} of the samples",
+        "Of models that are off it finds {power:.0%} on average over the settings",
+        "significance",
+        {
+            "lowest": ("summary", "lowest_size"),
+            "highest": ("summary", "highest_size"),
+            "power": ("summary", "mean_power", "test"),
+        },
+        "how-often-the-test-of-calibration-rejects-at-a-level-of-5",
+    ),
+    Claim(
+        "The alarm may be looked at after every label",
+        "streams of 100,000 labels within the tolerance of {tolerance}, level 5%",
+        "{false:.1%} of the streams alarm, at most",
+        "It speaks of the labelled answers at every moment: a corner that is labelled more often fires it",
+        "sequential",
+        {"tolerance": ("tolerance",), "false": ("summary", "most_false_alarms")},
+        "alarms-false-ones-and-how-many-labels-the-true-ones-take",
+        short=True,
+    ),
+    Claim(
+        "The alarm comes soon",
+        "100 classes, logits 1.5 times too large from the start",
+        "after {labels:.0f} labels (median)",
+        "An error in some corner only may stay below the tolerance: then it never fires",
+        "sequential",
+        {"labels": ("delays", _DELAY, "median")},
+        "alarms-false-ones-and-how-many-labels-the-true-ones-take",
+    ),
+    Claim(
+        "With propensities the evidence is about all answers",
+        "a bad corner is labelled 9 times as often; the ECE of all answers is below the tolerance",
+        "{weighted:.0%} of the streams alarm; unweighted {plain:.0%}",
+        "Propensities that are wrong; answers below the floor are left out; a late change is seen later",
+        "weighted_evidence",
+        {
+            "weighted": ("false_alarms", _CORNER, "weighted"),
+            "plain": ("false_alarms", _CORNER, "plain"),
+        },
+        "alarms-the-labelled-traffic-and-all-traffic-by-propensities",
+    ),
+    Claim(
+        "Weighting by counts makes up for labels that are chosen by confidence",
+        "labels chosen at random or by confidence, nominal 95%",
+        "the interval covers in {lowest:.1%} of the samples or more; unweighted in {plain:.1%}",
+        "Labels chosen by being right or wrong: no weighting helps, and the report only warns of it",
+        "labelling",
+        {
+            "lowest": ("summary", "lowest_coverage_by_counts"),
+            "plain": ("summary", "lowest_plain_coverage"),
+        },
+        "few-labels-what-weighting-mends-and-what-it-cannot",
+    ),
+    Claim(
+        "Whoever looks again and again is not told that a calibrated model is off",
+        "30 looks at 10,000 labels",
+        "{strong:.0%} of the streams at some look, in the worst of three shapes",
+        "*Leaning* is a word for one look: {leaning:.0%} of the same streams lean at some look",
+        "headline",
+        {
+            "strong": ("words", {"shape": "C", "truth": "calibrated"}, "strong"),
+            "leaning": ("words", {"shape": "C", "truth": "calibrated"}, "leaning"),
+        },
+        "words-what-somebody-reads-who-looks-again-and-again",
+    ),
+    Claim(
+        "`select` does no harm on few rows",
+        "{rows:.0f} rows, 10 classes, {draws:.0f} draws",
+        "the worst choice costs {select:.3f} nats; by the papers' formulas {plain:.3f}",
+        "A gain that so few rows do not show is left out as well",
+        "selection",
+        {
+            "rows": ("measurements", _WORLD, "rows"),
+            "draws": ("measurements", _WORLD, "draws"),
+            "select": ("measurements", _WORLD, "select", "largest"),
+            "plain": ("measurements", _WORLD, "plain", "largest"),
+        },
+        "what-choosing-a-calibrator-on-50-rows-costs",
+    ),
+    Claim(
+        "Temperature scaling is fast",
+        "50,000 rows x 1,000 classes, one thread",
+        "{ours:.1f} s; netcal {netcal:.1f} s, scikit-learn {sklearn:.1f} s",
+        "Matrices of so many classes take over a minute",
+        "calibrators",
+        {
+            package: ("measurements", {"shape": "50000x1000", "case": "temperature", "package": name}, "seconds")
+            for package, name in (("ours", "trueodds"), ("netcal", "netcal"), ("sklearn", "scikit-learn"))
+        },
+        "calibrators-time-and-memory-of-a-fit",
+    ),
+    Claim(
+        "ECE is fast",
+        "1,000,000 top labels, one thread",
+        "{ours:.4f} s; torchmetrics {torchmetrics:.4f} s, netcal {netcal:.4f} s",
+        "With many classes the lead is smaller: of 100,000 x 100 probabilities {wide:.4f} s, torchmetrics"
+        " {wide_torchmetrics:.4f} s",
+        "metrics",
+        {
+            "ours": (*_TOP_LABELS, "trueodds.metrics", "seconds"),
+            "torchmetrics": (*_TOP_LABELS, "torchmetrics", "seconds"),
+            "netcal": (*_TOP_LABELS, "netcal", "seconds"),
+            "wide": (*_WIDE, "trueodds.metrics", "seconds"),
+            "wide_torchmetrics": (*_WIDE, "torchmetrics", "seconds"),
+        },
+        "metrics-time-and-memory",
+    ),
+    Claim(
+        "What the service acknowledged survives `kill -9`",
+        "SQLite, killed under load, while starting and while stopping",
+        "{predictions:,.0f} predictions and {labels:,.0f} labels acknowledged, none lost, none counted twice",
+        "A disk that loses what it has confirmed",
+        "faults",
+        {"predictions": ("faults", "kills", "predictions"), "labels": ("faults", "kills", "labels")},
+        "service-what-it-bears",
+        short=True,
+    ),
+    Claim(
+        "The service stores every answer and is still fast",
+        "ResNet-8, in turns on one machine; the other server stores nothing",
+        "{ratio:.2f} times LitServe's requests per second",
+        "Beside onnxruntime alone, without a server, a ResNet-18 has {alone:.2f} times its rate",
+        "serving",
+        {
+            "ratio": ("turns", {"net": "resnet8"}, "ratio"),
+            "alone": ("turns", {"net": "resnet18"}, "ratio"),
+        },
+        "service-requests-per-second",
+        short=True,
+    ),
+    Claim(
+        "Labels are stored in bulk",
+        "calls of {call:,.0f} labels, durable when answered",
+        "{rate:,.0f} labels a second",
+        "Smaller calls are slower: {small:,.0f} a second in calls of a tenth",
+        "serving",
+        {
+            "small": ("labels", {"labels_per_call": 1000}, "labels_per_second"),
+            "call": ("labels", {"labels_per_call": 10000}, "labels_per_call"),
+            "rate": ("labels", {"labels_per_call": 10000}, "labels_per_second"),
+        },
+        "service-requests-per-second",
+    ),
+    Claim(
+        "A report takes as long for ten million labels as for ten thousand",
+        "over HTTP, a year of answers in SQLite",
+        "{many:.0f} ms; {few:.0f} ms",
+        "With a trend of 13 months it takes {trend:.0f} ms",
+        "report",
+        {
+            "trend": ("milliseconds", "10000000", "over HTTP", "with a trend of 13 months, new", "median"),
+            "many": ("milliseconds", "10000000", "over HTTP", "new", "median"),
+            "few": ("milliseconds", "10000", "over HTTP", "new", "median"),
+        },
+        "service-how-long-a-live-report-takes",
+        short=True,
+    ),
+    Claim(
+        "A loss for calibration costs little beside cross entropy",
+        "`flsd53`, ResNet-8, batch {batch:.0f}, {classes:.0f} classes",
+        "a step takes {share:.3f} times as long",
+        "`augmix` sees each image three times: {augmix:.1f}. Penalties with steps or gradients of their own: up to"
+        " {interleaved:.1f}",
+        "training",
+        {
+            "batch": ("setting", "batch"),
+            "classes": ("setting", "classes"),
+            "share": ("methods", {"method": "flsd53"}, "share"),
+            "augmix": ("methods", {"method": "augmix"}, "step"),
+            "interleaved": ("methods", {"method": "mmce_interleaved"}, "step"),
+        },
+        "training-what-each-method-costs-beside-cross-entropy",
+    ),
+    Claim(
+        "A killed run loses a minute at most, and checkpoints cost next to nothing",
+        "ResNet-18, one in {every:.0f} s",
+        "{share:.1%} of the time",
+        "Where writing is slow, checkpoints come less often instead",
+        "checkpoints",
+        {"every": ("every",), "share": ("nets", {"net": "resnet18"}, "share")},
+        "training-what-a-checkpoint-in-the-middle-of-an-epoch-costs",
+    ),
+    Claim(
+        "An image folder is fetched in little memory",
+        "{photos:,.0f} photos of {side:.0f} x {side:.0f}, {pixels:.0f} MB of pixels",
+        "{peak:.0f} MB at the peak, of which {libraries:.0f} MB are libraries",
+        "All pixels are held once: a data set larger than the memory is not for this pipeline",
+        "fetching",
+        {
+            "photos": ("setting", "photos"),
+            "side": ("setting", "side"),
+            "pixels": ("setting", "pixels_mb"),
+            "peak": ("now", "peak_mb"),
+            "libraries": ("libraries_mb",),
+        },
+        "fetching-an-image-folder-peak-memory",
+    ),
+    Claim(
+        "CIFAR-100 trains on two cores",
+        "ResNet-8, {epochs:.0f} epochs, {images:,.0f} images a second",
+        "in {seconds:.0f} s, to a test error of {error:.3f}",
+        "ECE before and after temperature scaling ({before:.4f}, {after:.4f}) differ by less than the noise floor",
+        "cifar100-resnet8-cpu",
+        {
+            "epochs": ("training", "recipe", "epochs"),
+            "images": ("training_images_per_second",),
+            "seconds": ("seconds", "train"),
+            "error": ("metrics", "after", "error_rate"),
+            "before": ("metrics", "before", "ece"),
+            "after": ("metrics", "after", "ece"),
+        },
+        "cifar-100-on-two-cores",
+        short=True,
+    ),
+    Claim(
+        "Scheduling, isolation, experiment and publishing cost seconds",
+        "`train/digits`",
+        "{deployment:.0f} s by the deployment, {repro:.0f} s by `dvc repro`",
+        "Where nothing has changed it is {again:.0f} s beside {again_repro:.1f} s",
+        "flow-overhead-digits",
+        {
+            "deployment": ("seconds_by_deployment",),
+            "repro": ("seconds_by_dvc_repro",),
+            "again": ("seconds_by_deployment_when_nothing_changed",),
+            "again_repro": ("seconds_by_dvc_repro_when_nothing_changed",),
+        },
+        "scheduled-runs-what-a-deployment-costs",
+    ),
+)
+
+
+def page() -> str:
+    """The table of docs/claims.md."""
+    rows = [
+        (
+            claim.claim,
+            claim.text(claim.condition),
+            f"[{claim.text(claim.figure)}](results.md#{claim.section})",
+            f"`{claim.command}`",
+            claim.text(claim.failure),
+        )
+        for claim in CLAIMS
+    ]
+    return table(("claim", "condition", "figure", "command", "where it fails"), rows)
+
+
+def lines() -> str:
+    """The short ones, for README.md."""
+    return "\n".join(
+        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/results.md#{claim.section})"
+        f" ({claim.text(claim.condition)})."
+        for claim in CLAIMS
+        if claim.short
+    )

@@ -1,0 +1,98 @@
+"""The pages, and the blocks of them that are generated.
+
+A block stands between `<!-- name -->` and `<!-- end -->`. `python -m docs.tables` (`make docs`) writes every block of
+every page anew, from benchmarks/results/ and from the code; tests/docs/test_generated.py fails when one is stale.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from benchmarks import (
+    calibrators,
+    checkpoints,
+    fetching,
+    headline,
+    interval_coverage,
+    labelling,
+    losses,
+    metrics,
+    pipeline_run,
+    report,
+    score_coverage,
+    selection,
+    sequential,
+    serving_report,
+    significance,
+    training,
+    weighted_evidence,
+)
+from benchmarks.faults import report as faults_report
+from docs.tables import ROOT, claims, settings
+from docs.tables.markdown import table
+from docs.tables.results import COMMANDS, Result, read
+from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
+from tests.test_layers import LAYERS
+
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+RESULTS: dict[str, Callable[[Result], str]] = {
+    "cifar100-resnet8-cpu": pipeline_run.markdown,
+    "flow-overhead-digits": pipeline_run.overhead,
+    "losses-cifar100-subset": losses.markdown,
+    "metrics": metrics.markdown,
+    "calibrators": calibrators.markdown,
+    "selection": selection.markdown,
+    "interval_coverage": interval_coverage.markdown,
+    "score_coverage": score_coverage.markdown,
+    "significance": significance.markdown,
+    "labelling": labelling.markdown,
+    "sequential": sequential.markdown,
+    "headline": headline.markdown,
+    "weighted_evidence": weighted_evidence.markdown,
+    "training": training.markdown,
+    "fetching": fetching.markdown,
+    "checkpoints": checkpoints.markdown,
+    "serving": serving_report.markdown,
+    "faults": faults_report.markdown,
+    "report": report.markdown,
+}
+"""Blocks made from the result file of the same name, under the command that makes it."""
+
+
+def layers() -> str:
+    """The layers of each folder, from the top down, as tests/test_layers.py holds them."""
+    rows = []
+    for folder, text in LAYERS.items():
+        lines = [line.strip().replace(" ", ", ") for line in text.strip().splitlines()]
+        rows.append(("the packages" if folder == "." else f"`{folder}/`", " → ".join(lines)))
+    return table(("folder", "layers"), rows, code=(1,))
+
+
+CODE: dict[str, Callable[[], str]] = {
+    "methods": lambda: table(("name", "options, or parts and their settings", "source"), methods_table(), code=(0, 1)),
+    "recipes": lambda: table(("recipe", "how", "for"), recipes_table(), code=(0,)),
+    "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
+    "service-settings": settings.service,
+    "params": settings.params,
+    "layers": layers,
+    "claims": claims.page,
+    "measured": claims.lines,
+}
+"""Blocks made from the code, or from several results."""
+BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The text with every marked block made anew.
+
+    Raises:
+        KeyError: a block whose name is not that of a table.
+    """
+
+    def block(match: re.Match[str]) -> str:
+        name = match[1]
+        content = CODE[name]() if name in CODE else f"`{COMMANDS[name]}`\n\n{RESULTS[name](read(name))}"
+        return f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
+
+    return BLOCK.sub(block, text)

@@ -1,0 +1,60 @@
+"""The generated tables of the pages, and the claims."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.tables import claims, pages, results
+from docs.tables.claims import CLAIMS, Claim
+from docs.tables.results import Key
+from tests.conftest import ROOT
+
+each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.claim)
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_tables_are_fresh(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert pages.refreshed(text) == text, f"{page.name} is stale: make docs"
+
+
+def test_every_table_is_shown_once() -> None:
+    shown = [name for page in pages.PAGES for name in pages.BLOCK.findall(page.read_text(encoding="utf-8"))]
+    assert sorted(shown) == sorted([*pages.RESULTS, *pages.CODE])
+
+
+@pytest.mark.parametrize("result", pages.RESULTS)
+def test_a_result_has_a_command_that_exists(result: str) -> None:
+    """Its module says in its docstring that it is run so, and knows the options."""
+    module, *words = results.COMMANDS[result].removeprefix("python -m ").split()
+    place = ROOT / module.replace(".", "/")
+    source = (place / "__main__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
+    assert f"python -m {module}" in source
+    assert [word for word in words if word.startswith("--") and f'"{word}"' not in source] == []
+
+
+def test_a_claim_has_a_result_with_a_command() -> None:
+    assert {claim.result for claim in CLAIMS} <= set(results.COMMANDS)
+
+
+@each_claim
+def test_no_figure_of_a_claim_is_typed(claim: Claim) -> None:
+    """Every figure comes from the result file, and the text has no digits of its own."""
+    assert claim.figures and re.search(r"{\w+", claim.figure)
+    assert not re.search(r"\d", re.sub(r"{[^}]*}", "", claim.figure))
+    assert all(f"{{{name}" in claim.condition + claim.figure + claim.failure for name in claim.figures)
+    assert re.search(r"\d", claim.text(claim.figure))
+
+
+def test_readme_shows_six_claims() -> None:
+    assert len(claims.lines().splitlines()) == 6
+
+
+def test_a_figure_that_cannot_be_read_is_an_error() -> None:
+    keys: tuple[Key, ...] = (("delays", {"shape": "A"}, "median"), ("summary", "no such"), ("command",))
+    for key in keys:
+        with pytest.raises(KeyError):
+            results.figure("sequential", key)

@@ -1,0 +1,46 @@
+"""README.md, typed from top to bottom as a newcomer would, in a plain shell."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.terminal import README, Terminal, blocks
+
+
+def test_it_is_short() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200 and len(text.encode()) <= 14_000
+
+
+def test_make_lists_its_targets(terminal: Terminal) -> None:
+    listed = terminal.type("make")
+    assert all(f"make {target}" in listed for target in ("run", "demo", "serve", "test", "test-full", "lint", "docs"))
+
+
+def test_make_run(terminal: Terminal) -> None:
+    """The real pipeline, the real service, and a summary as README.md shows it.
+
+    Of the checkout as it is, with an edit that nobody has committed; nothing else in it changes.
+    """
+    params = terminal.folder / "params.yaml"
+    params.write_text(params.read_text().replace("bins: 15", "bins: 20"))
+    status = terminal.type("git status --porcelain")
+    printed = terminal.type("make run")
+    assert terminal.type("git status --porcelain") == status and "ECE, 20 bins" in printed
+    (shown,) = [block.text for block in blocks(README) if block.text.startswith("TrueOdds:")]
+
+    def words(text: str) -> list[str]:
+        """The first words of each line, every number as #; the sentence about ECE and its line of bins left out."""
+        lines = (line.strip() for line in text.splitlines() if not line.startswith(("ECE", "(")))
+        return [re.sub(r"[\d.]+", "#", re.split(r" {2,}", line)[0]) for line in lines]
+
+    assert set(words(shown)) <= set(words(printed))
+    page = (terminal.folder / ".run" / "service" / "calibration-report.html").read_text(encoding="utf-8")
+    assert "<svg" in page and "600" in page
+
+
+def test_every_block_in_order(terminal: Terminal) -> None:
+    """`make run` and `make demo` have tests of their own."""
+    assert terminal.walk(README, skipping=("make run", "make demo"))
+    models = terminal.folder / "models" / "digits"
+    assert (models / "default").is_file() and (models / "shadow").is_file()

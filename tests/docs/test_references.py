@@ -1,0 +1,78 @@
+"""The pages name every command, setting, metric and calibrator, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline import cli as pipeline_cli
+from pipeline.config import SECTION_OF
+from service import cli as service_cli
+from service.settings import Settings
+from tests.conftest import ROOT
+from tests.docs.terminal import PAGES, README
+from trueodds import calibrators, metrics
+from trueodds.cli import Command
+
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in (README, *PAGES))
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        other = (page.parent / name).resolve() if name else page
+        assert other.exists(), f"{page.name}: {target} does not exist"
+        assert not anchor or anchor in anchors(other), f"{page.name}: {other.name} has no heading #{anchor}"
+
+
+def test_readme_lists_every_page() -> None:
+    linked = {target.partition("#")[0] for target in LINK.findall(README.read_text(encoding="utf-8"))}
+    assert {f"docs/{page.name}" for page in PAGES} <= linked
+
+
+@pytest.mark.parametrize(
+    ("program", "commands"),
+    [("python -m pipeline", pipeline_cli.COMMANDS), ("python -m service", service_cli.COMMANDS)],
+)
+def test_every_command_is_named(program: str, commands: Mapping[str, Command]) -> None:
+    assert [command for command in commands if not re.search(rf"{program} {command}(?![\w-])", TEXT)] == []
+
+
+def test_every_setting_is_named() -> None:
+    service = [f"`TRUEODDS_{name.upper()}`" for name in Settings.model_fields]
+    leaves = [f"`{section}.{leaf}`" for leaf, section in SECTION_OF.items()]
+    assert [name for name in [*service, *leaves] if name not in TEXT] == []
+
+
+def test_every_calibrator_and_metric_is_named() -> None:
+    """Those for a user; helpers and the types of answers apart."""
+    helpers = {"blocks", "cell_of", "softmax", "summary", "whole_bins"}
+    functions = {name for name in metrics.__all__ if name.islower()} - helpers
+    named = [*calibrators.names(), *functions, "EProcess", "ShiryaevRoberts", "WeightedEProcess", "Prequential"]
+    assert [name for name in named if f"`{name}`" not in TEXT] == []
+
+
+def test_the_model_of_dvc_yaml_is_what_export_writes() -> None:
+    graph = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
+    ((name, artifact),) = graph["artifacts"].items()
+    assert artifact["type"] == "model" and [artifact["path"]] == graph["stages"]["export"]["outs"]
+    assert f"the model `{name}`" in TEXT
