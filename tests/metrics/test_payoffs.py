@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trueodds.metrics import CELLS
-from trueodds.metrics.alarms.factors import CENTRES, HALF_CELL, bets
+from trueodds.metrics.alarms.payoffs import CENTRES, HALF_CELL, payoffs
 from trueodds.sums.bins import EDGES
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.02, 0.1])
 def test_point_bets_never_gain_within_the_tolerance(eps: float) -> None:
     """The key property: for every cell, every confidence in it and every truth within eps of that, E[payoff] <= 1."""
-    table = bets("point", eps)
+    table = payoffs("point", eps)
     right_CK, wrong_CK = np.exp(table.log_right_CK), np.exp(table.log_wrong_CK)
     worst = 0.0
     for share in (0.0, 0.25, 0.5, 1.0):
@@ -30,7 +30,7 @@ def test_point_bets_never_gain_within_the_tolerance(eps: float) -> None:
 def test_point_bets_gain_beyond_the_tolerance() -> None:
     """Just outside the tolerance of its whole cell a bet that points there wins: the slack is no larger than needed."""
     eps = 0.02
-    table = bets("point", eps)
+    table = payoffs("point", eps)
     for sign in (-1, 1):
         chance_C = CENTRES + sign * (eps + 3 * HALF_CELL)
         mean_CK = chance_C[:, None] * np.exp(table.log_right_CK) + (1 - chance_C)[:, None] * np.exp(table.log_wrong_CK)
@@ -53,7 +53,7 @@ def test_ece_bets_never_gain_within_the_tolerance(data: st.DataObject) -> None:
     scale = np.abs(share).sum() or 1.0
     chance = np.clip(confidence + eps * share / scale / weight, 0, 1)
     assert weight @ np.abs(chance - confidence) <= eps + 1e-12
-    table = bets("ece", eps)
+    table = payoffs("ece", eps)
     mean_K = (weight * chance) @ np.exp(table.log_right_CK[cell]) + (weight * (1 - chance)) @ np.exp(
         table.log_wrong_CK[cell]
     )
@@ -62,7 +62,7 @@ def test_ece_bets_never_gain_within_the_tolerance(data: st.DataObject) -> None:
 
 def test_ece_bets_are_tight() -> None:
     """All confidences at a cell's edge, all off by eps to one side: the bet on that side keeps all but rounding."""
-    table = bets("ece", 0.02)
+    table = payoffs("ece", 0.02)
     for cell, edge, sign in ((1500, 0, -1), (1500, 1, 1)):
         chance = EDGES[cell + edge] + sign * 0.02
         mean_K = chance * np.exp(table.log_right_CK[cell]) + (1 - chance) * np.exp(table.log_wrong_CK[cell])

@@ -1,4 +1,4 @@
-"""The bets of the sequential tests: what each confidence cell pays for a right and for a wrong answer.
+"""Payoffs of the sequential tests: what a bet on a confidence cell pays for a right and for a wrong answer.
 
 A bet is fixed before any label is seen, and pays at most 1 on average while the null holds. Confidences are known by
 their cell only, so every bet takes the cell's centre r and gives away half a cell's width: |c - r| <= h/2, h = 1/3000.
@@ -34,7 +34,7 @@ STAKES = (0.04, 0.15, 0.5)
 
 
 @dataclass(frozen=True)
-class Bets:
+class Payoffs:
     """Log payoffs per cell and bet, and the log share of the starting capital that each bet receives."""
 
     log_right_CK: Array
@@ -42,7 +42,7 @@ class Bets:
     log_weight_K: Array
 
 
-def bets(null: Null, tolerance: float) -> Bets:
+def payoffs(null: Null, tolerance: float) -> Payoffs:
     """The payoffs for one null and tolerance eps.
 
     point: |P(right | c) - c| <= eps for every answer. A map q(c) that claims to know better pays q/p* if right and
@@ -63,18 +63,18 @@ def bets(null: Null, tolerance: float) -> Bets:
         raise unknown("null", null, ("point", "ece"))
     if not (is_number(tolerance) and 0 <= tolerance < 0.5):
         raise ValueError(f"tolerance is {tolerance!r}; allowed is [0, 0.5), such as 0.02")
-    return _bets(null, float(tolerance))
+    return _payoffs(null, float(tolerance))
 
 
 @lru_cache(maxsize=16)
-def _bets(null: Null, tolerance: float) -> Bets:
-    found = (_point if null == "point" else _ece)(tolerance + HALF_CELL)
-    for table in (found.log_right_CK, found.log_wrong_CK, found.log_weight_K):
+def _payoffs(null: Null, tolerance: float) -> Payoffs:
+    payoffs = (_point if null == "point" else _ece)(tolerance + HALF_CELL)
+    for table in (payoffs.log_right_CK, payoffs.log_wrong_CK, payoffs.log_weight_K):
         table.flags.writeable = False  # cached, so shared
-    return found
+    return payoffs
 
 
-def _point(slack: float) -> Bets:
+def _point(slack: float) -> Payoffs:
     log_odds_C = logit(np.clip(CENTRES, 1e-6, 1 - 1e-6))
     claims = [expit(log_odds_C / T + b) for T, b in MAPS]
     for low, shift in LOCAL:
@@ -83,13 +83,13 @@ def _point(slack: float) -> Bets:
     claim_CK = np.stack(claims, axis=1)
     nearest_CK = np.clip(claim_CK, (CENTRES - slack)[:, None], (CENTRES + slack)[:, None])
     shares = np.repeat([MAPS_SHARE / len(MAPS), (1 - MAPS_SHARE) / len(LOCAL)], [len(MAPS), len(LOCAL)])
-    return Bets(np.log(claim_CK / nearest_CK), np.log1p(-claim_CK) - np.log1p(-nearest_CK), np.log(shares))
+    return Payoffs(np.log(claim_CK / nearest_CK), np.log1p(-claim_CK) - np.log1p(-nearest_CK), np.log(shares))
 
 
-def _ece(slack: float) -> Bets:
+def _ece(slack: float) -> Payoffs:
     side_C = np.where(CENTRES <= TURN, 1.0, -1.0)
-    bet = [(sign_C, L) for sign_C in (np.ones(CELLS), -np.ones(CELLS), side_C, -side_C) for L in STAKES]
+    bets = [(sign_C, L) for sign_C in (np.ones(CELLS), -np.ones(CELLS), side_C, -side_C) for L in STAKES]
     right, wrong = (
-        np.stack([np.log1p(L * (sign_C * (a - CENTRES) - slack)) for sign_C, L in bet], axis=1) for a in (1.0, 0.0)
+        np.stack([np.log1p(L * (sign_C * (a - CENTRES) - slack)) for sign_C, L in bets], axis=1) for a in (1.0, 0.0)
     )
-    return Bets(right, wrong, np.full(len(bet), -np.log(len(bet))))
+    return Payoffs(right, wrong, np.full(len(bets), -np.log(len(bets))))
