@@ -22,7 +22,7 @@ from service.http.fast_routes import Direct
 from service.infer import route as infer
 from service.labels import route as labels
 from service.predict import route as prediction
-from service.report import page
+from service.report import pages
 from service.report.recent import Recent
 from service.report.route import router as report_router
 from service.runtime import Runtime
@@ -70,7 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     errors.install(app)
     for part in (router, labels.router, report_router, alarm.router):
         app.include_router(part, dependencies=[query_parameters.DECLARED])
-    for part in (direct, page.router, infer.direct, infer.router):
+    for part in (direct, pages.router, infer.direct, infer.router):
         app.include_router(part)
     return app
 
@@ -166,7 +166,7 @@ async def metrics(request: Request) -> Response:
 @router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
     """The report for a browser, the documentation for everything else."""
-    prefers_page = page.is_preferred(request.headers.get("accept", ""))
+    prefers_page = pages.is_preferred(request.headers.get("accept", ""))
     return RedirectResponse("/calibration-report" if prefers_page else "/docs", headers={"vary": "accept"})
 
 

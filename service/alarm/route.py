@@ -1,4 +1,4 @@
-"""The alarm's routes: what the report says of it, and somebody acknowledging it."""
+"""The alarm's routes: acknowledging it, and trying its webhooks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from starlette.responses import RedirectResponse, Response
 
 from service import schemas
 from service.alarm import webhooks
-from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, standing
-from service.alarm.schemas import Alarm, Null
+from service.alarm.readings import Standing, alarm_of, standing
 from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError, short
 from service.http import keys
 from service.predict import request_body
 from service.store import StoreError
-from service.store.records import LabelBlock, StoredSums
+from service.store.records import LabelBlock
+from trueodds.metrics.alarms.payoffs import Null
+from trueodds.report.alarm import Alarm
 from trueodds.texts import line_problem, plural
 
 if TYPE_CHECKING:
@@ -146,31 +147,6 @@ async def try_webhooks(request: Request) -> Response:
 
     found = await asyncio.gather(*map(tried, webhooks.read_webhooks(settings.alarm_webhook)))
     return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
-
-
-async def parts_of(
-    runtime: Runtime, model: str, version: str, sums: StoredSums, base_url: str, corrected: LabelBlock | None = None
-) -> dict[str, Any]:
-    """A report's alarm and advice; where the evidence cannot be read, a caution. `sums`: of all answers so far.
-
-    `corrected`: the last labels as they are now, where some of the version's were corrected: the advice is then of
-    those, and the alarm says that its evidence is of labels as they first came.
-    """
-    settings, tree = runtime.settings, await runtime.store.read_state(model, version, ALARM)
-
-    def read() -> dict[str, Any]:
-        state = AlarmState.read(tree, settings)
-        address = settings.alarm_url or base_url.rstrip("/")
-        advice = advice_of(state, corrected, model=model, version=version, address=address)
-        alarm = alarm_of(state, settings, model=model, sums=sums)
-        if corrected is not None:
-            alarm.reading = f"{alarm.reading} {AS_FIRST}"
-        return {"alarm": alarm, "advice": advice}
-
-    try:
-        return await asyncio.to_thread(read)
-    except StoreError as error:
-        return {"notes": [f"There is no word on the alarm: {error}."]}
 
 
 async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:

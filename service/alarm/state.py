@@ -1,4 +1,4 @@
-"""What is known of a version by the labels that came back, in the order of their arrival, and what it set off.
+"""The evidence about a version by the labels that came back, in the order of their arrival, and what it set off.
 
 Kept by `store.fold` under the name ALARM. Each label is taken once, as it first arrived, and the state is the same
 however the log is cut: blocks of 20 are committed, the labels after the last whole one wait in the state.
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from service.alarm.schemas import Null
 from service.store import StoreError
 from service.store.records import LabelBlock
 from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.metrics.alarms.payoffs import Null
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.weighted import FLOOR
 from trueodds.sums.inputs import Array
@@ -34,7 +34,7 @@ T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 
 
 def _read(form: type[T]) -> PlainValidator:
-    return PlainValidator(lambda given: given if isinstance(given, form) else form.from_json(given))
+    return PlainValidator(lambda value: value if isinstance(value, form) else form.from_json(value))
 
 
 _WRITE = PlainSerializer(lambda state: state.to_json())
@@ -90,20 +90,20 @@ class WeightedTest(_Frozen):
 
     process: Annotated[WeightedEProcess, _read(WeightedEProcess), _WRITE]
     fired: Fired | None = None
-    """Labels until then are those betted on."""
+    """Labels until then are those on which bets were placed."""
 
     def take(self, block: LabelBlock, alpha: float) -> Self:
         """The evidence after the labels that came next; those without a propensity are left out."""
-        given_L = np.isfinite(block.propensity_L)
+        known_L = np.isfinite(block.propensity_L)
         parts = block.confidence_L, block.first_correct_L, block.propensity_L
-        process, log_e_L = self.process.advance(*(part[given_L] for part in parts))
+        process, log_e_L = self.process.advance(*(part[known_L] for part in parts))
         reached_L = log_e_L >= -math.log(alpha)
         fired = self.fired
         if fired is None and reached_L.any():
             k = int(np.argmax(reached_L))
-            betted = int((block.propensity_L[given_L][: k + 1] >= process.floor).sum())
-            at_ms = int(block.arrived_ms_L[given_L][k])
-            fired = Fired(at_ms=at_ms, after=self.process.labels + betted, log_e=float(log_e_L[k]), by="e-process")
+            labels = int((block.propensity_L[known_L][: k + 1] >= process.floor).sum())
+            at_ms = int(block.arrived_ms_L[known_L][k])
+            fired = Fired(at_ms=at_ms, after=self.process.labels + labels, log_e=float(log_e_L[k]), by="e-process")
         return self.model_copy(update={"process": process, "fired": fired})
 
 
@@ -168,9 +168,9 @@ class AlarmState(_Frozen):
             state._check()
         except ValueError as error:
             first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
-            found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
             raise StoreError(
-                f"the alarm's evidence in the store is damaged or of another release ({found:.300}). It is left as it"
+                f"the alarm's evidence in the store is damaged or of another release ({problem:.300}). It is left as it"
                 " is: restore the store from a backup, or use the release that wrote it"
             ) from None
         return state

@@ -16,8 +16,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
 from service.alarm.state import NULLS, AlarmState
-from service.store.records import LabelCounts, StoredSums, Version
+from service.store.records import LabelCounts, Version
 from trueodds.metrics import EceInterval, ece_interval
+from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -27,7 +28,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 KEY = ["model", "version"]
 ALARM_STATES: tuple[Standing, ...] = ("quiet", "notice", "fired", "acknowledged")
 
-Stored = tuple[Version, StoredSums, AlarmState | None, Standing]
+Stored = tuple[Version, AnswerSums, AlarmState | None, Standing]
 """What the store holds of a version, its evidence (None: it is damaged), and how its alarm stands."""
 
 
@@ -118,7 +119,7 @@ class Telemetry:
                 family.add_metric([version.model, version.version], value)
         return list(families)
 
-    def _interval(self, version: Version, sums: StoredSums) -> EceInterval:
+    def _interval(self, version: Version, sums: AnswerSums) -> EceInterval:
         """Kept as long as the sums are the same: it takes 8 ms, and a version that is past never changes."""
         key, cells = (version.model, version.version), sums.labelled.cells[:3]
         before = self._intervals.get(key)

@@ -17,12 +17,12 @@ from service.alarm.readings import standing
 from service.alarm.state import NULLS, POINTS, Acknowledged, Delivery
 from service.settings import Settings
 from service.store import StoreError
-from service.store.records import StoredSums
 from tests.service.alarms import START, labels
 from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts
 from trueodds.metrics import blocks as blocks_of
+from trueodds.sums.answers import AnswerSums
 
-NONE = StoredSums.zero()
+NONE = AnswerSums.zero()
 BY = Acknowledged(who="Ada", why="retraining.", at_ms=START)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import chromium
 from benchmarks.chromium import Chromium
-from service.report import page
+from service.report import pages
 from tests.service.page_parts import NOW
 from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
@@ -77,7 +77,7 @@ def text(tab: Chromium, what: str) -> str:
 
 @pytest.mark.parametrize("name", ALL)
 def test_fits_a_phone_in_light_and_dark(tab: Chromium, name: str, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL[name](), {"by": "class"}, now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL[name](), {"by": "class"}, now=NOW))
     for dark in (False, True):
         tab.screen(360, 740, dark=dark)
         tab.open(f"file://{tmp_path}/page.html")
@@ -198,7 +198,7 @@ def test_charts_speak_to_pointer_and_keyboard(tab: Chromium, live: httpx.Client)
 
 
 def test_the_keyboard_reaches_everything_and_sees_where_it_is(tab: Chromium, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.open(f"file://{tmp_path}/page.html")
     order, outlines = [], set()
     for _ in range(60):
@@ -233,7 +233,7 @@ def test_works_without_a_script(tab: Chromium, live: httpx.Client) -> None:
 
 
 def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.screen(760, 1000, media="print")
     tab.open(f"file://{tmp_path}/page.html")
     seen = "[...document.querySelectorAll({})].filter(e => e.checkVisibility({{contentVisibilityAuto: true}})).length"
@@ -244,7 +244,7 @@ def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None
 
 
 def test_the_command_can_be_copied(tab: Chromium, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.open(f"file://{tmp_path}/page.html")
     tab.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     tab.run("document.querySelector('.copy').click()")

@@ -17,7 +17,7 @@ from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, is_number
 
-Null = Literal["point", "ece"]
+Null = Literal["ece", "point"]
 
 HALF_CELL = 0.5 / CELLS
 CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
