@@ -268,7 +268,7 @@ def _promise(state: AlarmState) -> str:
 
 
 def _deliveries(state: AlarmState, settings: Settings) -> str:
-    """Of webhooks that do not take the news; who they are stands in the log, which not everybody sees."""
+    """A sentence on webhooks that do not take the news; the log, which not everybody sees, names them."""
     keys = {hook.key for hook in read_webhooks(settings.alarm_webhook)}
     failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
     if not failed:
@@ -279,7 +279,7 @@ def _deliveries(state: AlarmState, settings: Settings) -> str:
 
 
 def _settings(state: AlarmState, settings: Settings) -> str:
-    """Says where this version keeps what it began with."""
+    """A sentence on settings that this version keeps while they have changed since."""
     settings_of = {
         "tolerance": (state.tolerance, settings.alarm_tolerance),
         "alpha": (state.alpha, settings.alarm_alpha),

@@ -35,7 +35,7 @@ router = APIRouter()
 
 
 def _line(value: object) -> object:
-    """As it came, white space that will be stripped included."""
+    """Refuses a text that is no plain line, before white space is stripped."""
     if isinstance(value, str) and (problem := line_problem(value)):
         raise ValueError(f"it {problem}")
     return value
@@ -178,7 +178,7 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknow
 
 
 def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:
-    """What was acknowledged before: by us, where a transaction is tried again or more labels have come."""
+    """Earlier acknowledgements; ours among them where a transaction is tried again or more labels have come."""
     return [known for null in nulls if (known := state.nulls[null].acknowledged)]
 
 

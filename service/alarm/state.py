@@ -28,7 +28,7 @@ ALARM = "alarm"
 NULLS: tuple[Null, ...] = ("ece", "point")
 """The one that pages first."""
 POINTS = 192
-"""Of the history at most; the first, the alarm and the present come to them."""
+"""Most points of the history; the first, the alarm and the present come to them."""
 
 T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 
@@ -62,7 +62,7 @@ class Acknowledged(_Frozen):
 
 
 class Delivery(_Frozen):
-    """Of the news of an alarm to one webhook."""
+    """The delivery of an alarm's news to one webhook."""
 
     attempts: int = 0
     claimed_by: str | None = None
@@ -198,7 +198,7 @@ class AlarmState(_Frozen):
             raise ValueError(f"{self.labels} labels arrived, and the tests are of another number")
 
     def tree(self) -> dict[str, Any]:
-        """What json can write; `read` restores it exactly."""
+        """The state as JSON writes it; `read` restores it exactly."""
         return self.model_dump(mode="json")
 
     def take(self, block: LabelBlock) -> Self:
@@ -254,7 +254,7 @@ class AlarmState(_Frozen):
         return Fired(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
 
     def log_e(self, null: Null) -> float:
-        """Of all labels, those of the unfinished block too: its stakes were laid when it began."""
+        """log E of all labels, those of the unfinished block too: its stakes were laid when it began."""
         process = self.nulls[null].process
         if not self.rest_confidence:
             return process.log_e

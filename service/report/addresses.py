@@ -103,7 +103,7 @@ def form_address(form: Mapping[str, str], now: datetime) -> str:
 
 
 def refresh_address(query: Mapping[str, str], choice: Choice) -> str:
-    """Where a page that shows a sliding window finds itself later; "": at its own address."""
+    """The address at which a page with a sliding window is found later; "": its own."""
     if choice.window not in HOURS:
         return ""
     kept = {name: query[name] for name in KEPT if query.get(name) and name not in ("since", "until", "last")}

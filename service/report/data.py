@@ -48,7 +48,7 @@ class ReportData:
     trend: tuple[Unit, Periods] | None
     known: list[KnownVersion]
     all_sums: AnswerSums
-    """Of all answers so far, as the alarm is about them."""
+    """Sums of all answers so far: the alarm is about them."""
     corrected_block: LabelBlock | None
     """The labels of all answers that arrived last, if any label of the version was corrected."""
     alarm: Any
@@ -182,7 +182,7 @@ async def _sums_and_labels(
 
 
 async def _corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
-    """How many labels that the report is about were corrected."""
+    """The number of labels, of those that the report is about, that were corrected."""
     key = version.model, version.version
     if query.last is not None:
         return await store.count_corrected(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0

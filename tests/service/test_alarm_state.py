@@ -117,7 +117,7 @@ def test_history_is_thin_and_keeps_its_ends(bad: AlarmState) -> None:
 
 
 def test_standing(bad: AlarmState) -> None:
-    """What pages decides; a shadow's alarm is a notice, and what is acknowledged stays so."""
+    """The null that pages decides; a shadow's alarm is a notice, and what is acknowledged stays so."""
     start = AlarmState.start(Settings())
     assert bad.nulls["ece"].fired and bad.nulls["point"].fired
     only_point = bad.model_copy(update={"nulls": {**bad.nulls, "ece": start.nulls["ece"]}})

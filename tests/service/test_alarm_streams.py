@@ -1,4 +1,4 @@
-"""How often the evidence alarms falsely, and how soon it sees what is wrong, against the published figures."""
+"""The share of false alarms, and the delay of true ones, against the published figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the alarm speaks of: the labelled traffic, and with propensities all answers."""
+"""The scope of the alarm: the labelled traffic, and with propensities all answers."""
 
 from __future__ import annotations
 

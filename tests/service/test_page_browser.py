@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(chromium.find() is None, reason="no Chromium on the PATH (CHROMIUM names another)"),
 ]
 LOOK = "document.dispatchEvent(new Event('visibilitychange'))"
-"""What makes the page ask for news at once."""
+"""Makes the page ask for news at once."""
 
 
 @pytest.fixture(scope="module")

@@ -159,7 +159,7 @@ def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean
 
 @memoised(128)
 def _delay(rows: LabelledRows) -> Finding | None:
-    """Of the newest 5,000 as they are now: half of them first came within the median delay."""
+    """The faster half of the newest 5,000 against the slower one, by the labels as they are now."""
     confidence_L, correct_L, delay_L = (part[-NEWEST:] for part in (rows.confidence_L, rows.correct_L, rows.delay_ms_L))
     if len(delay_L) < FEWEST:
         return None

@@ -75,7 +75,7 @@ class Sensitivity:
     accuracy: float
     signed_gap: float
     lowest_accuracy: float
-    """Of all answers, if those without a label were all wrong."""
+    """Accuracy on all answers, if those without a label were all wrong."""
     highest_accuracy: float
     """The same if they were all right."""
     impossible: float

@@ -101,7 +101,7 @@ class WeightedEce:
 
 
 def fullest_cell(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> FullestCell:
-    """Where a choice of labels cannot be seen, because confidences are known by their cell only.
+    """The cell in which most answers share one confidence, so that a choice of labels cannot be seen.
 
     Raises:
         ValueError: no labels, or counts as in `weighted_ece`.

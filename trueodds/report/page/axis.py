@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from trueodds.report.schemas import Unit
 
 LEFT, WIDTH = 62.0, 420.0
-"""Of every plot: they stand above each other on a phone."""
+"""Left edge and width of every plot: they stand above each other on a phone."""
 STEPS = {
     "hour": (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720),
     "day": (1, 2, 7, 14, 28, 91, 182),
@@ -96,7 +96,7 @@ class TimeScale:
         return LEFT + WIDTH * ((utc(time) - self.begin) / (self.end - self.begin))
 
     def middle(self, start: datetime) -> float:
-        """Of the period that begins then."""
+        """x of the middle of the period that begins then."""
         return (self(start) + self(after(utc(start), self.unit))) / 2
 
     def ticks(self) -> list[Tick]:

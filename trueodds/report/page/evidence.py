@@ -16,7 +16,7 @@ HIGHEST = math.log(1e6)
 ROOM = 1.35
 """The axis ends this much above the alarm line, in logs, or higher."""
 ROWS = 24
-"""Of the table of one null; the picture has every point."""
+"""Most rows of the table for one null; the picture has every point."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Curve:
     dot: tuple[str, str]
     """The last point."""
     fired: tuple[str, str] | None
-    """Where the line was reached."""
+    """The point at which the alarm's line was reached."""
     cut: tuple[str, str] | None
-    """Where it leaves the axis, and how much it reached at most, in words."""
+    """x at which it leaves the axis, and the most that it reached, in words."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Of the table: what each null's evidence was after so many labels, None where its history has no such point."""
+    """A row of the table: each null's evidence after so many labels, None where its history has no such point."""
 
     labels: int
     at: datetime

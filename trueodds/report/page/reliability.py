@@ -25,9 +25,9 @@ class Reliability:
     """x and y of every fifth of the axes."""
     accuracy: str
     over: str
-    """What is claimed and not kept: above the accuracy's bars."""
+    """Accuracy that is claimed and not kept: above the accuracy's bars."""
     under: str
-    """What is kept and not claimed: inside them."""
+    """Accuracy that is kept and not claimed: inside them."""
     whiskers: str
     counts: str
     most: int

@@ -39,7 +39,7 @@ class Site:
     address: Callable[..., str]
     """The report's address with some parameters changed; they are named (`class_` for class), None leaves one out."""
     refresh_address: str
-    """Where a page that shows a sliding window is found later; "": at its own address."""
+    """The address at which a page with a sliding window is found later; "": its own."""
     choice: Markup
     """Form for another model, window, class or tag."""
     acknowledgement: Markup

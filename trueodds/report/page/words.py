@@ -57,7 +57,7 @@ def p_value(value: float) -> str:
 
 
 def chance(log_e: float) -> str:
-    """How rarely a sound model shows evidence of e^log_e or more, by Markov's inequality: 3 -> 1 in 20"""
+    """The chance that a sound model shows evidence of e^log_e or more, by Markov's inequality: 3 -> 1 in 20"""
     if log_e <= 0:
         return "none"
     if log_e > math.log(1e9):
