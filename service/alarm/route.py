@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from service import schemas
 from service.alarm import webhooks
 from service.alarm.readings import Standing, alarm_of, standing
-from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
+from service.alarm.state import ALARM, NULLS, AlarmState, StoredAcknowledgement
 from service.alarm.watch import taking
 from service.errors import ServiceError, short
 from service.http import keys
@@ -46,7 +46,7 @@ _Name = Annotated[str, _STRIPPED, Field(max_length=200), BeforeValidator(_line)]
 _Reason = Annotated[str, _STRIPPED, Field(max_length=2000), BeforeValidator(_line)]
 
 
-class Acknowledgement(BaseModel):
+class AcknowledgementBody(BaseModel):
     """Who has seen an alarm, and what is done about it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, title="AlarmAcknowledgement")
@@ -59,7 +59,7 @@ class Acknowledgement(BaseModel):
 
 
 _EXAMPLE = {"model": "digits", "version": "3f2a9c01d4e5", "who": "Ada", "why": "recalibrating today"}
-_SCHEMA = Acknowledgement.model_json_schema()
+_SCHEMA = AcknowledgementBody.model_json_schema()
 _FORM_SCHEMA = {
     **_SCHEMA,
     "properties": {
@@ -106,16 +106,16 @@ async def acknowledge(request: Request) -> Response:
     _check_origin(request)
     is_form = request_body.media_type(request) == FORM
     if is_form:
-        given = await _form_of(request)
-        _check_key(request, given.pop("key", None))
-        asked = _read(given)
+        fields = await _form_of(request)
+        _check_key(request, fields.pop("key", None))
+        body = _read(fields)
     else:
         _check_key(request, None)
-        asked = await request_body.json_of(request, runtime.settings, _read)
-    found = await runtime.version(asked.model, asked.version)
-    alarm = await _acknowledge(runtime, found.model, found.version, asked)
+        body = await request_body.json_of(request, runtime.settings, _read)
+    version = await runtime.version(body.model, body.version)
+    alarm = await _acknowledge(runtime, version.model, version.version, body)
     if is_form:
-        query = urlencode({"model": found.model, "version": found.version})
+        query = urlencode({"model": version.model, "version": version.version})
         return RedirectResponse(f"/calibration-report?{query}", 303)
     return Response(alarm.model_dump_json(), media_type="application/json")
 
@@ -145,8 +145,8 @@ async def try_webhooks(request: Request) -> Response:
             return {"webhook": str(hook), "taken": False, "problem": str(error), "flow_run": None}
         return {"webhook": str(hook), "taken": True, "problem": None, "flow_run": run}
 
-    found = await asyncio.gather(*map(tried, webhooks.read_webhooks(settings.alarm_webhook)))
-    return Response(orjson.dumps({"webhooks": found}), media_type="application/json")
+    results = await asyncio.gather(*map(tried, webhooks.read_webhooks(settings.alarm_webhook)))
+    return Response(orjson.dumps({"webhooks": results}), media_type="application/json")
 
 
 async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:
@@ -159,10 +159,10 @@ async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[Ala
     return state, standing(state, model)
 
 
-async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknowledgement) -> Alarm:
+async def _acknowledge(runtime: Runtime, model: str, version: str, body: AcknowledgementBody) -> Alarm:
     settings, take = runtime.settings, taking(runtime.settings)
-    nulls: tuple[Null, ...] = (asked.null,) if asked.null else NULLS
-    by = Acknowledged(who=asked.who, why=asked.why, at_ms=time.time_ns() // 1_000_000)
+    nulls: tuple[Null, ...] = (body.null,) if body.null else NULLS
+    by = StoredAcknowledgement(who=body.who, why=body.why, at_ms=time.time_ns() // 1_000_000)
 
     def step(tree: Any, block: LabelBlock) -> Any:
         state = AlarmState.read(take(tree, block), settings)
@@ -177,7 +177,7 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknow
     return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model, sums=sums)
 
 
-def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:
+def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[StoredAcknowledgement]:
     """Earlier acknowledgements; ours among them where a transaction is tried again or more labels have come."""
     return [known for null in nulls if (known := state.nulls[null].acknowledged)]
 
@@ -189,9 +189,9 @@ def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceEr
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
 
 
-def _read(tree: Any) -> Acknowledgement:
+def _read(tree: Any) -> AcknowledgementBody:
     try:
-        return Acknowledgement.model_validate(tree)
+        return AcknowledgementBody.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"

@@ -44,7 +44,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Fired(_Frozen):
+class Firing(_Frozen):
     """When the evidence reached its threshold: once for each version."""
 
     at_ms: int
@@ -55,7 +55,7 @@ class Fired(_Frozen):
     by: Literal["e-process", "shiryaev-roberts"]
 
 
-class Acknowledged(_Frozen):
+class StoredAcknowledgement(_Frozen):
     who: str
     why: str
     at_ms: int
@@ -79,8 +79,8 @@ class Evidence(_Frozen):
 
     process: Annotated[EProcess, _read(EProcess), _WRITE]
     detector: Annotated[ShiryaevRoberts, _read(ShiryaevRoberts), _WRITE] | None
-    fired: Fired | None = None
-    acknowledged: Acknowledged | None = None
+    fired: Firing | None = None
+    acknowledged: StoredAcknowledgement | None = None
     log_e: tuple[float, ...] = ()
     """After the blocks of the history, rounded: it is only drawn."""
 
@@ -89,7 +89,7 @@ class WeightedTest(_Frozen):
     """Against "the ECE of all answers so far is within the tolerance", by the labels that came with a propensity."""
 
     process: Annotated[WeightedEProcess, _read(WeightedEProcess), _WRITE]
-    fired: Fired | None = None
+    fired: Firing | None = None
     """Labels until then are those on which bets were placed."""
 
     def take(self, block: LabelBlock, alpha: float) -> Self:
@@ -103,7 +103,7 @@ class WeightedTest(_Frozen):
             k = int(np.argmax(reached_L))
             labels = int((block.propensity_L[known_L][: k + 1] >= process.floor).sum())
             at_ms = int(block.arrived_ms_L[known_L][k])
-            fired = Fired(at_ms=at_ms, after=self.process.labels + labels, log_e=float(log_e_L[k]), by="e-process")
+            fired = Firing(at_ms=at_ms, after=self.process.labels + labels, log_e=float(log_e_L[k]), by="e-process")
         return self.model_copy(update={"process": process, "fired": fired})
 
 
@@ -241,7 +241,7 @@ class AlarmState(_Frozen):
         start = WeightedEProcess.start(self.tolerance, self.propensity_floor)
         return (self.weighted or WeightedTest(process=start)).take(block, self.alpha)
 
-    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Fired | None:
+    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
         """The first of these blocks at which a threshold is reached, if any."""
         reached_B = log_e_B >= -math.log(self.alpha)
         by_detector_B = np.zeros_like(reached_B)
@@ -251,7 +251,7 @@ class AlarmState(_Frozen):
             return None
         b = int(np.argmax(reached_B | by_detector_B))
         by: Literal["e-process", "shiryaev-roberts"] = "e-process" if reached_B[b] else "shiryaev-roberts"
-        return Fired(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
+        return Firing(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
 
     def log_e(self, null: Null) -> float:
         """log E of all labels, those of the unfinished block too: its stakes were laid when it began."""
@@ -260,7 +260,7 @@ class AlarmState(_Frozen):
             return process.log_e
         return float(process.advance_each(self.rest_confidence, self.rest_correct, len(self.rest_correct))[1][0])
 
-    def acknowledge(self, nulls: tuple[Null, ...], by: Acknowledged) -> Self:
+    def acknowledge(self, nulls: tuple[Null, ...], by: StoredAcknowledgement) -> Self:
         """The state in which the fired ones of these nulls are acknowledged; those that were, stay as they are."""
         changed = {
             null: self.nulls[null].model_copy(update={"acknowledged": by})

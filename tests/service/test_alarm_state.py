@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.alarm.readings import standing
-from service.alarm.state import NULLS, POINTS, Acknowledged, Delivery
+from service.alarm.state import NULLS, POINTS, Delivery, StoredAcknowledgement
 from service.settings import Settings
 from service.store import StoreError
 from tests.service.alarms import START, labels
@@ -23,7 +23,7 @@ from trueodds.metrics import blocks as blocks_of
 from trueodds.sums.answers import AnswerSums
 
 NONE = AnswerSums.zero()
-BY = Acknowledged(who="Ada", why="retraining.", at_ms=START)
+BY = StoredAcknowledgement(who="Ada", why="retraining.", at_ms=START)
 
 
 def drawn(count: int, seed: int = 0, gap: float = 0.0) -> tuple[Any, Any]:

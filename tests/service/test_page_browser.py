@@ -19,12 +19,13 @@ from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import publishing
+from trueodds.report import page
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.skipif(chromium.find() is None, reason="no Chromium on the PATH (CHROMIUM names another)"),
 ]
-LOOK = "document.dispatchEvent(new Event('visibilitychange'))"
+REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 """Makes the page ask for news at once."""
 
 
@@ -101,7 +102,7 @@ def test_news_comes_without_disturbing(tab: Chromium, live: httpx.Client) -> Non
     assert tab.run("scrollY") > 300
     tab.run("document.querySelector('#choice').kept = 1")
     label(live, predict(live, pictures(20, seed=11)))
-    tab.run(LOOK)
+    tab.run(REFRESH)
     tab.wait_for(f"document.querySelector('.headline').textContent !== {json.dumps(before)}")
     assert tab.run("document.querySelector('#glossary').open") is True
     assert tab.run("document.activeElement.closest('details').id") == "cautions"
@@ -122,7 +123,7 @@ def test_a_change_of_state_is_announced(tab: Chromium, tmp_path: Path) -> None:
         shown = text(tab, "#command-feedback code")
         assert str(client.base_url).rstrip("/") in shown
         label(client, answers, index=0)
-        tab.run(LOOK)
+        tab.run(REFRESH)
         tab.wait_for("document.querySelector('#now-title').textContent !== 'No labels yet'")
         word = text(tab, "#now-title")
         tab.wait_for("document.querySelector('#news').textContent !== ''")
@@ -135,7 +136,7 @@ def test_an_absent_service_is_said_and_the_numbers_stay(tab: Chromium, folder: P
         label(client, predict(client, pictures(5, seed=3)))
         tab.open(report(client))
         before = text(tab, "main")
-    tab.run(LOOK)
+    tab.run(REFRESH)
     tab.wait_for("document.querySelector('#pulse').classList.contains('away')")
     assert "the service does not answer. What you see is from before" in text(tab, "#pulse")
     assert text(tab, "#news") == text(tab, "#pulse")
@@ -151,7 +152,7 @@ def test_waits_while_a_form_is_filled_in_and_when_told_to(tab: Chromium, live: h
     tab.key("n", "n")
     before = text(tab, ".headline")
     label(live, predict(live, pictures(3, seed=77)))
-    tab.run(LOOK)
+    tab.run(REFRESH)
     tab.wait_for("document.querySelector('#pulse').textContent.includes('fill in the form')")
     assert (text(tab, ".headline"), tab.run("document.querySelector('[name=tag]').value")) == (before, "n")
     tab.run("document.activeElement.blur(); document.querySelector('[name=tag]').value = ''")
@@ -230,6 +231,17 @@ def test_works_without_a_script(tab: Chromium, live: httpx.Client) -> None:
     tab.wait_for("location.search.includes('until=') && document.readyState === 'complete'")
     assert "bins=30" in tab.run("location.search") and "window" not in tab.run("location.search")
     assert tab.run("document.querySelector('[name=bins]').value") == "30"
+
+
+def test_a_page_in_a_file_does_not_refresh(tab: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    tab.open(f"file://{tmp_path}/page.html")
+    tab.run(REFRESH)
+    assert (
+        tab.run("document.querySelector('#pulse').textContent + document.querySelectorAll('#pulse + button').length")
+        == "0"
+    )
+    assert tab.run("document.querySelectorAll('.chart[tabindex]').length") == 3  # the charts are live
 
 
 def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None:
