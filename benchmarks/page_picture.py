@@ -29,7 +29,7 @@ from PIL import Image
 
 from benchmarks import chromium, untrained
 from benchmarks.interval_coverage import chance_at, pool_logits
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store import open_store
 from service.store.records import Label, PredictionBatch
 from trueodds.hours import HOUR_MS

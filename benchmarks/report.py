@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks.interval_coverage import processor
 from benchmarks.store import START, VERSION, YEAR, execute
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.report.data import read, rows_of_window
 from service.report.query import ReportQuery
 from service.report.recent import Recent

@@ -27,7 +27,7 @@ import httpx
 import numpy as np
 
 from benchmarks.interval_coverage import processor
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store import Store, open_store
 from service.store.records import Label, PredictionBatch, Version
 from service.store.work import deltas

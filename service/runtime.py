@@ -1,18 +1,17 @@
-"""What lives as long as the application: the store, the models, the metrics."""
+"""The parts that live as long as the application: the store, the models, the metrics."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from service.alarm.watch import Watch
+from fastapi import Request
+
 from service.errors import ServiceError
 from service.models.engine import Engine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
-from service.store.housekeeping import keep_house
 from service.store.records import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.shadows import is_shadow
@@ -29,7 +28,6 @@ class Runtime:
         self.settings, self.telemetry = settings, Telemetry()
         self._store: Store | None = None
         self._registry: Registry | None = None
-        self._beside: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Open the store and load the models that are there; what comes later is found within a second.
@@ -38,9 +36,6 @@ class Runtime:
             StoreError: the store cannot be opened.
         """
         self._store = await open_store(self.settings.store, self.settings.database_connections)
-        watch = Watch(self._store, self.settings)
-        housekeeping = keep_house(self._store, self.settings.retention_days, self.settings.hold_hours)
-        self._beside = [asyncio.create_task(work) for work in (housekeeping, watch.keep_watching())]
         self._registry = Registry(self.settings, self._store, self.telemetry, self.answered_by)
         await self._registry.open()
 
@@ -48,10 +43,6 @@ class Runtime:
         """Answer what is queued, then close the store."""
         if self._registry:
             await self._registry.close()
-        for task in self._beside:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
         if self._store:
             await self._store.close()
 
@@ -65,7 +56,7 @@ class Runtime:
 
     @property
     def engine(self) -> Engine:
-        """Who answers when nothing is named; raises ServiceError 503 with the reason while there is none."""
+        """The engine that answers when nothing is named; raises ServiceError 503, with the reason, while none does."""
         return self.registry.default
 
     async def check_store(self) -> None:
@@ -104,6 +95,11 @@ class Runtime:
         fitting.sort(key=lambda v: not is_shadow(v.model))
         served = self.registry.served(model)
         return next((v for v in fitting if (v.model, v.version) == served), fitting[-1])
+
+
+def runtime_of(request: Request) -> Runtime:
+    """The runtime of the application that serves a request."""
+    return cast(Runtime, request.app.state.runtime)
 
 
 def _opened(part: T | None) -> T:

@@ -1,22 +1,102 @@
-"""What can be set: by environment variables TRUEODDS_*, and by options of `python -m service`, which win."""
+"""The settings: environment variables TRUEODDS_*, and options of `python -m service`, which win."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.alarm.webhooks import read_webhooks
-from service.http.keys import read_hashes
 from trueodds.inputs.pictures import MAX_PIXELS
 
 _KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PREFECT = "prefect+"
+DEPLOYMENT = "/deployments/name/"
+"""Of the URL of a Prefect deployment: before the names of its flow and its own."""
 CENTURY_DAYS = 36_525
 """The longest retention. A time in milliseconds that is no 64-bit number would end housekeeping, without a word."""
+
+
+def read_hashes(text: str) -> tuple[str, ...]:
+    """The hashes of a setting: separated by commas, or @FILE with one a line.
+
+    Raises:
+        ValueError: a file that cannot be read, or what is no SHA-256 in hex. The text is not repeated: it may be a key.
+    """
+    source, words = "it", text.split(",") if text.strip() else []
+    if text.startswith("@"):
+        source = text[1:]
+        try:
+            words = Path(source).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the file of key hashes cannot be read: {error}") from None
+        if not words:  # an empty file must not open what it was meant to lock
+            raise ValueError(f"{source} holds no key hash; write one a line")
+    hashes = tuple(word.strip().lower() for word in words)
+    if not all(_SHA256.fullmatch(word) for word in hashes):
+        raise ValueError(f"{source} holds what is not a SHA-256 (64 hex digits); python -m service key makes one")
+    return hashes
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """The address that an alarm's news go to."""
+
+    url: str
+    starts_run: bool
+    """The URL is that of a Prefect deployment by its name."""
+
+    @property
+    def key(self) -> str:
+        """Names it in the store, where its secrets have no place."""
+        return hashlib.sha256(f"{self.starts_run} {self.url}".encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def read_webhooks(text: str) -> tuple[Webhook, ...]:
+    """The webhooks of a setting.
+
+    Raises:
+        ValueError: naming the number of the URL that is none; the text is not repeated, for it may hold a secret.
+    """
+    webhooks = []
+    for number, word in enumerate(filter(None, map(str.strip, text.split(","))), 1):
+        url = word.removeprefix(_PREFECT)
+        try:
+            parts = urlsplit(url)
+            sound = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+        except ValueError:  # a port that is none
+            sound = False
+        if not sound:
+            raise ValueError(
+                f"webhook {number} is no URL; allowed are http://, https://, prefect+http://, prefect+https://"
+            )
+        prefect = word != url
+        if prefect and not (DEPLOYMENT in parts.path and len(parts.path.partition(DEPLOYMENT)[2].split("/")) == 2):
+            example = "prefect+http://127.0.0.1:4200/api/deployments/name/recalibrate/live"
+            raise ValueError(f"webhook {number} names no deployment; expected a URL such as {example}")
+        webhooks.append(Webhook(url, prefect))
+    return tuple(webhooks)
+
+
+def _from_text(read: Callable[[str], object]) -> BeforeValidator:
+    """Reads a text with `read`; what is read already, such as the default, stays."""
+    return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
+
+
+KeyHashes = Annotated[tuple[str, ...], NoDecode, _from_text(read_hashes)]
+Webhooks = Annotated[tuple[Webhook, ...], NoDecode, _from_text(read_webhooks)]
 
 
 class Settings(BaseSettings):
@@ -33,9 +113,9 @@ class Settings(BaseSettings):
         "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
     )
 
-    predict_key: str = Field("", description=_KEY.format("/predict and /v2 inference"))
-    feedback_key: str = Field("", description=_KEY.format("/feedback"))
-    admin_key: str = Field("", description=_KEY.format("/admin"))
+    predict_key: KeyHashes = Field((), description=_KEY.format("/predict and /v2 inference"))
+    feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
+    admin_key: KeyHashes = Field((), description=_KEY.format("/admin"))
 
     max_instances: int = Field(256, ge=1, description="images in one /predict call")
     max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")
@@ -83,22 +163,10 @@ class Settings(BaseSettings):
         le=1,
         description="smallest propensity that predictions come with; below, they are left out of the weighted evidence",
     )
-    alarm_webhook: str = Field(
-        "", description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
+    alarm_webhook: Webhooks = Field(
+        (), description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
     )
     alarm_url: str = Field("", description="public address of this service, for links; left out: http://host:port")
-
-    @field_validator("predict_key", "feedback_key", "admin_key")
-    @classmethod
-    def _hashes(cls, text: str) -> str:
-        read_hashes(text)
-        return text
-
-    @field_validator("alarm_webhook")
-    @classmethod
-    def _webhooks(cls, text: str) -> str:
-        read_webhooks(text)
-        return text
 
     @field_validator("alarm_url")
     @classmethod

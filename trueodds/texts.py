@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import reprlib
 import unicodedata
+from typing import Any
 
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters (C0, DEL, C1), line and paragraph separators, marks of the direction of writing, and halves of
@@ -22,3 +24,15 @@ def line_problem(text: str) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """1, "label" -> 1 label; 1200 -> 1,200 labels"""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def short(value: Any) -> str:
+    """`repr`, cut to a line: bounded work however large or deep the value is.
+
+    >>> short("x" * 100)
+    "'xxxxxxxxxxxx...xxxxxxxxxxxxx'"
+    """
+    if isinstance(value, dict):  # reprlib sorts every key first
+        return f"an object with {plural(len(value), 'key')}"
+    text = reprlib.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.alarm.state import NULLS, AlarmState, Evidence
-from service.alarm.webhooks import read_webhooks
 from service.store.records import LabelBlock
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.payoffs import Null
@@ -269,7 +268,7 @@ def _promise(state: AlarmState) -> str:
 
 def _deliveries(state: AlarmState, settings: Settings) -> str:
     """A sentence on webhooks that do not take the news; the log, which not everybody sees, names them."""
-    keys = {hook.key for hook in read_webhooks(settings.alarm_webhook)}
+    keys = {hook.key for hook in settings.alarm_webhook}
     failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
     if not failed:
         return ""

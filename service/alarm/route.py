@@ -7,24 +7,23 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import orjson
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from service import schemas
 from service.alarm import webhooks
 from service.alarm.readings import Standing, alarm_of, standing
+from service.alarm.schemas import AlarmTest, WebhookTest
 from service.alarm.state import ALARM, NULLS, AlarmState, StoredAcknowledgement
 from service.alarm.watch import taking
-from service.errors import ServiceError, short
-from service.http import keys
-from service.predict import request_body
+from service.errors import ServiceError
+from service.http import documentation, error_answers, json_body, keys
+from service.settings import Webhook
 from service.store import StoreError
-from service.store.records import LabelBlock
+from service.store.records import LabelBlock, Version
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.report.alarm import Alarm
-from trueodds.texts import line_problem, plural
+from trueodds.texts import line_problem, plural, short
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -58,7 +57,6 @@ class AcknowledgementBody(BaseModel):
     null: Null | None = None
 
 
-_EXAMPLE = {"model": "digits", "version": "3f2a9c01d4e5", "who": "Ada", "why": "recalibrating today"}
 _SCHEMA = AcknowledgementBody.model_json_schema()
 _FORM_SCHEMA = {
     **_SCHEMA,
@@ -71,10 +69,16 @@ _FORM_SCHEMA = {
 BODY = {
     "required": True,
     "content": {
-        request_body.JSON: schemas.content(_SCHEMA, {"all that has fired": _EXAMPLE}),
+        json_body.JSON: {"schema": _SCHEMA},
         FORM: {"schema": _FORM_SCHEMA},
     },
 }
+
+
+def examples(version: Version) -> documentation.Examples:
+    """Bodies of an acknowledgement of what the version has fired."""
+    acknowledgement = {"model": version.model, "version": version.version, "who": "Ada", "why": "recalibrating today"}
+    return {json_body.JSON: {"all that has fired": acknowledgement}}
 
 
 @router.post(
@@ -85,7 +89,7 @@ BODY = {
     responses={
         200: {"model": Alarm},
         303: {"description": "to a form: on to the report"},
-        **schemas.errors(
+        **error_answers.documented(
             _400="not JSON",
             _404="unknown model or version",
             _408="the body came too slowly",
@@ -94,7 +98,7 @@ BODY = {
             _415="neither JSON nor a form",
             _422="a field is missing, empty, too long, unknown or not a plain line",
             _503="no model has been served yet, or the store cannot be written",
-            **{**schemas.KEYS, "_403": "another role's key, or a form of another site"},
+            **{**keys.ERRORS, "_403": "another role's key, or a form of another site"},
         ),
     },
 )
@@ -104,14 +108,14 @@ async def acknowledge(request: Request) -> Response:
     """
     runtime = cast("Runtime", request.app.state.runtime)
     _check_origin(request)
-    is_form = request_body.media_type(request) == FORM
+    is_form = json_body.media_type(request) == FORM
     if is_form:
         fields = await _form_of(request)
         _check_key(request, fields.pop("key", None))
         body = _read(fields)
     else:
         _check_key(request, None)
-        body = await request_body.json_of(request, runtime.settings, _read)
+        body = await json_body.read_json(request, runtime.settings.max_json_values, _read)
     version = await runtime.version(body.model, body.version)
     alarm = await _acknowledge(runtime, version.model, version.version, body)
     if is_form:
@@ -126,8 +130,8 @@ async def acknowledge(request: Request) -> Response:
     summary="Try the alarm's webhooks",
     dependencies=[keys.requires("admin")],
     responses={
-        200: {"model": schemas.AlarmTest},
-        **schemas.errors(_503="no model is loaded", **schemas.KEYS),
+        200: {"model": AlarmTest},
+        **error_answers.documented(_503="no model is loaded", **keys.ERRORS),
     },
 )
 async def try_webhooks(request: Request) -> Response:
@@ -138,15 +142,15 @@ async def try_webhooks(request: Request) -> Response:
     version, settings = runtime.engine.version, runtime.settings
     body = webhooks.trial_news(version.model, version.version, address=settings.address)
 
-    async def tried(hook: webhooks.Webhook) -> dict[str, Any]:
+    async def attempt(hook: Webhook) -> WebhookTest:
         try:
             run = await webhooks.send(hook, body)
         except webhooks.WebhookError as error:
-            return {"webhook": str(hook), "taken": False, "problem": str(error), "flow_run": None}
-        return {"webhook": str(hook), "taken": True, "problem": None, "flow_run": run}
+            return WebhookTest(webhook=str(hook), taken=False, problem=str(error), flow_run=None)
+        return WebhookTest(webhook=str(hook), taken=True, problem=None, flow_run=run)
 
-    results = await asyncio.gather(*map(tried, webhooks.read_webhooks(settings.alarm_webhook)))
-    return Response(orjson.dumps({"webhooks": results}), media_type="application/json")
+    test = AlarmTest(webhooks=await asyncio.gather(*map(attempt, settings.alarm_webhook)))
+    return Response(test.model_dump_json(), media_type="application/json")
 
 
 async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:

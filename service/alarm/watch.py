@@ -11,18 +11,16 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
-from service.alarm.webhooks import SEND_SECONDS, Webhook, WebhookError, news, read_webhooks, send
+from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
+from service.settings import Settings, Webhook
 from service.store import Store, StoreError
 from service.store.records import LabelBlock
 from trueodds.metrics import ece
 from trueodds.shadows import is_shadow
-
-if TYPE_CHECKING:
-    from service.settings import Settings
 
 POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
@@ -51,7 +49,7 @@ class Watch:
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
-        self._webhooks = read_webhooks(settings.alarm_webhook)
+        self._webhooks = settings.alarm_webhook
         self._seen: dict[Key, int] = {}
         """Labels taken by the states that this process has seen."""
         self._due: dict[Key, int] = {}

@@ -6,9 +6,10 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
+
+from service.settings import DEPLOYMENT, Webhook
 
 if TYPE_CHECKING:
     import httpx
@@ -17,58 +18,12 @@ SEND_SECONDS = 10.0
 """In which a webhook must have answered."""
 BUSY_PAUSES = (0.2, 0.5, 1.0, 2.0)
 """Seconds between the tries of a call to a Prefect server that is busy."""
-PREFECT = "prefect+"
 ALARM, TRIAL = "calibration-alarm", "calibration-alarm-test"
 """Types of news."""
-_BY_NAME = "/deployments/name/"
 
 
 class WebhookError(Exception):
     """The news was not taken; the message says by whom and why, without the URL's path and password."""
-
-
-@dataclass(frozen=True)
-class Webhook:
-    """Where news go."""
-
-    url: str
-    starts_run: bool
-    """The URL is that of a Prefect deployment by its name."""
-
-    @property
-    def key(self) -> str:
-        """Names it in the store, where its secrets have no place."""
-        return hashlib.sha256(f"{self.starts_run} {self.url}".encode()).hexdigest()[:16]
-
-    def __str__(self) -> str:
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-
-
-def read_webhooks(text: str) -> tuple[Webhook, ...]:
-    """The webhooks of a setting.
-
-    Raises:
-        ValueError: naming the number of the URL that is none; the text is not repeated, for it may hold a secret.
-    """
-    found = []
-    for number, word in enumerate(filter(None, map(str.strip, text.split(","))), 1):
-        url = word.removeprefix(PREFECT)
-        try:
-            parts = urlsplit(url)
-            sound = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-        except ValueError:  # a port that is none
-            sound = False
-        if not sound:
-            raise ValueError(
-                f"webhook {number} is no URL; allowed are http://, https://, prefect+http://, prefect+https://"
-            )
-        prefect = word != url
-        if prefect and not (_BY_NAME in parts.path and len(parts.path.partition(_BY_NAME)[2].split("/")) == 2):
-            example = "prefect+http://127.0.0.1:4200/api/deployments/name/recalibrate/live"
-            raise ValueError(f"webhook {number} names no deployment; expected a URL such as {example}")
-        found.append(Webhook(url, prefect))
-    return tuple(found)
 
 
 def news(model: str, version: str, null: str, numbers: dict[str, Any], *, reading: str, address: str) -> dict[str, Any]:
@@ -159,7 +114,7 @@ async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str
     if body["type"] == TRIAL:
         parameters["dry_run"] = True
     run = {"parameters": parameters, "idempotency_key": body["id"]}
-    url = f"{webhook.url.partition(_BY_NAME)[0]}/deployments/{deployment}/create_flow_run"
+    url = f"{webhook.url.partition(DEPLOYMENT)[0]}/deployments/{deployment}/create_flow_run"
     return str(await _ask_prefect(webhook, lambda: client.post(url, json=run)))
 
 

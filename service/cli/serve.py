@@ -69,7 +69,7 @@ def add_parser(commands: Subparsers) -> None:
     """Adds one option for each setting; those that are left out stay with the environment and the defaults."""
     parser = commands.add_parser("serve", description=__doc__, epilog=EPILOG, argument_default=argparse.SUPPRESS)
     for name, setting in Settings.model_fields.items():
-        default = "none" if setting.default in (None, "") else setting.default
+        default = "none" if setting.default in (None, "", ()) else setting.default
         text = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
         parser.add_argument(f"--{name.replace('_', '-')}", help=text, metavar=name.rpartition("_")[2].upper())
 

@@ -7,7 +7,9 @@ import zlib
 
 from starlette.types import Message, Receive, Scope
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
+from service.http.body_limits import too_large
+from trueodds.texts import short
 
 STEP = 64 * 1024
 """Bytes that are unpacked before others have their turn: some .2 ms."""
@@ -77,10 +79,7 @@ class _Gunzip:
         self._ended = not (self._packed or self._full or self._more)
         self._unpacked += len(part)
         if self._unpacked > self._limit:
-            message = (
-                f"the body unpacks to more than {self._limit:,} bytes, the limit; send fewer or smaller images in one"
-            )
-            raise ServiceError(413, "body_too_large", f"{message} call")
+            raise too_large("unpacks to", self._limit)
         if self._ended and not whole:
             raise _invalid("it ends too early")
         return part

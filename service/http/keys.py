@@ -1,4 +1,4 @@
-"""Who may do what: a key for each role, of which only the SHA-256 is known here. A role without a key is open.
+"""The keys of callers: one for each role, of which only the SHA-256 is known here. A role without a key is open.
 
 Keys are random (256 bits), so a plain hash suffices: there is nothing to guess, and no need to be slow.
 """
@@ -7,26 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from service.errors import ServiceError
-
-if TYPE_CHECKING:
-    from service.settings import Settings
+from service.settings import Settings
 
 Role = Literal["predict", "feedback", "admin"]
-ROLES: tuple[Role, ...] = ("predict", "feedback", "admin")
-_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def make() -> tuple[str, str]:
-    """A new key, and its SHA-256 in hex: all that the service is told."""
+    """A new key, and its SHA-256 in hex: all that the service needs."""
     key = secrets.token_urlsafe(32)
     return key, hash_of(key)
 
@@ -35,33 +29,15 @@ def hash_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def read_hashes(text: str) -> tuple[str, ...]:
-    """The hashes of a setting: separated by commas, or @FILE with one a line.
-
-    Raises:
-        ValueError: a file that cannot be read, or what is no SHA-256 in hex. The text is not repeated: it may be a key.
-    """
-    where, given = "it", text.split(",") if text.strip() else []
-    if text.startswith("@"):
-        where = text[1:]
-        try:
-            given = Path(where).read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"the file of key hashes cannot be read: {error}") from None
-        if not given:  # an empty file must not open what it was meant to lock
-            raise ValueError(f"{where} holds no key hash; write one a line")
-    hashes = tuple(word.strip().lower() for word in given)
-    if not all(_HASH.fullmatch(word) for word in hashes):
-        raise ValueError(f"{where} holds what is not a SHA-256 (64 hex digits); python -m service key makes one")
-    return hashes
-
-
 class Keys:
     """The hashes of the keys of each role."""
 
     def __init__(self, settings: Settings) -> None:
-        texts = (settings.predict_key, settings.feedback_key, settings.admin_key)
-        self._hashes = {role: read_hashes(text) for role, text in zip(ROLES, texts, strict=True)}
+        self._hashes: dict[Role, tuple[str, ...]] = {
+            "predict": settings.predict_key,
+            "feedback": settings.feedback_key,
+            "admin": settings.admin_key,
+        }
 
     def is_open(self, role: Role) -> bool:
         """Whether everybody may do what the role may."""
@@ -75,13 +51,13 @@ class Keys:
         """
         if self.is_open(role):
             return
-        given = hash_of(key or "")
+        sent = hash_of(key or "")
         # Every hash is compared, in constant time: how long it takes says nothing about which one is near.
-        fits = {r for r, hashes in self._hashes.items() for known in hashes if hmac.compare_digest(given, known)}
-        if fits & {role, "admin"}:
+        roles = {r for r, hashes in self._hashes.items() for known in hashes if hmac.compare_digest(sent, known)}
+        if roles & {role, "admin"}:
             return
-        if fits:
-            message = f"this key is for {' and '.join(sorted(fits))}; what you ask needs the {role} key"
+        if roles:
+            message = f"this key is for {' and '.join(sorted(roles))}; what you ask needs the {role} key"
             raise ServiceError(403, "wrong_key", message)
         problem = "the key is not known" if key else "a key is needed"
         error = ServiceError(401, "key_needed", f"{problem}; send the {role} key as 'Authorization: Bearer <key>'")
@@ -113,5 +89,7 @@ def requires(role: Role) -> Any:
     return Depends(_Requires(role))
 
 
+ERRORS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
+"""For `error_answers.documented`, of a route that needs a key."""
 NEEDS_KEY: dict[str, Any] = {"security": [{"HTTPBearer": []}]}
 """For the documentation of a route that calls `check` itself: a dependency costs it 20 us."""

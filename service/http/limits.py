@@ -18,20 +18,21 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.errors import ServiceError
+from service.http import error_answers
 
 HEAD_SECONDS = 15.0
 """From the opening of a connection, or the first byte after an answer, to the empty line that ends the head."""
 HEAD_BYTES = 64 * 1024
 """Bytes of a request line with its headers. A body may have as many again of trailers and chunk extensions."""
 FIELD_BYTES = 32
-"""What each header and trailer counts beside its own bytes, as in HTTP/2: a few bytes become a tuple of two objects."""
+"""Bytes that each header and trailer counts beside its own, as in HTTP/2: a few bytes become a tuple of two objects."""
 CHUNK_BYTES = 32
 """Bytes of a chunk's size line and line ends that count as its data do: without limit."""
 PIECE, TURN_SECONDS = 16 * 1024, 0.005
 """Bytes that are parsed at once (900 requests without a body at most), and time after which others have their turn."""
 LINGER_BYTES, LINGER_SECONDS = 4 * 1024**2, 2.0
-"""What is still read, and thrown away, after a refusal: a connection that is closed while the client sends is reset,
-and the client may never see the answer."""
+"""Bytes and time that are still read, and thrown away, after a refusal: a connection that is closed while the client
+sends is reset, and the client may never see the answer."""
 
 
 class LimitedHTTP(HttpToolsProtocol):
@@ -114,7 +115,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self._parse_held()
 
     def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls for bytes that the parser does not understand."""
+        """Refuse bytes that the parser does not understand; uvicorn calls it."""
         message = "what came is not a request of HTTP/1.1; this port takes http://, not https:// or another protocol"
         self._refuse(ServiceError(400, "invalid_http", message))
 
@@ -181,7 +182,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self._hung_up = True
         self._forget()
         if error:
-            body = bytes(error.response(dict(self.scope) if self._in_body else {"path": ""}).body)
+            body = bytes(error_answers.response(dict(self.scope) if self._in_body else {"path": ""}, error).body)
             head = (
                 f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
                 f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Parameters of a query: each one known and given once, or the call is refused."""
+"""Parameters of a query: each one known and sent once, or the call is refused."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from trueodds.errors import nearest
+from trueodds.texts import short
 
 
 def check(request: Request, known: Iterable[str]) -> None:
-    """Refuse a query with a parameter that the route does not take, or with one that is given twice.
+    """Refuse a query with a parameter that the route does not take, or with one that is sent twice.
 
     A mistyped filter that is ignored would be answered with numbers of something else.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.predict import options
+from trueodds.texts import short
 
 MAX_SEQUENCE_ID = 128
 """Characters, as in Triton."""
@@ -47,21 +48,21 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
 """By name, the check of a value; Triton's clients send the last five."""
 
 
-def checked(given: Any) -> dict[str, Any]:
+def read_parameters(value: Any) -> dict[str, Any]:
     """The parameters by name.
 
     Raises:
         ServiceError: 422 for what is not an object, an unknown parameter or a value that is not allowed.
     """
-    if not isinstance(given, dict):
-        raise _invalid(f"parameters is {short(given)}; expected an object")
-    if unknown := given.keys() - CHECKS.keys():
+    if not isinstance(value, dict):
+        raise _invalid(f"parameters is {short(value)}; expected an object")
+    if unknown := value.keys() - CHECKS.keys():
         raise _invalid(f"unknown parameter {short(min(unknown))}; allowed are {', '.join(CHECKS)}")
-    return {name: CHECKS[name](value, f"parameters.{name}") for name, value in given.items()}
+    return {name: CHECKS[name](one, f"parameters.{name}") for name, one in value.items()}
 
 
 def seconds(parameters: dict[str, Any], most: float) -> float:
-    """The time that an answer may take: `timeout`, in microseconds, where it is given and not 0, at most `most`."""
+    """The time that an answer may take: `timeout`, in microseconds, where it is set and not 0, at most `most`."""
     timeout: int = parameters.get("timeout", 0)
     return min(timeout / 1e6, most) if timeout else most
 

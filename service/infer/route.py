@@ -6,72 +6,75 @@ https://github.com/kserve/open-inference-protocol, https://github.com/triton-inf
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from service import request_schemas, schemas
-from service.errors import ServiceError, short
-from service.http import keys
-from service.infer import request_parameters, tensors
+from service.errors import ServiceError
+from service.http import error_answers, json_body, keys
+from service.http.json_body import JSON
+from service.infer import request_parameters, schemas, tensors
+from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, RequestId, TensorMetadata
 from service.infer.tensors import HEADER_LENGTH, Output
+from service.models.calls import PredictionCall, PredictionResult
 from service.models.engine import Engine
-from service.models.requests import Answers, Asked
-from service.predict import request_body
+from service.predict.request_body import RAW
 from service.predict.route import LARGE_ANSWER
-from service.runtime import Runtime
+from service.runtime import Runtime, runtime_of
+from trueodds.texts import short
 
-OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
 DEFAULT_OUTPUTS = OUTPUTS[:3]
 
+_errors = partial(error_answers.documented, error_answers.OpenInferenceError)
+
 router = APIRouter(tags=["open inference protocol"])
-direct = APIRouter(tags=["open inference protocol"])
+fast = APIRouter(tags=["open inference protocol"])
 
 
-@router.get("/v2", summary="Server metadata", response_model=request_schemas.ServerMetadata)
-async def server() -> Response:
+@router.get("/v2", summary="Server metadata", response_model=schemas.ServerMetadata)
+async def server(request: Request) -> Response:
     """Name, version and extensions of the server."""
-    return _json({"name": "TrueOdds", "version": schemas.VERSION, "extensions": ["binary_tensor_data"]})
+    return _json(
+        schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=["binary_tensor_data"])
+    )
 
 
-@router.get("/v2/health/live", summary="Is the server up?", response_model=request_schemas.Live)
+@router.get("/v2/health/live", summary="Is the server up?", response_model=schemas.Live)
 async def live() -> Response:
     """200 as long as the process answers at all."""
-    return _json({"live": True})
+    return _json(schemas.Live(live=True))
 
 
 @router.get(
     "/v2/health/ready",
     summary="Can the server answer?",
-    response_model=request_schemas.Ready,
-    responses=request_schemas.protocol_errors(_503="no model answers yet, or the store cannot be written"),
+    response_model=schemas.Ready,
+    responses=_errors(_503="no model answers yet, or the store cannot be written"),
 )
 async def ready(request: Request) -> Response:
     """200 once the default model answers and what it answers can be stored."""
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     ready = runtime.engine is not None  # or it raises, with the reason
     await runtime.check_store()
-    return _json({"ready": ready})
+    return _json(schemas.Ready(ready=ready))
 
 
 _UNKNOWN = "no such model or version"
 _METADATA: dict[str, Any] = {
-    "response_model": request_schemas.ModelMetadata,
-    "responses": request_schemas.protocol_errors(
-        _404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"
-    ),
+    "response_model": schemas.ModelMetadata,
+    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"),
 }
-_READY: dict[str, Any] = {**_METADATA, "response_model": request_schemas.ModelReady}
+_READY: dict[str, Any] = {**_METADATA, "response_model": schemas.ModelReady}
 _INFER: dict[str, Any] = {
-    "openapi_extra": {"requestBody": request_schemas.INFER_BODY, **keys.NEEDS_KEY},
+    "openapi_extra": {"requestBody": schemas.BODY, **keys.NEEDS_KEY},
     "responses": {
-        200: {"model": request_schemas.InferResponse, "content": {"application/octet-stream": {}}},
-        **request_schemas.protocol_errors(
+        200: {"model": InferResponse, "content": {"application/octet-stream": {}}},
+        **_errors(
             _400="not JSON",
-            _401="no key, or an unknown one",
-            _403="another role's key",
             _404=_UNKNOWN,
             _408="the body came too slowly",
             _409="another input came with this id",
@@ -79,6 +82,7 @@ _INFER: dict[str, Any] = {
             _415="neither JSON nor binary",
             _422="not what the model takes",
             _503="not loaded, or too much is waiting",
+            **keys.ERRORS,
         ),
     },
 }
@@ -108,7 +112,7 @@ async def version_ready(request: Request, model: str, version: str) -> Response:
     return await _ready(request, model, version)
 
 
-@direct.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
+@fast.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
 async def model_infer(request: Request, model: str) -> Response:
     """Calibrated probabilities for a tensor of images, stored before they are answered.
 
@@ -120,66 +124,66 @@ async def model_infer(request: Request, model: str) -> Response:
     return await _infer(request, model, None)
 
 
-@direct.post("/v2/models/{model}/versions/{version}/infer", summary="Ask a version", **_INFER)
+@fast.post("/v2/models/{model}/versions/{version}/infer", summary="Ask a version", **_INFER)
 async def version_infer(request: Request, model: str, version: str) -> Response:
     """As of a model; a version that is not loaded is loaded first."""
     return await _infer(request, model, version)
 
 
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
-    registry = _runtime(request).registry
+    registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
     shape, classes = list(engine.input.shape), len(engine.version.classes)
     return _json(
-        {
-            "name": model,
-            "versions": registry.versions(model),
-            "platform": "onnxruntime_onnx",
-            "inputs": [{"name": tensors.IMAGES, "datatype": "UINT8", "shape": [-1, *shape]}],
-            "outputs": [
-                {"name": "prediction_id", "datatype": "BYTES", "shape": [-1]},
-                {"name": "label", "datatype": "BYTES", "shape": [-1]},
-                {"name": "probabilities", "datatype": "FP64", "shape": [-1, classes]},
-                {"name": "logits", "datatype": "FP32", "shape": [-1, classes]},
+        schemas.ModelMetadata(
+            name=model,
+            versions=registry.versions(model),
+            platform="onnxruntime_onnx",
+            inputs=[TensorMetadata(name=tensors.IMAGES, datatype="UINT8", shape=[-1, *shape])],
+            outputs=[
+                TensorMetadata(name="prediction_id", datatype="BYTES", shape=[-1]),
+                TensorMetadata(name="label", datatype="BYTES", shape=[-1]),
+                TensorMetadata(name="probabilities", datatype="FP64", shape=[-1, classes]),
+                TensorMetadata(name="logits", datatype="FP32", shape=[-1, classes]),
             ],
-        }
+        )
     )
 
 
 async def _ready(request: Request, model: str, version: str | None) -> Response:
-    await _runtime(request).registry.engine(model, version)
-    return _json({"name": model, "ready": True})
+    await runtime_of(request).registry.engine(model, version)
+    return _json(schemas.ModelReady(name=model, ready=True))
 
 
 async def _infer(request: Request, model: str, version: str | None) -> Response:
     keys.check(request, "predict")
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     engine = await runtime.registry.engine(model, version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
         head, binary = await _parts(request)
-        tree, asked = await request_body.built(
-            head, runtime.settings, lambda tree: _asked(tree, binary, engine, runtime, request.state.request_id)
+        tree, call = await json_body.convert_json(
+            head,
+            runtime.settings.max_json_values,
+            lambda tree: _call(tree, binary, engine, runtime, request.state.request_id),
         )
         wanted = _wanted(tree)
         seconds = request_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
-        answers = await engine.predict(asked, seconds=seconds, gone=request.is_disconnected)
-    if answers.probabilities_NC.size > LARGE_ANSWER:
-        return await asyncio.to_thread(_answer, tree, wanted, answers, engine)
-    return _answer(tree, wanted, answers, engine)
+        result = await engine.predict(call, seconds=seconds, gone=request.is_disconnected)
+    if result.probabilities_NC.size > LARGE_ANSWER:
+        return await asyncio.to_thread(_answer, tree, wanted, result, engine)
+    return _answer(tree, wanted, result, engine)
 
 
 async def _parts(request: Request) -> tuple[bytes, bytes]:
     """The JSON of an infer request and what follows it."""
     length = request.headers.get(HEADER_LENGTH)
-    kind = request_body.media_type(request)
-    if kind not in ("", request_body.JSON) and (
-        length is None or kind != request_body.RAW
-    ):  # Triton's client sends none
-        taken = f"{request_body.JSON}, or {request_body.RAW} with"
+    kind = json_body.media_type(request)
+    if kind not in ("", JSON) and (length is None or kind != RAW):  # Triton's client sends none
+        taken = f"{JSON}, or {RAW} with"
         message = f"the content type is {short(kind)}; {request.url.path} takes {taken}"
         raise ServiceError(415, "unsupported_media_type", f"{message} Inference-Header-Content-Length")
-    body = await request_body.body_of(request)
+    body = await json_body.read(request)
     if length is None:
         return body, b""
     if not length.isdecimal() or int(length) > len(body):
@@ -188,14 +192,16 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
     return body[: int(length)], body[int(length) :]
 
 
-def _asked(tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_id: str) -> tuple[dict[str, Any], Asked]:
+def _call(
+    tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_id: str
+) -> tuple[dict[str, Any], PredictionCall]:
     if not isinstance(tree, dict):
         raise _invalid(f"the body is {short(tree)}; expected an object with inputs")
     if unknown := tree.keys() - {"id", "parameters", "inputs", "outputs"}:
         raise _invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
     if not isinstance(tree.get("id", ""), str):
         raise _invalid(f"id is {short(tree['id'])}; expected a text")
-    parameters = tree["parameters"] = request_parameters.checked(tree.get("parameters", {}))
+    parameters = tree["parameters"] = request_parameters.read_parameters(tree.get("parameters", {}))
     images_NHWC = tensors.images_of(tree.get("inputs"), binary, engine.input, runtime.settings.max_instances)
     count = len(images_NHWC)
     lists: dict[str, list[Any]] = {}
@@ -208,7 +214,7 @@ def _asked(tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_i
     if "propensity" in parameters:
         lists["propensities"] = [parameters["propensity"]] * count
     kept = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
-    return kept, Asked(images_NHWC, request_id, **lists)
+    return kept, PredictionCall(images_NHWC, request_id, **lists)
 
 
 def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
@@ -235,33 +241,37 @@ def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
     return wanted
 
 
-def _answer(tree: dict[str, Any], wanted: dict[str, bool], answers: Answers, engine: Engine) -> Response:
+def _answer(tree: dict[str, Any], wanted: dict[str, bool], result: PredictionResult, engine: Engine) -> Response:
     outputs, parts = [], []
-    for output in _outputs(answers, wanted):
-        shown: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
+    for output in _outputs(result, wanted):
+        shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if wanted[output.name]:
             parts.append(output.binary())
             shown["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
             shown["data"] = output.data()
         outputs.append(shown)
-    head: dict[str, Any] = {"model_name": engine.version.model, "model_version": engine.version.version}
-    if "id" in tree:
-        head["id"] = tree["id"]
-    body = orjson.dumps({**head, "outputs": outputs})
+    own_id: RequestId = {"id": tree["id"]} if "id" in tree else {}
+    answer: InferResponse = {
+        "model_name": engine.version.model,
+        "model_version": engine.version.version,
+        **own_id,
+        "outputs": outputs,
+    }
+    body = orjson.dumps(answer)
     if not parts:
-        return Response(body, media_type=request_body.JSON)
+        return Response(body, media_type=JSON)
     headers = {HEADER_LENGTH: str(len(body))}
-    return Response(body + b"".join(parts), media_type=request_body.RAW, headers=headers)
+    return Response(body + b"".join(parts), media_type=RAW, headers=headers)
 
 
-def _outputs(answers: Answers, wanted: dict[str, bool]) -> list[Output]:
-    """The tensors in the order they were asked for."""
-    count = len(answers)
-    labels = [answers.classes(n)[i] for n, i in enumerate(answers.index_N.tolist())]
-    logits_NC, p_NC = answers.logits_NC, answers.probabilities_NC
+def _outputs(result: PredictionResult, wanted: dict[str, bool]) -> list[Output]:
+    """The tensors in the order in which they were named."""
+    count = len(result)
+    labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
+    logits_NC, p_NC = result.logits_NC, result.probabilities_NC
     every = {
-        "prediction_id": Output("prediction_id", "BYTES", [count], answers.ids),
+        "prediction_id": Output("prediction_id", "BYTES", [count], result.ids),
         "label": Output("label", "BYTES", [count], labels),
         "probabilities": Output("probabilities", "FP64", list(p_NC.shape), p_NC),
         "logits": Output("logits", "FP32", list(logits_NC.shape), logits_NC),
@@ -273,9 +283,5 @@ def _invalid(message: str) -> ServiceError:
     return ServiceError(422, "invalid_request", message)
 
 
-def _runtime(request: Request) -> Runtime:
-    return cast(Runtime, request.app.state.runtime)
-
-
-def _json(tree: Any) -> Response:
-    return Response(orjson.dumps(tree), media_type=request_body.JSON)
+def _json(body: BaseModel) -> Response:
+    return Response(body.model_dump_json(), media_type=JSON)

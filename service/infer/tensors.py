@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.predict import decoding
 from service.predict.arrays import whole_pixels
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
+from trueodds.texts import short
 
 IMAGES = "images"
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -65,8 +66,8 @@ def images_of(inputs: Any, binary: bytes, spec: ImageInput, limit: int) -> Pixel
     """
     names = [i.get("name") if isinstance(i, dict) else None for i in inputs] if isinstance(inputs, list) else None
     if names != [IMAGES] or not isinstance(inputs, list):
-        found = short(names) if names is not None else short(inputs)
-        raise _invalid(f"inputs are {found}; the model takes one, named {IMAGES!r}")
+        shown = short(names) if names is not None else short(inputs)
+        raise _invalid(f"inputs are {shown}; the model takes one, named {IMAGES!r}")
     (tensor,) = inputs
     if unknown := tensor.keys() - {"name", "shape", "datatype", "parameters", "data"}:
         raise _invalid(f"the input has an unknown key {short(min(unknown))}")
@@ -124,8 +125,8 @@ def _from_json(data: Any, shape: tuple[int, ...], datatype: str) -> Pixels:
 def _children(parents: list[Any], size: int, axis: int) -> list[Any]:
     for parent in parents:
         if not isinstance(parent, list) or len(parent) != size:
-            found = f"{len(parent):,} values" if isinstance(parent, list) else short(parent)
-            raise _invalid(f"the input's data is not as its shape: axis {axis} has {found}, not {size}")
+            content = f"{len(parent):,} values" if isinstance(parent, list) else short(parent)
+            raise _invalid(f"the input's data is not as its shape: axis {axis} has {content}, not {size}")
     return list(itertools.chain.from_iterable(parents))
 
 

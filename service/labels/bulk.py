@@ -11,24 +11,25 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, get_args
+from typing import IO, Any
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
+from service.http.json_body import JSON
 from service.labels.formats import CsvLines, JsonLines, LineReader, Row
-from service.labels.refusals import shown
+from service.labels.refusals import bad_rows
+from service.labels.schemas import CSV, NDJSON, BulkSummary
 from service.store import Store, StoreError
 from service.store.label_rules import SHOWN, Outcome, Refusal
 from service.store.records import Label
 from service.telemetry.metrics import Telemetry
 from trueodds.texts import plural
 
-CSV, NDJSON = "text/csv", "application/x-ndjson"
 READERS: dict[str, type[LineReader]] = {CSV: CsvLines, NDJSON: JsonLines}
-"""Content types of labels in bulk."""
+"""Of the media types of labels in bulk."""
 BLOCK = 64 * 1024
 """Bytes from which lines are stored: some 1,500 labels, 25 ms in which predictions wait. The most of one line."""
 IN_MEMORY = 1024**2
@@ -60,9 +61,16 @@ class Report:
                 line["outcome"] = outcome
             self.lines.write(orjson.dumps(line) + b"\n")
 
-    def summary(self) -> dict[str, Any]:
-        names = (*get_args(Outcome), "failed")
-        return {"rows": self.rows, **{name: self.outcomes[name] for name in names}, "problems": shown(self.refusals)}
+    def summary(self) -> BulkSummary:
+        return BulkSummary(
+            rows=self.rows,
+            stored=self.outcomes["stored"],
+            already_known=self.outcomes["already_known"],
+            corrected=self.outcomes["corrected"],
+            held=self.outcomes["held"],
+            failed=self.outcomes["failed"],
+            problems=bad_rows(self.refusals),
+        )
 
 
 async def take(
@@ -85,12 +93,12 @@ async def take(
         async for block in _blocks(request):
             await put(await asyncio.to_thread(reader.rows, block))
         await put(reader.rest())
-    except (ServiceError, StoreError) as error:
+    except ServiceError as error:
         if report.lines:
             report.lines.close()
         raise _interrupted(error, report) from error
     if report.lines is None:
-        return Response(orjson.dumps(report.summary()), media_type="application/json")
+        return Response(report.summary().model_dump_json(), media_type=JSON)
     return StreamingResponse(_sent(report.lines), media_type=NDJSON)
 
 
@@ -98,10 +106,10 @@ async def _store(rows: list[Row], store: Store, report: Report) -> list[Outcome 
     if not rows:
         return []
     labels = [row for _, row in rows if isinstance(row, Label)]
-    found = iter(await store.put_each_label(labels) if labels else [])
+    stored = iter(await store.put_each_label(labels) if labels else [])
     outcomes: list[Outcome | Refusal] = []
     for number, row in rows:
-        outcome = row if isinstance(row, Refusal) else next(found)
+        outcome = row if isinstance(row, Refusal) else next(stored)
         outcomes.append(replace(outcome, row=number) if isinstance(outcome, Refusal) else outcome)
     report.add(rows, outcomes)
     return outcomes
@@ -125,16 +133,15 @@ async def _blocks(request: Request) -> AsyncIterator[bytes]:
         yield bytes(buffer)
 
 
-def _interrupted(error: ServiceError | StoreError, report: Report) -> ServiceError:
-    if isinstance(error, StoreError):
-        status, code, retry_after = 503, "store_unavailable", 1
-    elif not report.rows:
+def _interrupted(error: ServiceError, report: Report) -> ServiceError:
+    """The error with what became of the rows before it."""
+    if not report.rows and not isinstance(error, StoreError):
         return error
-    else:
-        status, code, retry_after = error.status, error.code, None
     taken = plural(report.rows, "row was", "rows were")
-    done = f"{error}. {taken} taken before; sending all again changes nothing about that"
-    return ServiceError(status, code, done, retry_after=retry_after, details=report.summary())
+    message = f"{error}. {taken} taken before; sending all again changes nothing about that"
+    error_so_far = ServiceError(error.status, error.code, message, details=report.summary().model_dump())
+    error_so_far.headers = error.headers
+    return error_so_far
 
 
 async def _sent(lines: IO[bytes]) -> AsyncIterator[bytes]:

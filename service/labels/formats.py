@@ -10,12 +10,12 @@ from typing import Any
 
 import orjson
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.ids import MAX_ID, id_problem
 from service.labels.refusals import FeedbackError
 from service.store.label_rules import Refusal
 from service.store.records import Label, storable
-from trueodds.texts import plural
+from trueodds.texts import plural, short
 
 
 def parse(tree: Any, max_labels: int) -> list[Label]:

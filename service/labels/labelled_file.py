@@ -49,15 +49,15 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
     ]
     if columns[-1].tell():
         members.append(("shadow_logits", "<f4", (rows, classes)))
-    found = tempfile.TemporaryFile()  # noqa: SIM115  closed once it is sent
-    with zipfile.ZipFile(found, "w", zipfile.ZIP_STORED) as archive:
-        for file, (name, dtype, shape) in zip(columns, members, strict=False):
-            file.seek(0)
+    file = tempfile.TemporaryFile()  # noqa: SIM115  closed once it is sent
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for column, (name, dtype, shape) in zip(columns, members, strict=False):
+            column.seek(0)
             with archive.open(f"{SPLIT}_{name}.npy", "w", force_zip64=True) as member:
                 header = {"descr": dtype, "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(member, header)
-                shutil.copyfileobj(file, member, CHUNK)
-    return found
+                shutil.copyfileobj(column, member, CHUNK)
+    return file
 
 
 async def sent(file: IO[bytes]) -> AsyncIterator[bytes]:

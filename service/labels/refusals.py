@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.errors import ServiceError
+from service.http.error_answers import BadRow
 from service.store.label_rules import SHOWN, Refusal, RefusalCode
 
 STATUSES: dict[RefusalCode, int] = {
@@ -26,10 +27,10 @@ class FeedbackError(ServiceError):
             STATUSES[first.code],
             first.code,
             f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} Nothing was stored.",
-            details={"problems": shown(refusals), "problem_count": count},
+            details={"problems": bad_rows(refusals), "problem_count": count},
         )
 
 
-def shown(refusals: list[Refusal]) -> list[dict[str, int | str | None]]:
+def bad_rows(refusals: list[Refusal]) -> list[BadRow]:
     """The first of them, as an answer lists them."""
-    return [{"row": r.row, "id": r.id, "code": r.code, "message": r.message} for r in refusals[:SHOWN]]
+    return [BadRow(row=r.row, id=r.id, code=r.code, message=r.message) for r in refusals[:SHOWN]]

@@ -1,27 +1,23 @@
-"""The routes of what remembers: labels come in, one by one or in bulk, and labelled logits go out."""
+"""The routes of labels: they come in, one by one or in bulk, and labelled logits go out."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 from urllib.parse import quote
 
-import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from service import schemas
 from service.errors import ServiceError
-from service.http import keys
-from service.labels import bulk, formats, labelled_file
+from service.http import error_answers, json_body, keys
+from service.labels import bulk, formats, labelled_file, schemas
 from service.labels.refusals import FeedbackError
-from service.predict import request_body
+from service.labels.schemas import NDJSON, BulkSummary, LabelsStored
+from service.runtime import runtime_of
 from service.store.label_rules import SHOWN, RefusedLabelsError
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 router = APIRouter()
 
@@ -31,13 +27,13 @@ router = APIRouter()
     tags=["odds"],
     summary="Say what was right",
     dependencies=[keys.requires("feedback")],
-    openapi_extra={"requestBody": schemas.FEEDBACK_BODY},
+    openapi_extra={"requestBody": schemas.BODY},
     responses={
         200: {
-            "model": schemas.LabelsStored | schemas.BulkReport,
-            "content": {bulk.NDJSON: {"schema": {"type": "string", "description": "one JSON object for each row"}}},
+            "model": LabelsStored | BulkSummary,
+            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object for each row"}}},
         },
-        **schemas.errors(
+        **error_answers.documented(
             _400="not JSON",
             _404="no such prediction",
             _409="another label is stored already, or an own id that two models know",
@@ -46,7 +42,7 @@ router = APIRouter()
             _422="no such class, or a body of another shape",
             _408="the body came too slowly",
             _503="the store cannot be written; try again after Retry-After",
-            **schemas.KEYS,
+            **keys.ERRORS,
         ),
     },
 )
@@ -63,28 +59,26 @@ async def give_feedback(request: Request) -> Response:
     are counted and the first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one
     line for every row.
     """
-    runtime = _runtime(request)
-    media_type = request_body.media_type(request)
+    runtime = runtime_of(request)
+    media_type = json_body.media_type(request)
     if media_type in bulk.READERS:
-        rows_wanted = bulk.NDJSON in request.headers.get("accept", "").lower()
+        rows_wanted = NDJSON in request.headers.get("accept", "").lower()
         reader = bulk.READERS[media_type]()
         return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
-    if media_type != request_body.JSON:
-        given = request.headers.get("content-type") or "missing"
-        message = (
-            f"the content type is {given[:100]}; /feedback takes {request_body.JSON}, {' and '.join(bulk.READERS)}"
-        )
-        raise ServiceError(415, "unsupported_media_type", f"{message}. Set the Content-Type header")
+    if media_type != json_body.JSON:
+        raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(bulk.READERS)}")
     settings = runtime.settings
-    labels = await request_body.json_of(request, settings, lambda tree: formats.parse(tree, settings.max_labels))
+    labels = await json_body.read_json(
+        request, settings.max_json_values, lambda tree: formats.parse(tree, settings.max_labels)
+    )
     try:
         counts = await runtime.store.put_labels(labels)
     except RefusedLabelsError as error:
         for refusal in error.refusals[:SHOWN]:
             runtime.telemetry.label(refusal.code)
         raise FeedbackError(error.refusals, error.rows) from error
-    runtime.telemetry.labels(counts)
-    return Response(orjson.dumps(asdict(counts)), media_type="application/json")
+    runtime.telemetry.labels(asdict(counts))
+    return Response(LabelsStored.model_validate(counts).model_dump_json(), media_type=json_body.JSON)
 
 
 @router.get(
@@ -95,11 +89,11 @@ async def give_feedback(request: Request) -> Response:
     response_class=Response,
     responses={
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
-        **schemas.errors(
+        **error_answers.documented(
             _404="unknown model or version, or no labelled answers",
             _422="a parameter that is unknown, given twice or out of range",
             _503="no model has been served yet, or the store cannot be read",
-            **schemas.KEYS,
+            **keys.ERRORS,
         ),
     },
 )
@@ -121,7 +115,7 @@ async def labelled_logits(
     val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived; with `shadow`, also
     val_shadow_logits.
     """
-    runtime = _runtime(request)
+    runtime = runtime_of(request)
     found = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
@@ -148,7 +142,3 @@ def unix_ms(time_: datetime) -> int:
     """Milliseconds since 1970; a time without an offset is in UTC."""
     aware = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
-
-
-def _runtime(request: Request) -> Runtime:
-    return cast("Runtime", request.app.state.runtime)

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from service.errors import ServiceError
+from service.errors import CallerGoneError, ServiceError
 from trueodds.texts import plural
 
 UNSTORED = 3
@@ -29,35 +29,31 @@ UNSTORED = 3
 LONG_WAIT = 0.1
 """Seconds in the queue after which it is worth asking whether the caller is still there."""
 
-Asked = TypeVar("Asked", bound=Sized)
+Call = TypeVar("Call", bound=Sized)
 Scored = TypeVar("Scored")
-Answers = TypeVar("Answers")
+Result = TypeVar("Result")
 Gone = Callable[[], Awaitable[bool]]
 
 
-class CallerGoneError(Exception):
-    """Nobody waits for the answer any more."""
-
-
 @dataclass(frozen=True)
-class _Request(Generic[Asked, Answers]):
-    asked: Asked
-    future: asyncio.Future[Answers]
+class _Request(Generic[Call, Result]):
+    call: Call
+    future: asyncio.Future[Result]
     since: float
     gone: Gone | None
 
 
-class Batcher(Generic[Asked, Scored, Answers]):
-    """`await submit(asked)` gives the answers to one request. Use between `start` and `close`.
+class Batcher(Generic[Call, Scored, Result]):
+    """`await submit(call)` gives the result of one request. Use between `start` and `close`.
 
-    `score` takes what was asked by several requests, and whether the batch has all cores; where it raises, it is called
-    again for each of them. `finish` gives each request its answers, in the same order.
+    `score` takes the calls of several requests, and whether the batch has all cores; where it raises, it is called
+    again for each of them. `finish` gives each request its result, in the same order.
     """
 
     def __init__(
         self,
-        score: Callable[[list[Asked], bool], Scored],
-        finish: Callable[[Scored], Awaitable[Sequence[Answers]]],
+        score: Callable[[list[Call], bool], Scored],
+        finish: Callable[[Scored], Awaitable[Sequence[Result]]],
         *,
         max_batch: int,
         max_waiting: int,
@@ -65,7 +61,7 @@ class Batcher(Generic[Asked, Scored, Answers]):
     ) -> None:
         self._score, self._finish = score, finish
         self._max_batch, self._max_waiting, self._lanes = max_batch, max_waiting, lanes
-        self._queue: deque[_Request[Asked, Answers]] = deque()
+        self._queue: deque[_Request[Call, Result]] = deque()
         self.waiting = 0
         """Images in the queue."""
         self._changed = threading.Condition()
@@ -97,8 +93,8 @@ class Batcher(Generic[Asked, Scored, Answers]):
         if self._asking:
             self._asking.cancel()
 
-    async def submit(self, asked: Asked, *, gone: Gone | None = None, seconds: float | None = None) -> Answers:
-        """Wait for the answers. A caller who cancels, or is `gone` after a long wait, is not scored.
+    async def submit(self, call: Call, *, gone: Gone | None = None, seconds: float | None = None) -> Result:
+        """Wait for the result. A caller who cancels, or is `gone` after a long wait, is not scored.
 
         Raises:
             ServiceError: 503 with Retry-After when the queue is full, the service is shutting down, or the answer
@@ -108,15 +104,15 @@ class Batcher(Generic[Asked, Scored, Answers]):
         """
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
-        if self.waiting and self.waiting + len(asked) > self._max_waiting:
+        if self.waiting and self.waiting + len(call) > self._max_waiting:
             waiting = plural(self.waiting, "image is", "images are")
             message = f"{waiting} waiting, the limit is {self._max_waiting:,}; try again in a second"
             raise ServiceError(503, "queue_full", message, retry_after=1)
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Answers] = loop.create_future()
+        future: asyncio.Future[Result] = loop.create_future()
         with self._changed:
-            self._queue.append(_Request(asked, future, time.monotonic(), gone))
-            self.waiting += len(asked)
+            self._queue.append(_Request(call, future, time.monotonic(), gone))
+            self.waiting += len(call)
             self._changed.notify()
         if gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
@@ -148,7 +144,7 @@ class Batcher(Generic[Asked, Scored, Answers]):
             parts = self._parts(batch, lanes == self._lanes)
             with self._changed:
                 self._taken -= lanes
-                self._scoring -= sum(len(r.asked) for r in batch)
+                self._scoring -= sum(len(r.call) for r in batch)
                 self._room -= len(parts) - 1  # every part gives back the room of one
                 if lanes > 1:
                     self._changed.notify_all()
@@ -157,17 +153,17 @@ class Batcher(Generic[Asked, Scored, Answers]):
                     self._loop.call_soon_threadsafe(self._scored, part, outcome)
 
     def _parts(
-        self, batch: list[_Request[Asked, Answers]], alone: bool
-    ) -> list[tuple[list[_Request[Asked, Answers]], Scored | Exception]]:
+        self, batch: list[_Request[Call, Result]], alone: bool
+    ) -> list[tuple[list[_Request[Call, Result]], Scored | Exception]]:
         """A batch and what scoring it gave; where it failed, each request by itself: only one may be to blame."""
         try:
-            return [(batch, self._score([r.asked for r in batch], alone))]
+            return [(batch, self._score([r.call for r in batch], alone))]
         except Exception as error:
             if len(batch) == 1:
                 return [(batch, error)]
         return [part for request in batch for part in self._parts([request], alone)]
 
-    def _take(self) -> tuple[list[_Request[Asked, Answers]], int] | None:
+    def _take(self) -> tuple[list[_Request[Call, Result]], int] | None:
         """A batch of up to `max_batch` images (a larger request goes by itself) and its lanes; None when closing.
 
         Of several lanes each takes what waits, up to an even share of all that is here. Smaller batches would wake the
@@ -185,52 +181,52 @@ class Batcher(Generic[Asked, Scored, Answers]):
                 if batch := self._next(min(share, self._max_batch)):
                     lanes = self._lanes if alone else 1
                     self._taken += lanes
-                    self._scoring += sum(len(r.asked) for r in batch)
+                    self._scoring += sum(len(r.call) for r in batch)
                     self._room -= 1
                     return batch, lanes
 
-    def _next(self, most: int) -> list[_Request[Asked, Answers]]:
-        batch: list[_Request[Asked, Answers]] = []
+    def _next(self, most: int) -> list[_Request[Call, Result]]:
+        batch: list[_Request[Call, Result]] = []
         size = 0
-        while self._queue and (not batch or size + len(self._queue[0].asked) <= most):
+        while self._queue and (not batch or size + len(self._queue[0].call) <= most):
             request = self._queue.popleft()
-            self.waiting -= len(request.asked)
+            self.waiting -= len(request.call)
             if not request.future.done():  # else its caller gave up
                 batch.append(request)
-                size += len(request.asked)
+                size += len(request.call)
         return batch
 
     # Back on the event loop.
 
-    def _scored(self, batch: list[_Request[Asked, Answers]], outcome: Scored | Exception) -> None:
+    def _scored(self, batch: list[_Request[Call, Result]], outcome: Scored | Exception) -> None:
         task = asyncio.create_task(self._settle(batch, outcome))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _settle(self, batch: list[_Request[Asked, Answers]], outcome: Scored | Exception) -> None:
+    async def _settle(self, batch: list[_Request[Call, Result]], outcome: Scored | Exception) -> None:
         try:
             if isinstance(outcome, Exception):
                 raise outcome
-            answers = await self._finish(outcome)
+            results = await self._finish(outcome)
         except Exception as error:
             _fail(batch, error)
         else:
-            for request, answer in zip(batch, answers, strict=True):
+            for request, result in zip(batch, results, strict=True):
                 if not request.future.done():
-                    request.future.set_result(answer)
+                    request.future.set_result(result)
         finally:
             with self._changed:
                 self._room += 1
                 self._changed.notify()
 
 
-def _too_slow(future: asyncio.Future[Answers], seconds: float) -> None:
+def _too_slow(future: asyncio.Future[Result], seconds: float) -> None:
     if not future.done():
         message = f"the answer took more than {seconds:g} s; try again later, or with fewer images"
         future.set_exception(ServiceError(503, "too_slow", message, retry_after=1))
 
 
-def _fail(batch: list[_Request[Asked, Answers]], error: Exception) -> None:
+def _fail(batch: list[_Request[Call, Result]], error: Exception) -> None:
     for request in batch:
         if not request.future.done():
             request.future.set_exception(error)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from service.ids import new_ids
 from service.models.batching import Batcher, Gone
+from service.models.calls import PredictionCall, PredictionResult, images_of, repeat, split
 from service.models.model import Model
-from service.models.requests import Answers, Asked, images_of, repeat, split
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
 from service.store.records import EarlierAnswer, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.bundle import Card, ImageInput
 
-Scored = tuple[PredictionBatch, list[Asked]]
+Scored = tuple[PredictionBatch, list[PredictionCall]]
 Find = Callable[[str, str], Awaitable[Version]]
 """The version of a model that stored answers are of."""
 
@@ -35,7 +35,7 @@ class Engine:
         """Scores the same inputs, once they are answered."""
         self._model, self._store, self._find = model, store, find
         self._telemetry = telemetry.of(self.version.model, self.version.version)
-        self._batcher: Batcher[Asked, Scored, Answers | BaseException] = Batcher(
+        self._batcher: Batcher[PredictionCall, Scored, PredictionResult | BaseException] = Batcher(
             self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting, lanes=model.threads
         )
         self._in_use = 0
@@ -71,7 +71,9 @@ class Engine:
         """This version as another's shadow, with a queue of its own."""
         return Shadow(self._model, self._store, self._telemetry, max_waiting=max_waiting)
 
-    async def predict(self, asked: Asked, *, seconds: float | None = None, gone: Gone | None = None) -> Answers:
+    async def predict(
+        self, call: PredictionCall, *, seconds: float | None = None, gone: Gone | None = None
+    ) -> PredictionResult:
         """One answer per image, stored before it is returned.
 
         Raises:
@@ -80,74 +82,70 @@ class Engine:
             CallerGoneError: the caller is `gone`.
             StoreError: the predictions could not be stored.
         """
-        answers = await self._batcher.submit(asked, gone=gone, seconds=seconds)
-        if isinstance(answers, BaseException):
-            raise answers
-        return answers
+        result = await self._batcher.submit(call, gone=gone, seconds=seconds)
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
-    def _score(self, asked: list[Asked], alone: bool) -> Scored:
-        images_NHWC = images_of(asked)
+    def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
+        images_NHWC = images_of(calls)
         now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC, alone=alone)
-        own = any(a.ids for a in asked)
-        ids = [i for a in asked for i in a.ids or new_ids(len(a), now)] if own else new_ids(len(images_NHWC), now)
+        own = any(c.ids for c in calls)
+        ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(images_NHWC), now)
         batch = PredictionBatch(
             model=self.version.model,
             version=self.version.version,
             created_ms=now,
             ids=ids,
-            request_ids=[a.request_id for a in asked for _ in range(len(a))],
+            request_ids=[c.request_id for c in calls for _ in range(len(c))],
             logits_NC=scores.logits_NC,
             probabilities_NC=scores.probabilities_NC,
             index_N=scores.index_N,
             raw_confidence_N=scores.raw_confidence_N,
             confidence_N=scores.confidence_N,
-            digests=[d for a in asked for d in a.digests()],
-            tags=[t for a in asked for t in a.tags or [None] * len(a)],
-            propensities=[p for a in asked for p in a.propensities or [None] * len(a)],
+            digests=[d for c in calls for d in c.digests()],
+            tags=[t for c in calls for t in c.tags or [None] * len(c)],
+            propensities=[p for c in calls for p in c.propensities or [None] * len(c)],
         )
-        return batch, asked
+        return batch, calls
 
-    async def _store_and_answer(self, scored: Scored) -> list[Answers | BaseException]:
-        batch, asked = scored
+    async def _store_and_answer(self, scored: Scored) -> list[PredictionResult | BaseException]:
+        batch, calls = scored
         try:
             earlier = await self._store.put_predictions(batch)
         except Exception as error:
             store_fails = isinstance(error, StoreError) and not isinstance(error, RowsError)
-            if store_fails or len(asked) == 1:
+            if store_fails or len(calls) == 1:
                 raise
-            return await self._store_each(batch, asked)
-        known = sum(found is not None for found in earlier)
+            return await self._store_each(batch, calls)
+        known = sum(row is not None for row in earlier)
         self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=self._batcher.waiting)
         if self.shadow:
-            self.shadow.follow(asked, batch, [found is None for found in earlier])
-        answers = split(batch, self.version, [len(a) for a in asked])
-        return await self._with_earlier(answers, earlier) if known else list(answers)
+            self.shadow.follow(calls, batch, [row is None for row in earlier])
+        results = split(batch, self.version, [len(c) for c in calls])
+        return await self._with_earlier(results, earlier) if known else list(results)
 
-    async def _store_each(self, batch: PredictionBatch, asked: list[Asked]) -> list[Answers | BaseException]:
+    async def _store_each(
+        self, batch: PredictionBatch, calls: list[PredictionCall]
+    ) -> list[PredictionResult | BaseException]:
         """Each request by itself: the rows of one cannot be stored, and those of the others can."""
-        calls, start = [], 0
-        for one in asked:
-            calls.append(self._store_and_answer((batch.rows(slice(start, start + len(one))), [one])))
+        work, start = [], 0
+        for one in calls:
+            work.append(self._store_and_answer((batch.rows(slice(start, start + len(one))), [one])))
             start += len(one)
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
         return [outcome if isinstance(outcome, BaseException) else outcome[0] for outcome in outcomes]
 
     async def _with_earlier(
-        self, answers: list[Answers], earlier: list[EarlierAnswer | None]
-    ) -> list[Answers | BaseException]:
-        settled: list[Answers | BaseException] = []
+        self, results: list[PredictionResult], earlier: list[EarlierAnswer | None]
+    ) -> list[PredictionResult | BaseException]:
+        settled: list[PredictionResult | BaseException] = []
         start = 0
-        for answer in answers:
-            found = earlier[start : start + len(answer)]
-            start += len(answer)
+        for result in results:
+            rows = earlier[start : start + len(result)]
+            start += len(result)
             try:
-                settled.append(await repeat(answer, found, lambda v: self._find(self.version.model, v)))
+                settled.append(await repeat(result, rows, lambda v: self._find(self.version.model, v)))
             except Exception as error:  # that request's own affair; the answers of all are stored
                 settled.append(error)
         return settled
-
-
-def new_ids(count: int, now_ms: int) -> list[str]:
-    """Ids that sort by time to the millisecond and cannot be guessed: 12 hex digits of time, 24 of randomness."""
-    prefix, random = f"{now_ms:012x}", secrets.token_hex(12 * count)
-    return [prefix + random[24 * k : 24 * (k + 1)] for k in range(count)]

@@ -32,10 +32,10 @@ TRIALS = 5
 
 @dataclass(frozen=True)
 class Scores:
-    """What the model says about N images."""
+    """The model's outputs for N images."""
 
     logits_NC: npt.NDArray[np.float32]
-    """Each row minus its maximum: exactly what the calibrator was given."""
+    """Each row minus its maximum: exactly the calibrator's input."""
     probabilities_NC: npt.NDArray[np.float64]
     index_N: npt.NDArray[np.intp]
     """The most probable class; ties go to the smallest index."""
@@ -89,12 +89,12 @@ class Model:
 
     def _seconds(self) -> float:
         """The shortest time for one image: others may be using the cores."""
-        image_NHWC, found = np.zeros((1, *self.bundle.card.input.shape), np.uint8), []
+        image_NHWC, seconds = np.zeros((1, *self.bundle.card.input.shape), np.uint8), list[float]()
         for _ in range(TRIALS):
             started = time.perf_counter()
             self.logits(image_NHWC)
-            found.append(time.perf_counter() - started)
-        return min(found)
+            seconds.append(time.perf_counter() - started)
+        return min(seconds)
 
     @property
     def version(self) -> Version:
@@ -114,13 +114,13 @@ class Model:
 
 
 def _logits(session: ort.InferenceSession, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
-    (taken, *_), (given, *_) = session.get_inputs(), session.get_outputs()
-    answer: npt.NDArray[np.float32] = session.run([given.name], {taken.name: images_NHWC})[0]
+    (images, *_), (logits, *_) = session.get_inputs(), session.get_outputs()
+    answer: npt.NDArray[np.float32] = session.run([logits.name], {images.name: images_NHWC})[0]
     return answer
 
 
 def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Scores:
-    """What logits, each row minus its maximum, say: so that stored ones are answered as they were."""
+    """The scores of logits, each row minus its maximum: so that stored ones are answered as they were."""
     probabilities_NC = calibrator(logits_NC)
     rows_N, index_N = np.arange(len(logits_NC)), probabilities_NC.argmax(axis=1)
     odds_NC = np.exp(logits_NC.astype(np.float64))
@@ -142,13 +142,13 @@ def _check_signature(bundle: Bundle, session: ort.InferenceSession) -> None:
     inputs, outputs = session.get_inputs(), session.get_outputs()
     expected = ["N", *bundle.card.input.shape]
     if len(inputs) != 1 or inputs[0].type != "tensor(uint8)" or len(inputs[0].shape) != 4:
-        found = ", ".join(f"{i.name}: {i.type} {i.shape}" for i in inputs)
-        raise BundleError(f"{bundle.model_path} takes ({found}); expected one uint8 input of shape {expected}")
+        signature = ", ".join(f"{i.name}: {i.type} {i.shape}" for i in inputs)
+        raise BundleError(f"{bundle.model_path} takes ({signature}); expected one uint8 input of shape {expected}")
     batch, *sizes = inputs[0].shape
     fixed = [(size, want) for size, want in zip(sizes, expected[1:], strict=True) if isinstance(size, int)]
     if isinstance(batch, int) or any(size != want for size, want in fixed):
-        found = f"{bundle.model_path}: input {inputs[0].name!r} has shape {inputs[0].shape}"
-        raise BundleError(f"{found}, its card says {expected} with any number N of images")
+        problem = f"{bundle.model_path}: input {inputs[0].name!r} has shape {inputs[0].shape}"
+        raise BundleError(f"{problem}, its card says {expected} with any number N of images")
     if outputs[0].type != "tensor(float)":
         raise BundleError(
             f"{bundle.model_path}: output {outputs[0].name!r} is {outputs[0].type}; expected float32 logits"

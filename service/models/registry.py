@@ -7,16 +7,17 @@ import contextlib
 import gc
 import logging
 from collections.abc import Iterator
-from typing import Any
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.models.engine import Engine, Find
+from service.models.listing import Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.loader import Loader
 from service.models.published import Catalogue, Key, scan
 from service.models.shadow import Shadow
 from service.settings import Settings
 from service.store import Store
 from service.telemetry.metrics import Telemetry
+from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
 YOUNG_OBJECTS = 10_000
@@ -126,19 +127,19 @@ class Registry:
         for key in self._engines:
             yield (*key, key in self._loader.altered)
 
-    def listing(self) -> dict[str, Any]:
+    def listing(self) -> Models:
         """For people: every model with its versions, what each is for, and why one is not served."""
         models = [self._listed(model) for model in self._catalogue.models]
         default = self._default.version if self._default else None
-        answers = {"model": default.model, "version": default.version} if default else None
+        answering: Answering | None = {"model": default.model, "version": default.version} if default else None
         folder = self._catalogue.folder
-        return {"default": answers, "folder": folder, "models": models, "problems": self._problems()}
+        return {"default": answering, "folder": folder, "models": models, "problems": self._problems()}
 
-    def _listed(self, model: str) -> dict[str, Any]:
-        meant, versions = self._meant(), []
+    def _listed(self, model: str) -> PublishedModel:
+        meant, versions = self._meant(), list[PublishedVersion]()
         for version in sorted(self._catalogue.models[model].versions):
             key, refused = (model, version), self._loader.refused.get((model, version))
-            state = "loaded" if key in self._engines else "refused" if refused else "published"
+            state: State = "loaded" if key in self._engines else "refused" if refused else "published"
             reason = refused.reason if refused else None
             if altered := self._loader.altered.get(key):
                 state, reason = "altered", _altered_text(altered)
@@ -194,13 +195,14 @@ class Registry:
             except Exception:
                 log.exception("looking for models failed; trying again")
 
-    def _meant(self) -> dict[Key, set[str]]:
+    def _meant(self) -> dict[Key, set[Role]]:
         """What the directory wants loaded, the overall default first, and what for."""
-        wanted: dict[Key, set[str]] = {}
+        wanted: dict[Key, set[Role]] = {}
         if self._catalogue.default:
             wanted.setdefault(self._catalogue.default, set()).add("default")
         for model, published in self._catalogue.models.items():
-            for role, version in (("default", published.default), ("shadow", published.shadow)):
+            roles: dict[Role, str | None] = {"default": published.default, "shadow": published.shadow}
+            for role, version in roles.items():
                 if version is not None:
                     wanted.setdefault((model, version), set()).add(role)
         return wanted

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.errors import ServiceError
-from service.ids import OURS
+from service.ids import is_generated
 from service.models.batching import Batcher
+from service.models.calls import PredictionCall, images_of
 from service.models.model import Model
-from service.models.requests import Asked, images_of
-from service.store import Store, StoreError
+from service.store import Store
 from service.store.records import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
 from trueodds.inputs.pictures import Pixels
@@ -60,9 +60,9 @@ class Shadow:
         await asyncio.gather(*self._tasks)
         await self._batcher.close()
 
-    def follow(self, asked: list[Asked], batch: PredictionBatch, new: list[bool]) -> None:
+    def follow(self, calls: list[PredictionCall], batch: PredictionBatch, new: list[bool]) -> None:
         """Queue the rows of a batch that another version has answered and the store has taken as new."""
-        images_NHWC = images_of(asked)
+        images_NHWC = images_of(calls)
         rows = [row for row, is_new in enumerate(new) if is_new]
         if not rows:
             return
@@ -76,7 +76,7 @@ class Shadow:
     async def _follow(self, answered: _Answered) -> None:
         try:
             await self._batcher.submit(answered)
-        except (ServiceError, StoreError) as error:  # its queue is full, or the store fails: the answer is given
+        except ServiceError as error:  # its queue is full, or the store fails: the answer is given
             self._telemetry.shadow_left_out(len(answered))
             log.debug("shadow %s: %s", self.version.version, error)
         except Exception:
@@ -97,7 +97,7 @@ class Shadow:
             index_N=scores.index_N,
             raw_confidence_N=scores.raw_confidence_N,
             confidence_N=scores.confidence_N,
-            digests=[None if OURS.fullmatch(id_) else OWN for id_ in one.ids],
+            digests=[None if is_generated(id_) else OWN for id_ in one.ids],
             tags=one.tags,
             propensities=one.propensities,
         )

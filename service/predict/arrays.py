@@ -8,11 +8,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.predict import decoding
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs.pictures import Pixels
-from trueodds.texts import plural
+from trueodds.texts import plural, short
 
 MAX_HEADER = 1024
 """Bytes of a .npy header: a plain array's has 128."""
@@ -26,8 +26,8 @@ def raw(body: bytes, spec: ImageInput, limit: int) -> Pixels:
     """
     size = math.prod(spec.shape)
     if len(body) % size:
-        found = f"the body has {plural(len(body), 'byte')}"
-        message = f"{found}; an image has {size:,} ({_shape_text(spec)}), and only whole ones are taken"
+        problem = f"the body has {plural(len(body), 'byte')}"
+        message = f"{problem}; an image has {size:,} ({_shape_text(spec)}), and only whole ones are taken"
         raise ServiceError(422, "wrong_shape", message)
     decoding.check_count(len(body) // size, limit)
     return np.frombuffer(body, np.uint8).reshape(-1, *spec.shape)

@@ -11,46 +11,18 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-import orjson
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from trueodds.bundle.bundle import ImageInput
 from trueodds.inputs import pictures
 from trueodds.inputs.pictures import PictureError, PictureTooLargeError, Pixels
-from trueodds.texts import plural
+from trueodds.texts import plural, short
 
 EXPECTED = (
     '{"instances": [...]}, each a nested list of pixels, {"b64": "<PNG or JPEG>"} or {"pixels_b64": "<raw bytes>"};'
     " beside it ids, tags and propensities, with one entry for each instance"
 )
 PER_INSTANCE = ("ids", "tags", "propensities")
-TEXTS = 8
-"""Of so many values of JSON one may be a text: texts are the slowest to read, and few are needed."""
-
-
-def parse_json(body: bytes, max_values: int) -> Any:
-    """Any JSON value of at most `max_values` values.
-
-    They are counted first: 16 MB can hold ten million lists, and reading those holds up everything for a second.
-
-    Raises:
-        ServiceError: 400, with the place of the first error; 413 for too many values.
-    """
-    if len(body) > max_values // TEXTS:
-        bytes_N = np.frombuffer(body, np.uint8)
-        values = sum(int(np.count_nonzero(bytes_N == ord(mark))) for mark in "[{,:")
-        texts = int(np.count_nonzero(bytes_N == ord('"'))) // 2
-        if values > max_values or texts > max_values // TEXTS:
-            found = f"{values:,} values and {texts:,} texts" if texts > max_values // TEXTS else f"{values:,} values"
-            message = f"the JSON has about {found}; the limits are {max_values:,} and {max_values // TEXTS:,}"
-            cure = "send pixels as base64, as raw bytes or as .npy, or less in one call"
-            raise ServiceError(413, "too_many_values", f"{message}. {cure[0].upper()}{cure[1:]}")
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ServiceError(
-            400, "invalid_json", f"the body is not JSON ({error}); NaN and Infinity are not JSON"
-        ) from None
 
 
 def instances(tree: Any, limit: int) -> list[Any]:
@@ -63,9 +35,9 @@ def instances(tree: Any, limit: int) -> list[Any]:
         raise _invalid(f"the body must be {EXPECTED}")
     if extra := tree.keys() - {"instances", *PER_INSTANCE}:
         raise _invalid(f"unknown key {short(min(extra))} in the body; expected {EXPECTED}")
-    found: list[Any] = tree["instances"]
-    check_count(len(found), limit)
-    return found
+    values: list[Any] = tree["instances"]
+    check_count(len(values), limit)
+    return values
 
 
 def check_count(count: int, limit: int) -> None:
@@ -77,7 +49,7 @@ def check_count(count: int, limit: int) -> None:
         raise ServiceError(413, "too_many_instances", message)
 
 
-def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
+def images(values: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
     """Instances (nested lists, or objects with b64) as one N x H x W x C array.
 
     Raises:
@@ -86,7 +58,7 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
     budget = Budget(max_pixels)
 
     def image(n: int) -> Pixels:
-        name, instance = f"instances[{n}]", found[n]
+        name, instance = f"instances[{n}]", values[n]
         if isinstance(instance, list):
             return _from_lists(instance, name, spec)
         if isinstance(instance, dict) and "pixels_b64" in instance:
@@ -95,10 +67,10 @@ def images(found: Sequence[Any], spec: ImageInput, max_pixels: int) -> Pixels:
             return encoded_image(_base64(instance, "b64", name), name, spec, budget)
         raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
 
-    if len(found) == 1:  # most calls; the copy would cost a turn of the GIL
+    if len(values) == 1:  # most calls; the copy would cost a turn of the GIL
         return image(0)[None]
-    images_NHWC = np.empty((len(found), *spec.shape), np.uint8)
-    for n in range(len(found)):
+    images_NHWC = np.empty((len(values), *spec.shape), np.uint8)
+    for n in range(len(values)):
         images_NHWC[n] = image(n)
     return images_NHWC
 

@@ -1,4 +1,4 @@
-"""What a caller says beside the images: who is asked, what the answer shows, and what each image is known by."""
+"""A call's options beside its images: which version answers, what the answer shows, and each image's id and tag."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.http import query_parameters
-from service.ids import OURS, id_problem
-from trueodds.texts import plural
+from service.ids import own_id_problem
+from trueodds.texts import plural, short
 
 MAX_TAG = 64
 PREDICTION_ID = "x-prediction-id"
@@ -21,7 +21,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str | None = Field(None, description="who is asked; default: the model that MODELS/default names")
+    model: str | None = Field(None, description="the model that answers; default: the model that MODELS/default names")
     version: str | None = Field(None, description="a published version; default: the one that serves the model")
     top_k: Annotated[int, Field(ge=1)] | None = Field(
         None, description="only the k most probable classes, as `top`, in place of all probabilities"
@@ -37,21 +37,21 @@ class Options(BaseModel):
 
     @classmethod
     def of(cls, request: Request) -> Options:
-        """What the query says.
+        """The options of a query.
 
         Raises:
-            ServiceError: 422 naming the parameter, what was given and what is allowed.
+            ServiceError: 422 naming the parameter, its value and what is allowed.
         """
         if not request.scope.get("query_string"):
             return DEFAULTS
         query_parameters.check(request, cls.model_fields)
         try:
-            found = cls.model_validate(dict(request.query_params))
+            options = cls.model_validate(dict(request.query_params))
         except ValidationError as error:
             texts = [f"{'.'.join(map(str, e['loc']))} = {short(e['input'])}: {e['msg']}" for e in error.errors()[:5]]
             raise ServiceError(422, "invalid_parameter", "; ".join(texts)) from None
-        check_tag(found.tag, "tag")
-        return found
+        check_tag(options.tag, "tag")
+        return options
 
 
 DEFAULTS = Options()
@@ -63,11 +63,9 @@ def check_id(value: Any, name: str) -> str:
     Raises:
         ServiceError: 422 for one that is empty, too long, not printable or of the form of our own.
     """
-    if problem := id_problem(value):
+    if problem := own_id_problem(value):
         raise ServiceError(422, "invalid_id", f"{name} {problem}")
     assert isinstance(value, str)
-    if OURS.fullmatch(value):
-        raise ServiceError(422, "invalid_id", f"{name} is {value!r}; 36 hex digits are kept for the service's own ids")
     return value
 
 
@@ -108,7 +106,7 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
     Raises:
         ServiceError: 422 for a list of another length, or an entry that is not allowed.
     """
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     for key, check in CHECKS.items():
         if key not in tree:
             continue
@@ -117,8 +115,8 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
             what = plural(len(values), "entry", "entries") if isinstance(values, list) else short(values)
             message = f"{key} is {what}; expected a list with one entry for each instance, {count:,} in all"
             raise ServiceError(422, "invalid_instances", message)
-        found[key] = [check(value, f"{key}[{n}]") for n, value in enumerate(values)]
-    return found
+        lists[key] = [check(value, f"{key}[{n}]") for n, value in enumerate(values)]
+    return lists
 
 
 def for_all(request: Request, options: Options, lists: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
@@ -127,24 +125,24 @@ def for_all(request: Request, options: Options, lists: dict[str, list[Any]], cou
     Raises:
         ServiceError: 422 for an id that is not allowed, or with several images, or for what is said in two places.
     """
-    found: dict[str, tuple[str, list[Any]]] = {}
+    beside: dict[str, tuple[str, list[Any]]] = {}
     if (own := _own_id(request)) is not None:
         if count != 1:
             message = f"{PREDICTION_ID} names one image; this call has {count:,}. Send JSON with a list of ids"
             raise ServiceError(422, "invalid_id", message)
-        found["ids"] = f"the header {PREDICTION_ID}", [check_id(own, PREDICTION_ID)]
+        beside["ids"] = f"the header {PREDICTION_ID}", [check_id(own, PREDICTION_ID)]
     if options.tag is not None:
-        found["tags"] = "tag in the query", [options.tag] * count
+        beside["tags"] = "tag in the query", [options.tag] * count
     if options.propensity is not None:
-        found["propensities"] = "propensity in the query", [options.propensity] * count
-    for key, (where, _) in found.items():
+        beside["propensities"] = "propensity in the query", [options.propensity] * count
+    for key, (where, _) in beside.items():
         if key in lists:
             raise ServiceError(422, "invalid_parameter", f"the body has {key}, and there is {where}; send one of both")
-    return {**lists, **{key: values for key, (_, values) in found.items()}}
+    return {**lists, **{key: values for key, (_, values) in beside.items()}}
 
 
 def _own_id(request: Request) -> str | None:
-    """What the header x-prediction-id says; the framework would read it as Latin-1.
+    """The value of the header x-prediction-id; the framework would read it as Latin-1.
 
     Raises:
         ServiceError: 422 for several of them, or for what is not UTF-8.

@@ -1,4 +1,4 @@
-"""POST /predict: from a request to stored answers, and from those to JSON."""
+"""POST /predict: from a request to stored predictions, and from those to JSON."""
 
 from __future__ import annotations
 
@@ -7,104 +7,138 @@ from typing import Any
 
 import numpy as np
 import orjson
-from fastapi import Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.http import keys
+from service.http import error_answers, keys
+from service.http.json_body import JSON
+from service.models.calls import PredictionResult
 from service.models.engine import Engine
-from service.models.requests import Answers
-from service.predict import request_body
+from service.predict import request_body, schemas
 from service.predict.options import Options
-from service.runtime import Runtime
+from service.predict.schemas import Abstention, Prediction, Predictions, Top
+from service.runtime import runtime_of
 from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
 
 LARGE_ANSWER = 20_000
 """Probabilities from which encoding them takes over a millisecond, and goes to a thread."""
 
 
-async def predict(request: Request, runtime: Runtime) -> Response:
-    """Score, store, answer."""
+fast = APIRouter()
+"""Reached through `service.http.fast_routes`."""
+
+
+@fast.post(
+    "/predict",
+    tags=["odds"],
+    summary="Classify images",
+    openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS, **keys.NEEDS_KEY},
+    responses={
+        200: {"model": Predictions},
+        **error_answers.documented(
+            _400="not JSON, not .npy, or a broken form",
+            _404="no such model or version",
+            _408="the body came too slowly",
+            _409="another input came with this id",
+            _413="too many bytes, images or pixels",
+            _415="none of the content types below",
+            _422="not what the model takes, or a parameter out of range",
+            _503="no model is loaded, or too much is waiting; try again after Retry-After",
+            **keys.ERRORS,
+        ),
+    },
+)
+async def predict(request: Request) -> Response:
+    """Calibrated probabilities for up to 256 images.
+
+    Send JSON, each image as nested lists of pixels, base64 of a PNG or JPEG, or base64 of raw pixels; a multipart form
+    with image files in fields named `files`; a `.npy` array; or raw bytes, one image after the other. Every prediction
+    is on disk before it is answered.
+
+    An image may have an id of yours (`ids` in JSON, the header `x-prediction-id` for a single one): sent again with
+    the same image it gets its stored answer, with another one a 409.
+    """
     keys.check(request, "predict")
-    options = Options.of(request)
+    runtime, options = runtime_of(request), Options.of(request)
     engine = await runtime.registry.engine(options.model, options.version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
-        asked = await request_body.asked_of(request, options, engine.input, runtime.settings)
-        answers = await engine.predict(asked, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
-    large = answers.probabilities_NC.size > LARGE_ANSWER
+        call = await request_body.read_call(request, options, engine.input, runtime.settings)
+        result = await engine.predict(call, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
+    large = result.probabilities_NC.size > LARGE_ANSWER
     body = (
-        await asyncio.to_thread(encode, answers, options, engine, asked.request_id)
+        await asyncio.to_thread(encode, result, options, engine, call.request_id)
         if large
-        else encode(answers, options, engine, asked.request_id)
+        else encode(result, options, engine, call.request_id)
     )
-    return Response(body, media_type="application/json")
+    return Response(body, media_type=JSON)
 
 
-def encode(answers: Answers, options: Options, engine: Engine, request_id: str) -> bytes:
+def encode(result: PredictionResult, options: Options, engine: Engine, request_id: str) -> bytes:
     """The JSON of an answer."""
-    tree: dict[str, Any] = {
+    tree: Predictions = {
         "request_id": request_id,
         "model": engine.version.model,
         "version": engine.version.version,
-        "predictions": rows_of(answers, options),
+        "predictions": rows_of(result, options),
     }
     if options.abstain_below is not None:
         tree["abstention"] = abstention(options.abstain_below, engine.card.risk_coverage)
     return orjson.dumps(tree)
 
 
-def rows_of(answers: Answers, options: Options) -> list[dict[str, Any]]:
-    """One object for each image; what was not asked for is not there."""
-    rows = answers.probabilities_NC.tolist()
-    found: list[dict[str, Any]] = []
-    for n, (id_, i, row) in enumerate(zip(answers.ids, answers.index_N.tolist(), rows, strict=True)):
-        classes = answers.classes(n)
-        one: dict[str, Any] = {"id": id_, "label": classes[i], "index": i, "confidence": row[i]}
+def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
+    """One object for each image; without what the options leave out."""
+    rows = result.probabilities_NC.tolist()
+    predictions: list[Prediction] = []
+    for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
+        classes = result.classes(n)
+        one: Prediction = {"id": id_, "label": classes[i], "index": i, "confidence": row[i]}
         if options.top_k is None:
             one["probabilities"] = row
         else:
-            one["top"] = _top(answers.probabilities_NC[n], classes, options.top_k)
+            one["top"] = _top(result.probabilities_NC[n], classes, options.top_k)
         if options.logits:
-            one["logits"] = answers.logits_NC[n].tolist()
+            one["logits"] = result.logits_NC[n].tolist()
         if options.abstain_below is not None:
             one["abstained"] = row[i] < options.abstain_below
             if one["abstained"]:
                 one["label"] = one["index"] = None
-        if n in answers.repeated:
-            one |= {"repeated": True, "version": answers.repeated[n].version}
-        found.append(one)
-    return found
+        if n in result.repeated:
+            one["repeated"], one["version"] = True, result.repeated[n].version
+        predictions.append(one)
+    return predictions
 
 
-def _top(probabilities_C: Any, classes: tuple[str, ...], k: int) -> list[dict[str, Any]]:
+def _top(probabilities_C: Any, classes: tuple[str, ...], k: int) -> list[Top]:
     """The k most probable; of equals the one with the smallest index first."""
     order = np.argsort(-probabilities_C, kind="stable")[:k].tolist()
     return [{"label": classes[i], "index": i, "probability": float(probabilities_C[i])} for i in order]
 
 
-def abstention(below: float, table: RiskCoverage | None) -> dict[str, Any]:
-    """What answering only from a confidence on meant on held-out rows, in numbers and in words."""
+def abstention(below: float, table: RiskCoverage | None) -> Abstention:
+    """The meaning of answering only from a confidence on: on held-out rows, in numbers and in words."""
     if table is None:
         reading = "The model's card has no risk-coverage table, so nobody knows what this threshold means; export anew."
         return {"below": below, "reading": reading}
-    found = table.at(below)
-    numbers: dict[str, Any] = {
-        "below": below,
-        "measured_at": found.threshold,
-        "split": found.split,
-        "rows": found.rows,
-        "coverage": found.coverage,
-        "risk": found.risk,
-        "risk_lower": found.risk_lower,
-        "risk_upper": found.risk_upper,
-        "level": LEVEL,
-    }
-    where = f"Of {found.rows:,} {found.split} rows the model answers {100 * found.coverage:.3g}% at this threshold"
-    if found.risk is None:
-        numbers["reading"] = f"{where}: none, so how often it would be wrong is unknown."
+    point = table.at(below)
+    where = f"Of {point.rows:,} {point.split} rows the model answers {100 * point.coverage:.3g}% at this threshold"
+    if point.risk is None:
+        reading = f"{where}: none, so how often it would be wrong is unknown."
     else:
-        numbers["reading"] = (
-            f"{where}, and {100 * found.risk:.2g}% of those answers are wrong ({LEVEL:.0%} interval"
-            f" {100 * found.risk_lower:.2g}% to {100 * found.risk_upper:.2g}%). Live data may differ."
+        reading = (
+            f"{where}, and {100 * point.risk:.2g}% of those answers are wrong ({LEVEL:.0%} interval"
+            f" {100 * point.risk_lower:.2g}% to {100 * point.risk_upper:.2g}%). Live data may differ."
         )
-    return numbers
+    return {
+        "below": below,
+        "measured_at": point.threshold,
+        "split": point.split,
+        "rows": point.rows,
+        "coverage": point.coverage,
+        "risk": point.risk,
+        "risk_lower": point.risk_lower,
+        "risk_upper": point.risk_upper,
+        "level": LEVEL,
+        "reading": reading,
+    }

@@ -192,7 +192,7 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     """The versions of which the store has answers. A shadow's are under its model's name with ~shadow."""
-    listed = {row["model"]: row for row in runtime.registry.listing()["models"]}
+    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
     known = []
     for version in versions:
         row = listed.get(shadowed_by(version.model), {})

@@ -17,9 +17,9 @@ from fastapi.routing import APIRoute
 from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
-from service import errors
 from service.errors import ServiceError
-from service.http import query_parameters
+from service.http import error_answers, query_parameters
+from service.http.accept import prefers_html
 from service.report import addresses
 from trueodds.report import Report, page
 
@@ -85,9 +85,9 @@ class ReportRoute(APIRoute):
             try:
                 return await plain(request)
             except (ServiceError, RequestValidationError) as error:
-                if not (is_wanted(request) and is_preferred(request.headers.get("accept", ""))):
+                if not (is_wanted(request) and prefers_html(request.headers.get("accept", ""))):
                     raise
-                answer = await errors.answer(request, error)
+                answer = await error_answers.answer(request, error)
             message = orjson.loads(answer.body)["error"]["message"]
             retry = {name: answer.headers[name] for name in ("retry-after",) if name in answer.headers}
             headers = {"vary": "accept", **HEADERS, **retry}
@@ -99,24 +99,7 @@ class ReportRoute(APIRoute):
 def is_wanted(request: Request) -> bool:
     """Whether the caller wants a page: by `format`, else by Accept."""
     form = request.query_params.get("format")
-    return form == "html" or (not form and is_preferred(request.headers.get("accept", "")))
-
-
-def is_preferred(accept: str) -> bool:
-    """Whether an Accept header asks for HTML before JSON; `*/*` and a missing header do not."""
-    quality = {"text/html": 0.0, "application/json": 0.0}
-    for part in accept.lower().split(","):
-        media, *parameters = (word.strip() for word in part.split(";"))
-        if media in quality:
-            quality[media] = max([_quality(p) for p in parameters if p.startswith("q=")], default=1.0)
-    return quality["text/html"] > quality["application/json"]
-
-
-def _quality(parameter: str) -> float:
-    try:
-        return float(parameter[2:])
-    except ValueError:
-        return 0.0
+    return form == "html" or (not form and prefers_html(request.headers.get("accept", "")))
 
 
 router = APIRouter(route_class=ReportRoute)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from service.errors import ServiceError, short
+from service.errors import ServiceError
 from service.store import MAX_LAST, By
 from service.store.records import Version
 from trueodds.errors import nearest
@@ -15,6 +15,7 @@ from trueodds.metrics import CELLS
 from trueodds.report import Options, Window
 from trueodds.report.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
+from trueodds.texts import short
 
 MAX_BINS = 1000
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)

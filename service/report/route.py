@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service import schemas
 from service.alarm import alarm_and_advice
+from service.http import error_answers
 from service.report import pages
 from service.report.data import ReportData, read
 from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
@@ -43,7 +43,7 @@ _TIME = "ISO 8601 (UTC without an offset) or Unix seconds, of the PREDICTION; re
     summary="Do the probabilities mean what they say?",
     responses={
         200: {"model": Report, "content": {"text/html": {}}},
-        **schemas.errors(
+        **error_answers.documented(
             _404="unknown model, version, class or tag",
             _422="a parameter that is unknown, given twice or out of range, or parameters that contradict each other",
             _503="no model has been served yet",

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from service.errors import short
-from service.ids import OURS
+from service.ids import is_generated
 from service.store.records import Label, LabelCounts, Version, storable
 from trueodds.errors import nearest
 from trueodds.shadows import is_shadow, shadow_of
+from trueodds.texts import short
 
 SHOWN = 20
 """Refused rows that an error lists, and that the nearest name of a class is looked for."""
@@ -189,9 +189,9 @@ class Rules:
 
     def _hold(self, row: int, label: Label) -> Outcome | Refusal:
         """Have a label for an own id of a known model wait for its prediction."""
-        if OURS.fullmatch(label.id) or label.model is None or not storable(label.id):
+        if is_generated(label.id) or label.model is None or not storable(label.id):
             message = f"no prediction has the id {short(label.id)}; send an id that /predict answered"
-            if OURS.fullmatch(label.id):
+            if is_generated(label.id):
                 message += " (predictions older than the retention time are gone)"
             elif label.model is None:
                 message += ". A label for an id of your own may come before its prediction if it names its model"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from service.errors import ServiceError
 from trueodds.bundle.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.sums.inputs import Array
@@ -25,8 +26,11 @@ def storable(text: str) -> bool:
     return not _UNSTORABLE.search(text)
 
 
-class StoreError(Exception):
+class StoreError(ServiceError):
     """The store cannot be opened, read or written; the message says why and what helps."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(503, "store_unavailable", message, retry_after=1)
 
 
 class RowsError(StoreError):

@@ -19,10 +19,10 @@ from service.__main__ import main
 from service.alarm import ALARM, webhooks
 from service.alarm import watch as watching
 from service.alarm.watch import Watch
-from service.alarm.webhooks import Webhook, WebhookError, read_webhooks, send
+from service.alarm.webhooks import WebhookError, send
 from service.app import create_app
 from service.http import keys
-from service.settings import Settings
+from service.settings import Settings, Webhook, read_webhooks
 from service.store import Store, StoreError, open_store
 from service.store.records import Label
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
@@ -112,11 +112,13 @@ def test_an_alarm_that_is_open_at_the_start_is_told(settings: Settings, hook: Ho
     """The webhook was set, or the service came back, after the alarm; once acknowledged, a new webhook is not told."""
     with Client(create_app(settings)) as client:
         name = fire(client)
-    with Client(create_app(settings.model_copy(update={"alarm_webhook": hook.url}))) as client:
+    with Client(create_app(settings.model_copy(update={"alarm_webhook": read_webhooks(hook.url)}))) as client:
         until(lambda: hook.calls)
         asked = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
         assert client.post(ACKNOWLEDGE, json=asked).status_code == 200
-    with Client(create_app(settings.model_copy(update={"alarm_webhook": f"{hook.url},{hook.url}/new"}))) as client:
+    with Client(
+        create_app(settings.model_copy(update={"alarm_webhook": read_webhooks(f"{hook.url},{hook.url}/new")}))
+    ) as client:
         client.run(asyncio.sleep(0.3))
     assert [call.path for call in hook.calls] == ["/hook"]
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from service.errors import ServiceError
+from service.errors import CallerGoneError, ServiceError
 from service.models import batching
-from service.models.batching import Batcher, CallerGoneError
+from service.models.batching import Batcher
 from trueodds.inputs.pictures import Pixels
 
 
@@ -31,13 +31,13 @@ class Doubler:
         )
         self.batcher.start()
 
-    def score(self, asked: list[Pixels], alone: bool) -> list[list[int]]:
-        self.sizes.append(sum(map(len, asked)))
+    def score(self, calls: list[Pixels], alone: bool) -> list[list[int]]:
+        self.sizes.append(sum(map(len, calls)))
         self.alone.append(alone)
         self.go.wait(10)
-        if any((a == 13).any() for a in asked):
+        if any((a == 13).any() for a in calls):
             raise ArithmeticError("thirteen")
-        return [[2 * int(v) for v in a.ravel()] for a in asked]
+        return [[2 * int(v) for v in a.ravel()] for a in calls]
 
     async def finish(self, scored: list[list[int]]) -> Sequence[list[int]]:
         await asyncio.sleep(0)
@@ -76,10 +76,10 @@ def test_every_lane_takes_its_share_unless_a_request_is_alone() -> None:
         doubler, together = Doubler(max_batch=8, max_waiting=100, lanes=3), threading.Barrier(3)
         score = doubler.batcher._score
 
-        def shared(asked: list[Pixels], alone: bool) -> list[list[int]]:
+        def shared(calls: list[Pixels], alone: bool) -> list[list[int]]:
             if not alone:
                 together.wait(10)  # all three lanes are at work
-            return score(asked, alone)
+            return score(calls, alone)
 
         doubler.batcher._score = shared
         first = await submitted(doubler, images(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -210,3 +211,22 @@ def test_many_clients_at_once(client: Client) -> None:
 
 def test_class_names_are_the_cards(client: Client) -> None:
     assert client.predict(pictures(1))[0]["label"] in CLASSES
+
+
+@pytest.mark.parametrize(
+    ("id_", "may_come"),
+    [("A" * 36, False), ("0193a5C1" + "e" * 28, False), ("a" * 35, True), ("A" * 37, True), ("g" * 36, True)],
+)
+def test_no_label_waits_for_an_id_that_cannot_come(client: Client, id_: str, may_come: bool) -> None:
+    """What /predict takes for a caller's own id and what /feedback holds a label for is one rule."""
+    label = {"id": id_, "label": 0, "model": "tiny"}
+    held = client.post("/feedback", json=label)
+    row = client.post("/feedback", content=json.dumps(label), headers={"content-type": "application/x-ndjson"}).json()
+    prediction = client.post("/predict", json={"instances": pictures(1), "ids": [id_]})
+    if may_come:
+        assert (held.json()["held"], row["already_known"], prediction.status_code) == (1, 1, 200)
+        assert client.report()["labelled"] == 1
+    else:
+        assert (held.status_code, held.json()["error"]["code"]) == (404, "unknown_id")
+        assert (row["failed"], row["problems"][0]["code"]) == (1, "unknown_id")
+        assert (prediction.status_code, prediction.json()["error"]["code"]) == (422, "invalid_id")

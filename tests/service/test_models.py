@@ -14,7 +14,7 @@ import pytest
 
 from service.app import create_app
 from service.models import registry
-from service.models.requests import Asked
+from service.models.calls import PredictionCall
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
@@ -222,7 +222,7 @@ def test_a_version_that_is_removed_is_drained(client: Client, publish: Callable[
             while (await client.http.get("/models")).json()["models"][0]["versions"][1:]:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
-            return len(await engine.predict(Asked(np.asarray(pictures(1), np.uint8), "r")))
+            return len(await engine.predict(PredictionCall(np.asarray(pictures(1), np.uint8), "r")))
 
     assert client.run(hold_it()) == 1
     assert refusal(client, version=second)[0] == 404

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema_rs
 import pytest
 import requests
 import schemathesis
@@ -159,36 +161,54 @@ def test_documentation_is_whole(running: Client) -> None:
     assert running.get("/docs").status_code == 200
 
 
+def examples(client: Client) -> Iterator[tuple[str, str, str, str, Any]]:
+    """Method, path, its example in full, media type and body of every example, and of every call without a body."""
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method, operation in operations.items():
+            names = {p["name"]: p["example"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+            for kind, content in operation.get("requestBody", {"content": {"": {}}})["content"].items():
+                bodies = [example["value"] for example in content.get("examples", {}).values()]
+                for body in bodies if kind else [None]:
+                    yield method, path, path.format(**names), kind, body
+
+
 @pytest.mark.parametrize(
     "bundle",
     [{}, {"shape": (8, 8, 1), "classes": ("a, b", "c")}, {"shape": (48, 48, 3), "resized": True}],
     ids=str,
 )
-def test_the_first_example_of_every_post_is_answered(serve: Callable[..., Client], bundle: dict[str, Any]) -> None:
-    """What /docs sends by `Try it out`, nothing changed."""
-    client, sent = serve(**bundle), set()
-    for path, operations in client.get("/openapi.json").json()["paths"].items():
-        body = operations.get("post", {}).get("requestBody", {"content": {}})
-        names = {p["name"]: p["example"] for p in operations.get("post", {}).get("parameters", ()) if p["in"] == "path"}
-        for kind, content in body["content"].items():
-            for example in list(content.get("examples", {}).values())[:1]:
-                value = example["value"]
-                text = value if isinstance(value, str) else json.dumps(value)
-                answer = client.post(path.format(**names), content=text.encode(), headers={"content-type": kind})
-                if path == "/admin/alarm/acknowledge":
-                    assert answer.json()["error"]["code"] == "nothing_to_acknowledge", "no alarm has fired"
-                else:
-                    assert answer.status_code == 200, f"{path}: {answer.text}"
-                    assert answer.json().get("failed", 0) == 0, f"{path}: {answer.text}"
-                sent.add((path, kind))
-    infer = {("/v2/models/{model}/infer", JSON), ("/v2/models/{model}/versions/{version}/infer", JSON)}
-    assert sent == {
-        ("/predict", JSON),
-        ("/feedback", JSON),
-        ("/feedback", "text/csv"),
-        ("/feedback", "application/x-ndjson"),
-        ("/admin/alarm/acknowledge", JSON),
-    } | (infer if bundle.get("shape") != (48, 48, 3) else set())
+def test_every_example_is_answered_as_documented(serve: Callable[..., Client], bundle: dict[str, Any]) -> None:
+    """All that /docs sends by `Try it out`, nothing changed: the status, the media type and the body are as it says."""
+    client, sent = serve(**bundle), Counter[tuple[str, str]]()
+    document = client.get("/openapi.json").json()
+    others = {
+        "/admin/alarm/acknowledge": (409, "nothing_to_acknowledge"),
+        "/admin/labelled.npz": (404, "no_labels"),
+    }  # of a service that nothing was asked before
+    for method, path, url, kind, body in examples(client):
+        content = body.encode() if isinstance(body, str) else b"" if body is None else json.dumps(body).encode()
+        headers = {"content-type": kind} if kind else {}
+        answer = client.run(client.http.request(method, url, content=content, headers=headers))
+        status, code = others.get(path, (200, ""))
+        assert answer.status_code == status, f"{path}: {answer.text}"
+        media_type = answer.headers["content-type"].partition(";")[0]
+        documented = document["paths"][path][method]["responses"][str(status)]["content"][media_type]
+        if media_type == JSON:
+            value, schema = answer.json(), {**documented["schema"], "components": document["components"]}
+            jsonschema_rs.validator_for(schema).validate(value)
+            assert not code or value["error"]["code"] == code
+            assert not value.get("failed"), f"{path}: {answer.text}"
+        sent[path, kind] += 1
+    small = bundle.get("shape") != (48, 48, 3)
+    infer = {"/v2/models/{model}/infer", "/v2/models/{model}/versions/{version}/infer"} if small else set()
+    assert {call: count for call, count in sent.items() if call[1]} == {
+        ("/predict", JSON): 3 if small else 1,
+        ("/feedback", JSON): 3,
+        ("/feedback", "text/csv"): 1,
+        ("/feedback", "application/x-ndjson"): 1,
+        ("/admin/alarm/acknowledge", JSON): 1,
+        **{(path, JSON): 1 for path in infer},
+    }
 
 
 def test_every_example_of_an_image_gets_the_stored_answer(serve: Callable[..., Client]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -204,16 +206,6 @@ def test_the_unexpected_is_a_500_with_an_id_and_no_trace(client: Client, monkeyp
     assert "secret" not in answer.text
 
 
-def test_a_failing_store_is_a_503(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*_: Any) -> None:
-        raise StoreError("the store cannot be written: database or disk is full")
-
-    monkeypatch.setattr(client.app.state.runtime.store, "put_predictions", full)
-    answer = client.post("/predict", json={"instances": pictures(1)})
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    assert "disk is full" in answer.json()["error"]["message"]
-
-
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUEODDS_MAX_BATCH", "7")
     assert Settings().max_batch == 7
@@ -222,7 +214,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("path", ["/predict", "/v2/models/tiny/infer"])
 def test_below_a_prefix_the_framework_finds_the_same_routes(client: Client, path: str) -> None:
-    """The short way of `Direct` knows whole paths only; a proxy that keeps its prefix takes the long one."""
+    """The short way of `FastRoutes` knows whole paths only; a proxy that keeps its prefix takes the long one."""
     instance = np.zeros((4, 4, 1), int).tolist()
     tensor = {"name": "images", "shape": [1, 4, 4, 1], "datatype": "UINT8", "data": [0] * 16}
     bodies: list[dict[str, Any]] = [{"instances": [instance]}, {"inputs": [tensor]}, {"wrong": 1}]
@@ -240,3 +232,27 @@ def test_below_a_prefix_the_framework_finds_the_same_routes(client: Client, path
         r'trueodds_requests_total\{model="tiny",route="([^"]+)",status="200"', client.get("/metrics").text
     )
     assert counted == ["/predict" if path == "/predict" else "/v2/models/{model}/infer"], "both ways under one name"
+
+
+def test_a_store_that_fails_is_told_in_the_form_that_was_asked_for(client: Client, settings: Settings) -> None:
+    """A browser that asks for the report gets a page, everybody else JSON, the Open Inference Protocol its own."""
+    (prediction,) = client.predict(pictures(1))
+    with closing(sqlite3.connect(settings.store)) as db:
+        db.execute("DROP TABLE predictions")
+        db.execute("ALTER TABLE versions RENAME TO elsewhere")
+    tensor = {"name": "images", "shape": [1, 4, 4, 1], "datatype": "UINT8", "data": [0] * 16}
+    for answer in (
+        client.post("/predict", json={"instances": pictures(1)}),
+        client.post("/feedback", json={"id": prediction["id"], "label": 0}),
+        client.get("/calibration-report"),
+        client.get("/metrics", headers={"accept": "text/html"}),
+        client.post("/v2/models/tiny/infer", json={"inputs": [tensor]}),
+        client.get("/calibration-report", headers={"accept": "text/html"}),
+    ):
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), answer.text
+        assert "no such table" in answer.text
+        if answer.request.url.path.startswith("/v2"):
+            assert isinstance(answer.json()["error"], str)
+        elif answer.headers["content-type"] == "application/json":
+            assert answer.json()["error"]["code"] == "store_unavailable"
+    assert answer.headers["content-type"].startswith("text/html") and "<h1" in answer.text

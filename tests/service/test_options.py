@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from service.__main__ import main
 from service.http import keys
-from service.settings import Settings
+from service.settings import Settings, read_hashes
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import SHAPE, change_card, pictures, write_bundle
 from trueodds.bundle.model_folder import find_default
@@ -263,7 +263,7 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
 
 
 def test_keys_open_what_they_are_for(serve: Callable[..., Client], tmp_path: Any) -> None:
-    made = {role: keys.make() for role in keys.ROLES}
+    made = {role: keys.make() for role in get_args(keys.Role)}
     (tmp_path / "hashes").write_text(made["feedback"][1] + "\n")
     limits = {"predict_key": made["predict"][1], "feedback_key": f"@{tmp_path}/hashes", "admin_key": made["admin"][1]}
     client = serve(limits)
@@ -299,4 +299,14 @@ def test_a_setting_that_is_no_hash_is_refused_without_being_repeated(
 def test_a_key_is_made_and_only_its_hash_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key"]) == 0
     key, hashed = (line.split()[1] for line in capsys.readouterr().out.splitlines())
-    assert keys.read_hashes(hashed) == (keys.hash_of(key),)
+    assert read_hashes(hashed) == (keys.hash_of(key),)
+
+
+def test_keys_and_webhooks_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where several workers read them."""
+    first, second = "0" * 64, "f" * 64
+    monkeypatch.setenv("TRUEODDS_PREDICT_KEY", f"{first}, {second}")
+    monkeypatch.setenv("TRUEODDS_ALARM_WEBHOOK", "https://a/b,https://c")
+    settings = Settings()
+    assert settings.predict_key == (first, second) and settings.feedback_key == ()
+    assert [webhook.url for webhook in settings.alarm_webhook] == ["https://a/b", "https://c"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from service.ids import OURS
+from service.ids import is_generated
 from service.store.label_rules import Candidate, Change, Plan, Rules
 from service.store.records import Integers, Label, storable
 from service.store.work import deltas
@@ -48,7 +48,7 @@ def put(labels: list[Label], known: KnownVersions, now_ms: int, *, each: bool) -
     """
     ids = list(dict.fromkeys(label.id for label in labels if storable(label.id)))
     models = sorted({label.model for label in labels if label.model is not None})
-    early = [label.id for label in labels if label.model is not None and not OURS.fullmatch(label.id)]
+    early = [label.id for label in labels if label.model is not None and not is_generated(label.id)]
     if early:  # a prediction with an own id must not slip in between looking for it and holding its label
         yield Lock("SELECT key FROM models WHERE name = ANY($1) ORDER BY key FOR UPDATE", (models,))
     yield Lock(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store.records import PredictionBatch, Version
 from service.store.work.statements import Query, Work
 from trueodds.calibrators import Temperature

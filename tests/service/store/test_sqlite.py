@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.models.engine import new_ids
+from service.ids import new_ids
 from service.store import Store, StoreError, open_store
 from service.store.databases.schema import SQLITE_VERSION
 from service.store.databases.sqlite import SqliteDatabase

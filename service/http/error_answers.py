@@ -1,0 +1,123 @@
+"""From an error to its answer: `{"error": {"code", "message", ...}}` in JSON, the same for every route.
+
+Under /v2 it is `{"error": "..."}`, as the Open Inference Protocol says.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from service.errors import ServiceError
+from trueodds.texts import short
+
+OPEN_INFERENCE = "/v2"
+"""Where the Open Inference Protocol lives."""
+ANSWERED = (ServiceError, HTTPException, RequestValidationError)
+"""The errors that `answer` takes; any other is a fault of the service."""
+
+
+class BadRow(BaseModel):
+    """A row of a call that cannot be taken."""
+
+    row: int = Field(description="position in the call, from 0; of CSV as a spreadsheet counts, the header being row 1")
+    id: str | None
+    code: str
+    message: str
+
+
+class ErrorDetail(BaseModel):
+    """Why there is no other answer; some errors say more."""
+
+    model_config = ConfigDict(extra="allow")
+
+    code: str
+    message: str = Field(description="what was sent, what is allowed, and the cure")
+    problems: list[BadRow] | None = Field(None, description="of labels: the first 20 bad rows")
+    problem_count: int | None = Field(None, description="of labels: bad rows in all")
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer other than 2xx."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "error": {
+                    "code": "unknown_id",
+                    "message": "no prediction has the id 'x'; send an id that /predict answered",
+                }
+            }
+        }
+    )
+
+    error: ErrorDetail
+
+
+class OpenInferenceError(BaseModel):
+    """The body of every answer other than 2xx under /v2."""
+
+    error: str
+
+
+def documented(model: type[BaseModel] = ErrorAnswer, /, **descriptions: str) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route: `documented(_404="no such model")`; `model` is the body's."""
+    return {int(code[1:]): {"model": model, "description": text} for code, text in descriptions.items()}
+
+
+def install(app: FastAPI) -> None:
+    """Have the application answer its own errors and the framework's (404, 405, query validation) in one way."""
+    for kind in ANSWERED:
+        app.add_exception_handler(kind, answer)
+
+
+async def answer(request: Request, error: Exception) -> Response:
+    """The answer to one of the errors in ANSWERED."""
+    return response(request.scope, _service_error(request, error))
+
+
+def response(scope: Scope, error: ServiceError) -> Response:
+    """The answer to an error, in the form of the request's path."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    body: BaseModel
+    if path == OPEN_INFERENCE or path.startswith(OPEN_INFERENCE + "/"):
+        body = OpenInferenceError(error=error.message)
+    else:
+        body = ErrorAnswer(error=ErrorDetail(code=error.code, message=error.message, **error.details))
+    return Response(
+        body.model_dump_json(exclude_unset=True), error.status, error.headers, media_type="application/json"
+    )
+
+
+def _service_error(request: Request, error: Exception) -> ServiceError:
+    if isinstance(error, ServiceError):
+        return error
+    if isinstance(error, HTTPException):
+        return _http_error(request, error)
+    assert isinstance(error, RequestValidationError)
+    problems = [f"{'.'.join(map(str, e['loc'][1:]))} = {short(e.get('input'))}: {e['msg']}" for e in error.errors()]
+    return ServiceError(422, "invalid_parameter", "; ".join(problems))
+
+
+def _http_error(request: Request, error: HTTPException) -> ServiceError:
+    path, headers = request.url.path, dict(error.headers or {})
+    if error.status_code == 404:
+        message = f"there is no {path}; /docs lists what there is"
+        if path.rstrip("/") != path:
+            message += f". No path ends with a slash: try {path.rstrip('/')}"
+    elif error.status_code == 405:
+        allowed = headers.get("Allow") or headers.get("allow", "another method")
+        message = f"{path} does not take {request.method}; use {allowed}"
+    else:
+        message = str(error.detail)
+    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+    same = ServiceError(error.status_code, code, message)
+    same.headers = headers
+    return same

@@ -1,0 +1,158 @@
+"""The documented bodies of the Open Inference Protocol; those of answers are the types of what is sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from service.http import documentation
+from service.http.json_body import JSON
+from service.ids import MAX_ID
+from service.infer.request_parameters import MAX_SEQUENCE_ID
+from service.infer.tensors import DTYPES, IMAGES
+from service.models.engine import Engine
+from service.predict.options import MAX_TAG
+from service.predict.request_body import RAW
+from service.predict.schemas import SMALL, golden_image
+
+OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
+
+
+class ServerMetadata(BaseModel):
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class Live(BaseModel):
+    live: bool
+
+
+class Ready(BaseModel):
+    ready: bool
+
+
+class ModelReady(BaseModel):
+    name: str
+    ready: bool
+
+
+class TensorMetadata(BaseModel):
+    name: str
+    datatype: str
+    shape: list[int] = Field(description="-1: any number of images")
+
+
+class ModelMetadata(BaseModel):
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[TensorMetadata]
+    outputs: list[TensorMetadata]
+
+
+class OutputTensor(TypedDict):
+    name: str
+    datatype: str
+    shape: list[int]
+    data: NotRequired[Annotated[list[Any], Field(description="flat, row by row; in binary after the JSON if asked")]]
+    parameters: NotRequired[Annotated[dict[str, int], Field(description="binary_data_size")]]
+
+
+class RequestId(TypedDict, total=False):
+    id: Annotated[str, Field(description="of the request, if it had one")]
+
+
+class InferResponse(RequestId):
+    """The tensors of the outputs, in the order in which they were named."""
+
+    model_name: str
+    model_version: str
+    outputs: list[OutputTensor]
+
+
+BODY = {
+    "required": True,
+    "content": {
+        JSON: {
+            "schema": {
+                "type": "object",
+                "required": ["inputs"],
+                "additionalProperties": False,
+                "properties": {
+                    "id": {"type": "string"},
+                    "parameters": {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "properties": {
+                            "prediction_id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+                            "tag": {"type": "string", "minLength": 1, "maxLength": MAX_TAG},
+                            "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+                            "binary_data_output": {"type": "boolean"},
+                            "timeout": {
+                                "type": "integer",
+                                "minimum": 0,
+                                "description": "microseconds that the answer may take; 0: no limit of the caller's own",
+                            },
+                            "priority": {"type": "integer", "minimum": 0, "description": "changes nothing"},
+                            "sequence_id": {
+                                "oneOf": [
+                                    {"type": "integer", "minimum": 0},
+                                    {"type": "string", "maxLength": MAX_SEQUENCE_ID},
+                                ],
+                                "description": "changes nothing: no model keeps a state",
+                            },
+                            "sequence_start": {"type": "boolean", "description": "changes nothing"},
+                            "sequence_end": {"type": "boolean", "description": "changes nothing"},
+                        },
+                    },
+                    "inputs": {
+                        "type": "array",
+                        "minItems": 1,
+                        "maxItems": 1,
+                        "items": {
+                            "type": "object",
+                            "required": ["name", "shape", "datatype"],
+                            "properties": {
+                                "name": {"const": IMAGES},
+                                "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4},
+                                "datatype": {"enum": list(DTYPES), "description": "whole numbers 0..255 in each"},
+                                "parameters": {"type": "object", "description": "binary_data_size"},
+                                "data": {"type": "array", "description": "flat or nested, row by row; 0..255"},
+                            },
+                        },
+                    },
+                    "outputs": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["name"],
+                            "properties": {
+                                "name": {"enum": list(OUTPUTS)},
+                                "parameters": {"type": "object", "description": "binary_data"},
+                            },
+                        },
+                    },
+                },
+            }
+        },
+        RAW: {
+            "schema": {
+                "type": "string",
+                "format": "binary",
+                "description": "the same JSON without data, of Inference-Header-Content-Length bytes, then the tensor",
+            }
+        },
+    },
+}
+
+
+def examples(engine: Engine) -> documentation.Examples:
+    """Bodies that the engine answers: its golden image, if it is small."""
+    pixels_HWC = golden_image(engine)
+    if pixels_HWC.size > SMALL:
+        return {}
+    tensor = {"name": IMAGES, "shape": [1, *pixels_HWC.shape], "datatype": "UINT8"}
+    return {JSON: {"an image": {"inputs": [{**tensor, "data": pixels_HWC.ravel().tolist()}]}}}

@@ -1,0 +1,98 @@
+"""The documented bodies of POST /feedback; those of answers are what is sent."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.http import documentation
+from service.http.error_answers import BadRow
+from service.http.json_body import JSON
+from service.ids import MAX_ID
+from service.store.records import Version
+
+CSV, NDJSON = "text/csv", "application/x-ndjson"
+"""Media types of labels in bulk."""
+
+
+class LabelsStored(BaseModel):
+    """The four counts add up to the number of labels sent."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={"example": {"stored": 2, "already_known": 1, "corrected": 0, "held": 0}},
+    )
+
+    stored: int
+    already_known: int = Field(description="the same label again: counted once")
+    corrected: int = Field(description='replaced by a different label, with `"correct": true`')
+    held: int = Field(description="for an id of your own whose prediction has not come yet")
+
+
+class BulkSummary(BaseModel):
+    """The outcomes of the rows of a CSV or JSON-lines body; the counts add up to `rows`."""
+
+    rows: int
+    stored: int
+    already_known: int
+    corrected: int
+    held: int
+    failed: int
+    problems: list[BadRow] = Field(description="the first 20 that failed")
+
+
+_ROW = {
+    "type": "object",
+    "required": ["id", "label"],
+    "additionalProperties": False,
+    "properties": {
+        "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+        "label": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
+        "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
+        "model": {
+            "type": "string",
+            "description": "of an own id that has not been predicted yet, or that two models know",
+        },
+    },
+}
+_ROWS = {
+    "type": "object",
+    "required": ["labels"],
+    "additionalProperties": False,
+    "properties": {
+        "labels": {"type": "array", "items": _ROW, "minItems": 1},
+        "correct": {"type": "boolean", "default": False, "description": "for all rows without their own"},
+        "model": {"type": "string", "description": "for all rows without their own"},
+    },
+}
+BODY = {
+    "required": True,
+    "content": {
+        JSON: {"schema": {"oneOf": [_ROW, _ROWS]}},
+        CSV: {"schema": {"type": "string"}},
+        NDJSON: {"schema": {"type": "string"}},
+    },
+}
+
+
+def examples(version: Version) -> documentation.Examples:
+    """Labels of ids that nothing was predicted for: they are held, and enter no report."""
+    rows: list[dict[str, Any]] = [
+        {"id": f"example-{n}", "label": version.classes[0], "model": version.model} for n in range(1, 5)
+    ]
+    first, second, *bulk = rows
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([first.keys(), *(row.values() for row in bulk)])
+    return {
+        JSON: {
+            "one label": first,
+            "several": {"labels": [first, second]},
+            "a correction": {**first, "label": version.classes[-1], "correct": True},
+        },
+        CSV: {"two labels": table.getvalue()},
+        NDJSON: {"two labels": b"".join(orjson.dumps(row) + b"\n" for row in bulk).decode()},
+    }

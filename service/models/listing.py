@@ -1,0 +1,51 @@
+"""The list of the published models: for people, and for the documentation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+Role = Literal["default", "shadow"]
+State = Literal["loaded", "altered", "refused", "published"]
+
+
+class PublishedVersion(TypedDict):
+    version: str
+    state: Annotated[
+        State,
+        Field(
+            description="altered: loaded and answering, but its files have changed since, and a restart would refuse"
+            " it; published: loaded when it is asked for"
+        ),
+    ]
+    meant_as: list[Role]
+    reason: Annotated[str | None, Field(description="why it is refused, or how its files differ")]
+
+
+class PublishedModel(TypedDict):
+    model: str
+    default: Annotated[str | None, Field(description="the version that answers now")]
+    shadow: Annotated[
+        str | None, Field(description="the version that is scored on the same inputs, without being answered")
+    ]
+    versions: list[PublishedVersion]
+
+
+class Answering(TypedDict):
+    model: str
+    version: str
+
+
+class Models(TypedDict):
+    """Every published version, which of them serve or shadow, and why one is refused."""
+
+    default: Annotated[Answering | None, Field(description="who answers when nothing is named")]
+    folder: Annotated[
+        str | None, Field(description="id of the model directory, from its file .id: tells it from any other")
+    ]
+    models: list[PublishedModel]
+    problems: Annotated[
+        list[str], Field(description="names that lead nowhere, and bundles that are refused or altered")
+    ]

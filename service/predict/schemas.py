@@ -1,0 +1,227 @@
+"""The documented bodies of POST /predict; those of answers are the types of what is sent."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any, NotRequired
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from service.http import documentation
+from service.http.json_body import JSON
+from service.ids import MAX_ID
+from service.models.engine import Engine
+from service.predict.options import MAX_TAG, PREDICTION_ID, Options
+from service.predict.request_body import MULTIPART, NPY, RAW
+from trueodds.inputs.pictures import Pixels, encode_png
+
+SMALL = 4096
+"""Pixel values up to which an example shows them one by one."""
+
+
+class Top(TypedDict):
+    label: str
+    index: int
+    probability: float
+
+
+class Prediction(TypedDict):
+    """The answer for one image, with what the options ask for."""
+
+    id: Annotated[str, Field(description="send it to /feedback with the true label, whenever that is known")]
+    label: Annotated[
+        str | None,
+        Field(description="the most probable class; of equals the one with the smallest index; null: abstained"),
+    ]
+    index: int | None
+    confidence: Annotated[float, Field(description="its calibrated probability")]
+    probabilities: NotRequired[
+        Annotated[
+            list[float],
+            Field(description="one for each class, in the order of the classes; exact to the last bit"),
+        ]
+    ]
+    top: NotRequired[Annotated[list[Top], Field(description="with top_k, in place of probabilities")]]
+    logits: NotRequired[Annotated[list[float], Field(description="with logits: each minus their maximum")]]
+    abstained: NotRequired[
+        Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]
+    ]
+    repeated: NotRequired[Annotated[bool, Field(description="this id was answered before: this is the stored answer")]]
+    version: NotRequired[Annotated[str, Field(description="of a repeated answer: who had given it")]]
+
+
+class Abstention(TypedDict):
+    """The meaning of answering only from a confidence on: on held-out rows, from the model's card."""
+
+    below: float
+    reading: Annotated[str, Field(description="the numbers in words")]
+    measured_at: NotRequired[
+        Annotated[float, Field(description="the nearest threshold not above `below` that was measured")]
+    ]
+    split: NotRequired[Annotated[str, Field(description="of which rows these numbers are")]]
+    rows: NotRequired[int]
+    coverage: NotRequired[Annotated[float, Field(description="share of the rows that are answered")]]
+    risk: NotRequired[
+        Annotated[float | None, Field(description="share of those that are wrong; null where none is answered")]
+    ]
+    risk_lower: NotRequired[
+        Annotated[float, Field(description="exact binomial (Clopper-Pearson) interval of the risk")]
+    ]
+    risk_upper: NotRequired[float]
+    level: NotRequired[Annotated[float, Field(description="nominal coverage of that interval")]]
+
+
+@with_config(
+    ConfigDict(
+        json_schema_extra={
+            "example": {
+                "request_id": "b1946ac9",
+                "model": "digits",
+                "version": "3f2a9c01d4e5",
+                "predictions": [
+                    {
+                        "id": "0193a5c1e2f40f9c2a7be1d05c8e66aa13f0",
+                        "label": "3",
+                        "index": 3,
+                        "confidence": 0.91,
+                        "probabilities": [0.01, 0.03, 0.05, 0.91],
+                    }
+                ],
+            }
+        }
+    )
+)
+class Predictions(TypedDict):
+    """Answers in the order of the instances. Each one was stored before it was sent."""
+
+    request_id: str
+    model: str
+    version: str
+    predictions: list[Prediction]
+    abstention: NotRequired[Annotated[Abstention, Field(description="with abstain_below")]]
+
+
+BODY = {
+    "required": True,
+    "content": {
+        JSON: {
+            "schema": {
+                "type": "object",
+                "required": ["instances"],
+                "additionalProperties": False,
+                "properties": {
+                    "instances": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {
+                            "oneOf": [
+                                {
+                                    "type": "array",
+                                    "items": {"type": "array"},
+                                    "description": "rows x columns x channels of whole numbers 0..255",
+                                },
+                                {
+                                    "type": "object",
+                                    "required": ["b64"],
+                                    "additionalProperties": False,
+                                    "properties": {
+                                        "b64": {"type": "string", "format": "byte", "description": "PNG or JPEG"}
+                                    },
+                                },
+                                {
+                                    "type": "object",
+                                    "required": ["pixels_b64"],
+                                    "additionalProperties": False,
+                                    "properties": {
+                                        "pixels_b64": {
+                                            "type": "string",
+                                            "format": "byte",
+                                            "description": "one byte a value, rows x columns x channels",
+                                        }
+                                    },
+                                },
+                            ]
+                        },
+                    },
+                    "ids": {
+                        "type": "array",
+                        "items": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+                        "description": "your own ids, unique for each model; sent again they get the stored answer",
+                    },
+                    "tags": {"type": "array", "items": {"type": ["string", "null"], "maxLength": MAX_TAG}},
+                    "propensities": {
+                        "type": "array",
+                        "items": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+                        "description": "the chance that an answer gets a label, where that is known",
+                    },
+                },
+            }
+        },
+        MULTIPART: {
+            "schema": {
+                "type": "object",
+                "required": ["files"],
+                "properties": {
+                    "files": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
+                },
+            }
+        },
+        NPY: {
+            "schema": {
+                "type": "string",
+                "format": "binary",
+                "description": "N x rows x columns x channels; numbers of any type, as long as they are 0..255",
+            }
+        },
+        RAW: {
+            "schema": {
+                "type": "string",
+                "format": "binary",
+                "description": "one byte a value, whole images one after the other",
+            }
+        },
+    },
+}
+
+
+def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """A pydantic model as parameters of a query."""
+    parameters: list[dict[str, Any]] = []
+    for name, schema in model.model_json_schema()["properties"].items():
+        kept = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
+        if "anyOf" in kept:  # a parameter that may be left out is not one that may be null
+            kept = {**kept.pop("anyOf")[0], **kept}
+        parameters.append({"name": name, "in": "query", "required": False, "schema": kept})
+        parameters[-1]["description"] = schema.get("description", "")
+    return parameters
+
+
+PARAMETERS = [
+    *_parameters(Options),
+    {
+        "name": PREDICTION_ID,
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+        "description": "your own id of the one image of this call, in UTF-8; not with ids in the body",
+    },
+]
+
+
+def examples(engine: Engine) -> documentation.Examples:
+    """Bodies that the engine answers: its golden image, as far as it is small in each form."""
+    golden = engine.card.golden.input_b64
+    pixels_HWC = golden_image(engine)
+    bodies: dict[str, Any] = {"a picture": {"instances": [{"b64": base64.b64encode(encode_png(pixels_HWC)).decode()}]}}
+    if pixels_HWC.size <= SMALL:
+        bodies["pixels"] = {"instances": [pixels_HWC.tolist()]}
+        bodies["raw bytes"] = {"instances": [{"pixels_b64": golden}]}
+    return {JSON: bodies}
+
+
+def golden_image(engine: Engine) -> Pixels:
+    """The image whose answer is stored in the bundle."""
+    stored = base64.b64decode(engine.card.golden.input_b64)
+    return np.frombuffer(stored, np.uint8).reshape(engine.input.shape)

@@ -1,0 +1,130 @@
+"""Gauges of what the store holds and which versions are loaded, made anew for every scrape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from service.alarm.readings import Standing
+from service.alarm.state import NULLS, AlarmState
+from service.store.records import Version
+from service.telemetry.metrics import KEY
+from trueodds.metrics import EceInterval, ece_interval
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.inputs import Array
+
+ALARM_STATES: tuple[Standing, ...] = ("quiet", "notice", "fired", "acknowledged")
+
+
+@dataclass(frozen=True)
+class VersionState:
+    """The store's sums and evidence of a version."""
+
+    version: Version
+    sums: AnswerSums
+    evidence: AlarmState | None
+    """None: it is damaged."""
+    standing: Standing
+
+    @property
+    def key(self) -> list[str]:
+        return [self.version.model, self.version.version]
+
+
+class Gauges:
+    """Makes the gauges; keeps the intervals of versions whose sums have not changed."""
+
+    def __init__(self) -> None:
+        self._intervals: dict[tuple[str, str], tuple[Array, EceInterval]] = {}
+
+    def families(
+        self,
+        states: Sequence[VersionState],
+        loaded: Iterable[tuple[str, str, str, bool]],
+        altered: Iterable[tuple[str, str, bool]],
+    ) -> list[Metric]:
+        """All gauges; `loaded` and `altered` as `Registry` gives them."""
+        return [*_stored(states), *self._calibration(states), *_evidence(states), *_loaded(loaded), *_altered(altered)]
+
+    def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
+        texts = {
+            "": "Plug-in ECE, 15 bins; NaN without labels",
+            "_lower": "Lower end of the 95% interval of the ECE, for one look; NaN without labels",
+            "_upper": "Upper end of the 95% interval of the ECE, for one look; NaN without labels",
+        }
+        families = [GaugeMetricFamily(f"trueodds_calibration_ece{k}", text, labels=KEY) for k, text in texts.items()]
+        for state in states:
+            interval = self._interval(state) if state.sums.labelled.n else None
+            values = (interval.ece, interval.lower, interval.upper) if interval else (float("nan"),) * 3
+            for family, value in zip(families, values, strict=True):
+                family.add_metric(state.key, value)
+        return list(families)
+
+    def _interval(self, state: VersionState) -> EceInterval:
+        """Kept as long as the sums are the same: it takes 8 ms, and a version that is past never changes."""
+        key, cells = (state.version.model, state.version.version), state.sums.labelled.cells[:3]
+        before = self._intervals.get(key)
+        if before is None or not np.array_equal(before[0], cells):
+            before = self._intervals[key] = cells, ece_interval(state.sums.labelled)
+        return before[1]
+
+
+def _stored(states: Sequence[VersionState]) -> list[Metric]:
+    answers = GaugeMetricFamily("trueodds_answers", "Predictions in the store", labels=KEY)
+    labelled = GaugeMetricFamily("trueodds_labelled", "Predictions with a label", labels=KEY)
+    coverage = GaugeMetricFamily(
+        "trueodds_label_coverage", "Share of the predictions that have a label; NaN without predictions", labels=KEY
+    )
+    for state in states:
+        count, n = state.sums.answers, state.sums.labelled.n
+        answers.add_metric(state.key, count)
+        labelled.add_metric(state.key, n)
+        coverage.add_metric(state.key, n / count if count else float("nan"))
+    return [answers, labelled, coverage]
+
+
+def _evidence(states: Sequence[VersionState]) -> list[Metric]:
+    alarm = GaugeMetricFamily(
+        "trueodds_calibration_alarm",
+        "0: quiet, 1: notice, 2: fired (the ECE of the labelled answers was above the tolerance at some time),"
+        " 3: acknowledged; NaN: evidence is damaged",
+        labels=KEY,
+    )
+    log_e = GaugeMetricFamily(
+        "trueodds_calibration_log_evalue",
+        "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default",
+        labels=[*KEY, "null"],
+    )
+    age = GaugeMetricFamily(
+        "trueodds_label_age_seconds", "Since the last label arrived; no series before the first", labels=KEY
+    )
+    for state in states:
+        evidence = state.evidence
+        alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
+        for null in NULLS:
+            log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
+        if evidence and evidence.last_ms is not None:
+            age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))
+    return [alarm, log_e, age]
+
+
+def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> list[Metric]:
+    ready = GaugeMetricFamily(
+        "trueodds_version_ready", "1: loaded; 0: meant to be, and refused or not loaded yet", labels=[*KEY, "role"]
+    )
+    for model, version, role, is_ready in loaded:
+        ready.add_metric([model, version, role], float(is_ready))
+    return [ready]
+
+
+def _altered(altered: Iterable[tuple[str, str, bool]]) -> list[Metric]:
+    differs = GaugeMetricFamily(
+        "trueodds_version_altered", "1: its files are no longer those that were loaded; 0: they are", labels=KEY
+    )
+    for model, version, is_altered in altered:
+        differs.add_metric([model, version], float(is_altered))
+    return [differs]

@@ -1,0 +1,88 @@
+"""The routes that say how the service is: for load balancers, for Prometheus and for people."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import RedirectResponse, Response
+
+from service.alarm import route as alarm
+from service.http import error_answers
+from service.http.accept import prefers_html
+from service.http.json_body import JSON
+from service.models.listing import Models
+from service.runtime import runtime_of
+from service.status.gauges import Gauges, VersionState
+from service.status.schemas import Health
+
+router = APIRouter()
+
+
+@router.get("/health/live", tags=["operation"], response_model=Health, summary="Is the process up?")
+async def live() -> Response:
+    """200 as long as the process answers at all."""
+    return _health(Health(status="live"))
+
+
+@router.get(
+    "/health/ready",
+    tags=["operation"],
+    response_model=Health,
+    summary="Can it answer?",
+    responses=error_answers.documented(_503="no model is loaded, or the store cannot be written; the message says why"),
+)
+async def ready(request: Request) -> Response:
+    """200 once a bundle is loaded and has reproduced its golden prediction, while the store can be written."""
+    runtime = runtime_of(request)
+    version = runtime.engine.version
+    await runtime.check_store()
+    return _health(Health(status="ready", model=version.model, version=version.version))
+
+
+@router.get("/models", tags=["operation"], response_model=Models, summary="Which models are there?")
+async def models(request: Request) -> Response:
+    """Every published version, which of them serve or shadow, and why one is refused."""
+    return Response(orjson.dumps(runtime_of(request).registry.listing()), media_type=JSON)
+
+
+@router.get(
+    "/metrics",
+    tags=["operation"],
+    summary="For Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}}},
+)
+async def metrics(request: Request) -> Response:
+    """Counts of all workers (requests, latencies, batches, labels), and of the store (answers, labels, ECE, evidence of
+    miscalibration).
+    """
+    runtime, gauges = runtime_of(request), request.app.state.gauges
+    assert isinstance(gauges, Gauges)
+    states = [
+        VersionState(
+            version,
+            await runtime.store.read_sums(version.model, version.version),
+            *await alarm.for_telemetry(runtime, version.model, version.version),
+        )
+        for version in await runtime.store.read_versions()
+    ]
+    loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
+
+    def text() -> bytes:
+        return runtime.telemetry.text(gauges.families(states, loaded, altered))
+
+    return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/", include_in_schema=False)
+async def index(request: Request) -> Response:
+    """The report for a browser, the documentation for everything else."""
+    prefers_page = prefers_html(request.headers.get("accept", ""))
+    return RedirectResponse("/calibration-report" if prefers_page else "/docs", headers={"vary": "accept"})
+
+
+def _health(health: Health) -> Response:
+    return Response(health.model_dump_json(exclude_unset=True), media_type=JSON)
