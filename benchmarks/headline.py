@@ -4,7 +4,7 @@
 
 Streams of 10,000 labels of shapes A, B and C (benchmarks/sequential.py), calibrated or with every confidence .025 or
 .03 too high (an ECE just above the tolerance, .02), are looked at 30 times, after 50, 60, .. 10,000 labels. The words
-are those of `service.report.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
+are those of `trueodds.report.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ import scipy
 from benchmarks.interval_coverage import processor
 from benchmarks.sequential import Pool, pool
 from service.alarm import AlarmState, advice_of, alarm_of
-from service.report.verdict import LEANS, verdict_of
 from service.settings import Settings
-from service.store.records import LabelBlock, StoredSums
+from service.store.records import LabelBlock
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
+from trueodds.report.verdict import LEANS, verdict_of
+from trueodds.sums.answers import AnswerSums
 
 RESULT = Path(__file__).parent / "results" / "headline.json"
 LABELS, TOLERANCE = 10_000, 0.02
@@ -75,7 +76,7 @@ def words_of(confidence_L: npt.NDArray[np.float64], right_L: npt.NDArray[np.bool
         state = state.take(block(confidence_L[before:n], right_L[before:n], before))
         before = n
         sums = CalibrationSums.from_top(confidence_L[:n], right_L[:n])
-        stored = StoredSums(sums.cells[0].astype(np.int64), sums)
+        stored = AnswerSums(sums.cells[0].astype(np.int64), sums)
         alarm = alarm_of(state, SETTINGS, model="m", sums=stored)
         advice = advice_of(state, model="m", version="v", address="")
         interval, floor = metrics.ece_interval(sums), metrics.noise_floor(sums).p95

@@ -32,11 +32,12 @@ import numpy as np
 from benchmarks.interval_coverage import processor
 from benchmarks.store import START, VERSION, YEAR, execute
 from service.ids import new_ids
-from service.report import Asked, numbers_of
-from service.report.labelling import labelling
+from service.report.data import read, rows_of_window
+from service.report.query import ReportQuery
 from service.report.recent import Recent
-from service.report.route import build
+from service.report.route import compose
 from service.runtime import Runtime
+from service.settings import Settings
 from service.store import Store, open_store
 from service.store.work import deltas
 from service.store.work import labels as label_log
@@ -44,6 +45,8 @@ from service.store.work.reading import MergedTotals
 from service.store.work.statements import Insert, Work
 from trueodds.bundle import Reference
 from trueodds.hours import HOUR_MS
+from trueodds.report import labelling_of
+from trueodds.report.figures import figures_of
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 TOTALS = (10**4, 10**5, 10**6, 10**7)
@@ -111,9 +114,9 @@ async def timed(work: Callable[[int], Awaitable[object]]) -> Numbers:
     return {"median": median, "least": least, "least_cpu": least_cpu}
 
 
-def new(k: int) -> Asked:
-    """A report that nobody has asked for: at another level, nothing of it is remembered."""
-    return Asked(level=0.95 + k / 10**6)
+def new(k: int) -> ReportQuery:
+    """A query for the first time: at another level, nothing of it is memoised."""
+    return ReportQuery(level=0.95 + k / 10**6)
 
 
 async def in_process(store: Store, total: int) -> Numbers:
@@ -121,29 +124,35 @@ async def in_process(store: Store, total: int) -> Numbers:
     key, recent = (version.model, version.version), Recent()
     runtime = cast(Runtime, SimpleNamespace(store=store, registry=SimpleNamespace(listing=lambda: {"models": []})))
     sums, labels = await store.read_sums(*key), await recent.labels(store, version)
+    settings = Settings()
 
     async def numbers(k: int) -> object:
-        return numbers_of(sums, new(100 + k))
+        return figures_of(sums.labelled, 15, "width", new(100 + k).level, True)
 
-    async def read(k: int) -> object:
+    async def read_sums(k: int) -> object:
         store._totals = MergedTotals()
         return await store.read_sums(*key)
 
     async def first(k: int) -> object:
         store._totals = MergedTotals()
-        return await build(runtime, recent, version, new(k))
+        return await report(new(k))
+
+    async def report(query: ReportQuery) -> object:
+        data = await read(runtime, recent, version, query)
+        return compose(data, version, query, settings, "http://127.0.0.1:8000")
 
     async def about_labels(k: int) -> object:
-        return labelling(version, sums, labels, new(200 + k))
+        query = new(200 + k)
+        return labelling_of(sums, query.options, rows_of_window(labels, version, query), version.reference)
 
     return {
-        "reading the sums": await timed(read),
+        "reading the sums": await timed(read_sums),
         "reading the sums, again": await timed(lambda k: store.read_sums(*key)),
         "reading 5,000 labels (once)": await timed(lambda k: Recent().labels(store, version)),
         "numbers": await timed(numbers),
         "what labels cannot tell": await timed(about_labels),
         "report, new": await timed(first),
-        "report, again": await timed(lambda k: build(runtime, recent, version, new(0))),
+        "report, again": await timed(lambda k: report(new(0))),
     }
 
 

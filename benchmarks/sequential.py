@@ -29,7 +29,7 @@ from scipy.special import logsumexp
 
 from benchmarks.interval_coverage import chance_at, pool_logits, processor
 from trueodds.metrics import CalibrationSums, EProcess, ShiryaevRoberts, cell_of, gap_sequence
-from trueodds.metrics.alarms.factors import Bets, Null, bets
+from trueodds.metrics.alarms.payoffs import Null, Payoffs, payoffs
 from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES
 
 Array = npt.NDArray[np.float64]
@@ -147,7 +147,7 @@ def pool(shape: str, rows: int = POOL) -> Pool:
     return Pool(shape, c, cell_of(c), chances)
 
 
-def payoffs(table: Bets, cell_SN: npt.NDArray[np.intp], right_SN: npt.NDArray[np.bool_], block: int) -> Array:
+def block_payoffs(table: Payoffs, cell_SN: npt.NDArray[np.intp], right_SN: npt.NDArray[np.bool_], block: int) -> Array:
     """Log payoff of each block and bet: streams x blocks x bets."""
     log_paid_CK = np.concatenate([table.log_wrong_CK, table.log_right_CK])
     paid_SNK = log_paid_CK[cell_SN + right_SN * len(table.log_wrong_CK)]
@@ -161,7 +161,7 @@ def first_alarms(
 ) -> dict[str, Array]:
     """Labels seen at the first alarm of each kind, per stream (inf: none); `good` calibrated labels come first."""
     rng = np.random.default_rng([seed, *f"{rows.shape}{truth}{null}{good}".encode()])
-    table, kinds = bets(null, TOLERANCE), alarms(block)
+    table, kinds = payoffs(null, TOLERANCE), alarms(block)
     steps = {(kind.step, kind.start): kind for kind in kinds}  # the three SR share one recurrence
     wealth = {key: np.full((streams, len(table.log_weight_K)), kind.start) for key, kind in steps.items()}
     found = {kind.name: np.full(streams, np.inf) for kind in kinds}
@@ -171,7 +171,7 @@ def first_alarms(
         drawn_SN = rng.integers(0, len(rows.cell_M), (streams, CHUNK))
         chance = rows.chances["calibrated" if first < good else truth]
         right_SN = rng.random((streams, CHUNK)) < chance[drawn_SN]
-        paid_SBK = payoffs(table, rows.cell_M[drawn_SN], right_SN, block)
+        paid_SBK = block_payoffs(table, rows.cell_M[drawn_SN], right_SN, block)
         for b in range(CHUNK // block):
             number = first // block + b + 1
             value = {}

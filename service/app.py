@@ -24,7 +24,7 @@ from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
-from service.report import page
+from service.report import pages
 from service.report import route as report
 from service.report.recent import Recent
 from service.runtime import Runtime
@@ -75,7 +75,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     error_answers.install(app)
     for router in (status.router, labels.router, report.router, alarm.router):
         app.include_router(router, dependencies=[query_parameters.DECLARED])
-    for router in (predict.fast, page.router, infer.fast, infer.router):
+    for router in (predict.fast, pages.router, infer.fast, infer.router):
         app.include_router(router)
     return app
 

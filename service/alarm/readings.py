@@ -1,20 +1,21 @@
-"""What the evidence means, for people who have never heard of e-values."""
+"""The evidence in words, for people who have never heard of e-values."""
 
 from __future__ import annotations
 
 import math
 import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from service.alarm import schemas as alarm_schemas
-from service.alarm.schemas import Advice, Alarm, AlarmOf, EvidencePoint, Null, WeightedEvidence
 from service.alarm.state import NULLS, AlarmState, Evidence
-from service.alarm.traffic import differs
-from service.store.records import LabelBlock, StoredSums
+from service.store.records import LabelBlock
 from trueodds.metrics import Prequential
+from trueodds.metrics.alarms.payoffs import Null
 from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.report.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, WeightedEvidence
+from trueodds.report.labelling import choice_of
 from trueodds.shadows import is_shadow
+from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 HELPS = math.log(20)
 """Nats from which recalibrating is said to help."""
-SAID_NO = 500
+ENOUGH = 500
 """Labels before which it is not said that recalibrating does not help."""
 
 AS_FIRST = (
@@ -38,21 +39,47 @@ DIFFERS = (
 )
 
 
-def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: StoredSums) -> Alarm:
+def alarm_and_advice(
+    tree: Any,
+    settings: Settings,
+    *,
+    model: str,
+    version: str,
+    sums: AnswerSums,
+    address: str,
+    corrected: LabelBlock | None,
+) -> tuple[Alarm, Advice]:
+    """The report's parts about the alarm and about recalibrating, by the state that is stored under ALARM.
+
+    `sums`: of all answers so far. `address`: the service's, for the command. `corrected`: the last labels as they are
+    now, if any were corrected.
+
+    Raises:
+        StoreError: the state is damaged.
+    """
+    state = AlarmState.read(tree, settings)
+    alarm = alarm_of(state, settings, model=model, sums=sums, corrected=corrected is not None)
+    return alarm, advice_of(state, corrected, model=model, version=version, address=address)
+
+
+def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: AnswerSums, corrected: bool = False) -> Alarm:
     """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice.
 
-    `sums`: of all answers of the version, to say whether those that get labels are like them.
+    `sums`: of all answers of the version, to say whether those that get labels are like them. `corrected`: whether
+    any label was corrected after it came.
     """
     shadow = is_shadow(model)
     nulls = [_null(state, null, pages=null == "ece" and not shadow) for null in NULLS]
     weighted = _weighted(state)
-    notice = DIFFERS if state.labels and differs(sums) else None
+    choice = choice_of(sums)
+    notice = DIFFERS if state.labels and choice and choice.warning else None
     parts = (
         _reading(state, nulls, shadow),
         notice,
         weighted.reading if weighted else None,
-        _told(state, settings),
+        _deliveries(state, settings),
         _settings(state, settings),
+        AS_FIRST if corrected else None,
     )
     reading = " ".join(filter(None, parts))
     return Alarm(state=standing(state, model), reading=reading, nulls=nulls, weighted=weighted, notice=notice)
@@ -60,12 +87,12 @@ def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: StoredS
 
 def standing(state: AlarmState, model: str) -> Standing:
     """The alarm's state in a word: that of the null that pages, else whether there is something to notice."""
-    found = {null: _standing(state.nulls[null]) for null in NULLS}
-    if found["ece"] != "quiet" and not is_shadow(model):
-        return found["ece"]
-    if "fired" in found.values() or (state.weighted and state.weighted.fired):
+    of_null = {null: _standing(state.nulls[null]) for null in NULLS}
+    if of_null["ece"] != "quiet" and not is_shadow(model):
+        return of_null["ece"]
+    if "fired" in of_null.values() or (state.weighted and state.weighted.fired):
         return "notice"
-    return "acknowledged" if "acknowledged" in found.values() else "quiet"
+    return "acknowledged" if "acknowledged" in of_null.values() else "quiet"
 
 
 def _standing(evidence: Evidence) -> Literal["quiet", "fired", "acknowledged"]:
@@ -109,7 +136,7 @@ def advice_of(
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
         command = None if is_shadow(model) else f"python -m pipeline recalibrate {where}"
         return Advice(helps="yes", reading=f"Recalibrating would help. {how}", command=command, **numbers)
-    if seen.log_e <= 0 and n >= SAID_NO:
+    if seen.log_e <= 0 and n >= ENOUGH:
         reading = f"Recalibrating on the labels seen would not help. {how}"
         return Advice(helps="no", reading=reading, **numbers)
     reading = f"It cannot be told yet whether recalibrating would help. {how}"
@@ -137,7 +164,7 @@ def _null(state: AlarmState, null: Null, *, pages: bool) -> AlarmOf:
         fired_at=_time(evidence.fired.at_ms) if evidence.fired else None,
         fired_after=evidence.fired.after if evidence.fired else None,
         acknowledged=acknowledged
-        and alarm_schemas.Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=_time(acknowledged.at_ms)),
+        and Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=_time(acknowledged.at_ms)),
         history=_history(state, evidence, log_e),
     )
 
@@ -156,9 +183,9 @@ def _weighted(state: AlarmState) -> WeightedEvidence | None:
         left_out = f" {less} left out: their propensities are below {process.floor:g}, the --alarm-propensity-floor."
     shown = f"Weighted by the propensities of {plural(process.labels, 'label')}:"
     if fired:
-        said = f"{shown} {statement[0].lower()}{statement[1:]} This was shown after {plural(fired.after, 'label')}."
+        finding = f"{shown} {statement[0].lower()}{statement[1:]} This was shown after {plural(fired.after, 'label')}."
     else:
-        said = f"{shown} it has not been shown that {statement[0].lower()}{statement[1:]}"
+        finding = f"{shown} it has not been shown that {statement[0].lower()}{statement[1:]}"
     return WeightedEvidence(
         statement=statement,
         tolerance=process.tolerance,
@@ -171,7 +198,7 @@ def _weighted(state: AlarmState) -> WeightedEvidence | None:
         p_value=process.p_value,
         fired_at=_time(fired.at_ms) if fired else None,
         fired_after=fired.after if fired else None,
-        reading=said + left_out,
+        reading=finding + left_out,
     )
 
 
@@ -206,28 +233,28 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
             f" {state.tolerance:g} has shown. That does not prove a smaller one, least of all while labels are few. You"
             f" may look as often as you like: {_promise(state)}"
         )
-    found, what = (ece, "ALARM: ") if ece.state != "quiet" else (point, "Notice: ")
-    parts = [("Notice: " if shadow else what) + found.statement[0].lower() + found.statement[1:]]
-    evidence = state.nulls[found.null]
+    fired, title = (ece, "ALARM: ") if ece.state != "quiet" else (point, "Notice: ")
+    parts = [("Notice: " if shadow else title) + fired.statement[0].lower() + fired.statement[1:]]
+    evidence = state.nulls[fired.null]
     if evidence.process.alarmed(state.alpha):
         rare = _one_in(1 / state.alpha)
-        within = "its ECE" if found is ece else "every range"
+        within = "its ECE" if fired is ece else "every range"
         parts.append(
             f"Had {within} been within that at every label, given what came before, at most {rare} versions would ever"
             " show as much, however long one looks."
         )
     else:
         parts.append(f"The quicker rule found it, which accepts one false alarm in {state.run_length:,} labels.")
-    parts.append(f"It fired on {found.fired_at:%Y-%m-%d %H:%M} UTC, after {plural(found.fired_after or 0, 'label')}.")
-    if known := found.acknowledged:
+    parts.append(f"It fired on {fired.fired_at:%Y-%m-%d %H:%M} UTC, after {plural(fired.fired_after or 0, 'label')}.")
+    if known := fired.acknowledged:
         parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why}")
-    if found is point:
+    if fired is point:
         parts.append("The calibration error (ECE) is not shown to have been above that, so nobody is called.")
     elif shadow:
         parts.append("This version is a shadow and answers nobody, so nobody is called.")
     elif not known:
         parts.append("It stays until somebody acknowledges it.")
-    if found is ece:
+    if fired is ece:
         parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
 
@@ -239,8 +266,8 @@ def _promise(state: AlarmState) -> str:
     return f"{promise}, and by the quicker rule that is set beside, one in {state.run_length:,} labels."
 
 
-def _told(state: AlarmState, settings: Settings) -> str:
-    """Of webhooks that do not take the news; who they are stands in the log, which not everybody sees."""
+def _deliveries(state: AlarmState, settings: Settings) -> str:
+    """A sentence on webhooks that do not take the news; the log, which not everybody sees, names them."""
     keys = {hook.key for hook in settings.alarm_webhook}
     failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
     if not failed:
@@ -251,7 +278,7 @@ def _told(state: AlarmState, settings: Settings) -> str:
 
 
 def _settings(state: AlarmState, settings: Settings) -> str:
-    """Says where this version keeps what it began with."""
+    """A sentence on settings that this version keeps while they have changed since."""
     settings_of = {
         "tolerance": (state.tolerance, settings.alarm_tolerance),
         "alpha": (state.alpha, settings.alarm_alpha),

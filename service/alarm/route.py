@@ -1,4 +1,4 @@
-"""The alarm's routes: what the report says of it, and somebody acknowledging it."""
+"""The alarm's routes: acknowledging it, and trying its webhooks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm import webhooks
-from service.alarm.readings import AS_FIRST, Standing, advice_of, alarm_of, standing
-from service.alarm.schemas import Alarm, AlarmTest, Null, WebhookTest
-from service.alarm.state import ALARM, NULLS, Acknowledged, AlarmState
+from service.alarm.readings import Standing, alarm_of, standing
+from service.alarm.schemas import AlarmTest, WebhookTest
+from service.alarm.state import ALARM, NULLS, AlarmState, StoredAcknowledgement
 from service.alarm.watch import taking
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys
 from service.settings import Webhook
 from service.store import StoreError
-from service.store.records import LabelBlock, StoredSums, Version
+from service.store.records import LabelBlock, Version
+from trueodds.metrics.alarms.payoffs import Null
+from trueodds.report.alarm import Alarm
 from trueodds.texts import line_problem, plural, short
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ router = APIRouter()
 
 
 def _line(value: object) -> object:
-    """As it came, white space that will be stripped included."""
+    """Refuses a text that is no plain line, before white space is stripped."""
     if isinstance(value, str) and (problem := line_problem(value)):
         raise ValueError(f"it {problem}")
     return value
@@ -43,7 +45,7 @@ _Name = Annotated[str, _STRIPPED, Field(max_length=200), BeforeValidator(_line)]
 _Reason = Annotated[str, _STRIPPED, Field(max_length=2000), BeforeValidator(_line)]
 
 
-class Acknowledgement(BaseModel):
+class AcknowledgementBody(BaseModel):
     """Who has seen an alarm, and what is done about it."""
 
     model_config = ConfigDict(extra="forbid", strict=True, title="AlarmAcknowledgement")
@@ -55,7 +57,7 @@ class Acknowledgement(BaseModel):
     null: Null | None = None
 
 
-_SCHEMA = Acknowledgement.model_json_schema()
+_SCHEMA = AcknowledgementBody.model_json_schema()
 _FORM_SCHEMA = {
     **_SCHEMA,
     "properties": {
@@ -108,16 +110,16 @@ async def acknowledge(request: Request) -> Response:
     _check_origin(request)
     is_form = json_body.media_type(request) == FORM
     if is_form:
-        given = await _form_of(request)
-        _check_key(request, given.pop("key", None))
-        asked = _read(given)
+        fields = await _form_of(request)
+        _check_key(request, fields.pop("key", None))
+        body = _read(fields)
     else:
         _check_key(request, None)
-        asked = await json_body.read_json(request, runtime.settings.max_json_values, _read)
-    found = await runtime.version(asked.model, asked.version)
-    alarm = await _acknowledge(runtime, found.model, found.version, asked)
+        body = await json_body.read_json(request, runtime.settings.max_json_values, _read)
+    version = await runtime.version(body.model, body.version)
+    alarm = await _acknowledge(runtime, version.model, version.version, body)
     if is_form:
-        query = urlencode({"model": found.model, "version": found.version})
+        query = urlencode({"model": version.model, "version": version.version})
         return RedirectResponse(f"/calibration-report?{query}", 303)
     return Response(alarm.model_dump_json(), media_type="application/json")
 
@@ -151,31 +153,6 @@ async def try_webhooks(request: Request) -> Response:
     return Response(test.model_dump_json(), media_type="application/json")
 
 
-async def parts_of(
-    runtime: Runtime, model: str, version: str, sums: StoredSums, base_url: str, corrected: LabelBlock | None = None
-) -> dict[str, Any]:
-    """A report's alarm and advice; where the evidence cannot be read, a caution. `sums`: of all answers so far.
-
-    `corrected`: the last labels as they are now, where some of the version's were corrected: the advice is then of
-    those, and the alarm says that its evidence is of labels as they first came.
-    """
-    settings, tree = runtime.settings, await runtime.store.read_state(model, version, ALARM)
-
-    def read() -> dict[str, Any]:
-        state = AlarmState.read(tree, settings)
-        address = settings.alarm_url or base_url.rstrip("/")
-        advice = advice_of(state, corrected, model=model, version=version, address=address)
-        alarm = alarm_of(state, settings, model=model, sums=sums)
-        if corrected is not None:
-            alarm.reading = f"{alarm.reading} {AS_FIRST}"
-        return {"alarm": alarm, "advice": advice}
-
-    try:
-        return await asyncio.to_thread(read)
-    except StoreError as error:
-        return {"notes": [f"There is no word on the alarm: {error}."]}
-
-
 async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:
     """The evidence (None: damaged) and how the alarm stands."""
     tree = await runtime.store.read_state(model, version, ALARM)
@@ -186,10 +163,10 @@ async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[Ala
     return state, standing(state, model)
 
 
-async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknowledgement) -> Alarm:
+async def _acknowledge(runtime: Runtime, model: str, version: str, body: AcknowledgementBody) -> Alarm:
     settings, take = runtime.settings, taking(runtime.settings)
-    nulls: tuple[Null, ...] = (asked.null,) if asked.null else NULLS
-    by = Acknowledged(who=asked.who, why=asked.why, at_ms=time.time_ns() // 1_000_000)
+    nulls: tuple[Null, ...] = (body.null,) if body.null else NULLS
+    by = StoredAcknowledgement(who=body.who, why=body.why, at_ms=time.time_ns() // 1_000_000)
 
     def step(tree: Any, block: LabelBlock) -> Any:
         state = AlarmState.read(take(tree, block), settings)
@@ -204,8 +181,8 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, asked: Acknow
     return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model, sums=sums)
 
 
-def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[Acknowledged]:
-    """What was acknowledged before: by us, where a transaction is tried again or more labels have come."""
+def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[StoredAcknowledgement]:
+    """Earlier acknowledgements; ours among them where a transaction is tried again or more labels have come."""
     return [known for null in nulls if (known := state.nulls[null].acknowledged)]
 
 
@@ -216,9 +193,9 @@ def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceEr
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
 
 
-def _read(tree: Any) -> Acknowledgement:
+def _read(tree: Any) -> AcknowledgementBody:
     try:
-        return Acknowledgement.model_validate(tree)
+        return AcknowledgementBody.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"

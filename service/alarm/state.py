@@ -1,4 +1,4 @@
-"""What is known of a version by the labels that came back, in the order of their arrival, and what it set off.
+"""The evidence about a version by the labels that came back, in the order of their arrival, and what it set off.
 
 Kept by `store.fold` under the name ALARM. Each label is taken once, as it first arrived, and the state is the same
 however the log is cut: blocks of 20 are committed, the labels after the last whole one wait in the state.
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
-from service.alarm.schemas import Null
 from service.store import StoreError
 from service.store.records import LabelBlock
 from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.metrics.alarms.payoffs import Null
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.weighted import FLOOR
 from trueodds.sums.inputs import Array
@@ -28,13 +28,13 @@ ALARM = "alarm"
 NULLS: tuple[Null, ...] = ("ece", "point")
 """The one that pages first."""
 POINTS = 192
-"""Of the history at most; the first, the alarm and the present come to them."""
+"""Most points of the history; the first, the alarm and the present come to them."""
 
 T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 
 
 def _read(form: type[T]) -> PlainValidator:
-    return PlainValidator(lambda given: given if isinstance(given, form) else form.from_json(given))
+    return PlainValidator(lambda value: value if isinstance(value, form) else form.from_json(value))
 
 
 _WRITE = PlainSerializer(lambda state: state.to_json())
@@ -44,7 +44,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Fired(_Frozen):
+class Firing(_Frozen):
     """When the evidence reached its threshold: once for each version."""
 
     at_ms: int
@@ -55,14 +55,14 @@ class Fired(_Frozen):
     by: Literal["e-process", "shiryaev-roberts"]
 
 
-class Acknowledged(_Frozen):
+class StoredAcknowledgement(_Frozen):
     who: str
     why: str
     at_ms: int
 
 
 class Delivery(_Frozen):
-    """Of the news of an alarm to one webhook."""
+    """The delivery of an alarm's news to one webhook."""
 
     attempts: int = 0
     claimed_by: str | None = None
@@ -79,8 +79,8 @@ class Evidence(_Frozen):
 
     process: Annotated[EProcess, _read(EProcess), _WRITE]
     detector: Annotated[ShiryaevRoberts, _read(ShiryaevRoberts), _WRITE] | None
-    fired: Fired | None = None
-    acknowledged: Acknowledged | None = None
+    fired: Firing | None = None
+    acknowledged: StoredAcknowledgement | None = None
     log_e: tuple[float, ...] = ()
     """After the blocks of the history, rounded: it is only drawn."""
 
@@ -89,21 +89,21 @@ class WeightedTest(_Frozen):
     """Against "the ECE of all answers so far is within the tolerance", by the labels that came with a propensity."""
 
     process: Annotated[WeightedEProcess, _read(WeightedEProcess), _WRITE]
-    fired: Fired | None = None
-    """Labels until then are those betted on."""
+    fired: Firing | None = None
+    """Labels until then are those on which bets were placed."""
 
     def take(self, block: LabelBlock, alpha: float) -> Self:
         """The evidence after the labels that came next; those without a propensity are left out."""
-        given_L = np.isfinite(block.propensity_L)
+        known_L = np.isfinite(block.propensity_L)
         parts = block.confidence_L, block.first_correct_L, block.propensity_L
-        process, log_e_L = self.process.advance(*(part[given_L] for part in parts))
+        process, log_e_L = self.process.advance(*(part[known_L] for part in parts))
         reached_L = log_e_L >= -math.log(alpha)
         fired = self.fired
         if fired is None and reached_L.any():
             k = int(np.argmax(reached_L))
-            betted = int((block.propensity_L[given_L][: k + 1] >= process.floor).sum())
-            at_ms = int(block.arrived_ms_L[given_L][k])
-            fired = Fired(at_ms=at_ms, after=self.process.labels + betted, log_e=float(log_e_L[k]), by="e-process")
+            labels = int((block.propensity_L[known_L][: k + 1] >= process.floor).sum())
+            at_ms = int(block.arrived_ms_L[known_L][k])
+            fired = Firing(at_ms=at_ms, after=self.process.labels + labels, log_e=float(log_e_L[k]), by="e-process")
         return self.model_copy(update={"process": process, "fired": fired})
 
 
@@ -168,9 +168,9 @@ class AlarmState(_Frozen):
             state._check()
         except ValueError as error:
             first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
-            found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
             raise StoreError(
-                f"the alarm's evidence in the store is damaged or of another release ({found:.300}). It is left as it"
+                f"the alarm's evidence in the store is damaged or of another release ({problem:.300}). It is left as it"
                 " is: restore the store from a backup, or use the release that wrote it"
             ) from None
         return state
@@ -198,7 +198,7 @@ class AlarmState(_Frozen):
             raise ValueError(f"{self.labels} labels arrived, and the tests are of another number")
 
     def tree(self) -> dict[str, Any]:
-        """What json can write; `read` restores it exactly."""
+        """The state as JSON writes it; `read` restores it exactly."""
         return self.model_dump(mode="json")
 
     def take(self, block: LabelBlock) -> Self:
@@ -241,7 +241,7 @@ class AlarmState(_Frozen):
         start = WeightedEProcess.start(self.tolerance, self.propensity_floor)
         return (self.weighted or WeightedTest(process=start)).take(block, self.alpha)
 
-    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Fired | None:
+    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
         """The first of these blocks at which a threshold is reached, if any."""
         reached_B = log_e_B >= -math.log(self.alpha)
         by_detector_B = np.zeros_like(reached_B)
@@ -251,16 +251,16 @@ class AlarmState(_Frozen):
             return None
         b = int(np.argmax(reached_B | by_detector_B))
         by: Literal["e-process", "shiryaev-roberts"] = "e-process" if reached_B[b] else "shiryaev-roberts"
-        return Fired(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
+        return Firing(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
 
     def log_e(self, null: Null) -> float:
-        """Of all labels, those of the unfinished block too: its stakes were laid when it began."""
+        """log E of all labels, those of the unfinished block too: its stakes were laid when it began."""
         process = self.nulls[null].process
         if not self.rest_confidence:
             return process.log_e
         return float(process.advance_each(self.rest_confidence, self.rest_correct, len(self.rest_correct))[1][0])
 
-    def acknowledge(self, nulls: tuple[Null, ...], by: Acknowledged) -> Self:
+    def acknowledge(self, nulls: tuple[Null, ...], by: StoredAcknowledgement) -> Self:
         """The state in which the fired ones of these nulls are acknowledged; those that were, stay as they are."""
         changed = {
             null: self.nulls[null].model_copy(update={"acknowledged": by})

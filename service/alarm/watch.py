@@ -1,4 +1,4 @@
-"""Beside the requests: evidence is brought up to date as labels come in, and alarms are told to webhooks.
+"""Beside the requests: evidence is brought up to date as labels come in, and webhooks are called.
 
 Every worker does it, for any of them may die. The store's lock lets one at a time take labels; a webhook is claimed
 in the store for some seconds before it is called, so that no other worker calls it meanwhile.
@@ -22,7 +22,7 @@ from service.store.records import LabelBlock
 from trueodds.metrics import ece
 from trueodds.shadows import is_shadow
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 600_000
 """Between two tries of a webhook; each is twice as long as the one before."""
@@ -51,24 +51,24 @@ class Watch:
         self._store, self._settings = store, settings
         self._webhooks = settings.alarm_webhook
         self._seen: dict[Key, int] = {}
-        """Labels taken by the states that this process has looked at."""
+        """Labels taken by the states that this process has seen."""
         self._due: dict[Key, int] = {}
-        """When there is something to tell again, Unix milliseconds."""
-        self._said: set[str] = set()
+        """When a webhook is to be called again, Unix milliseconds."""
+        self._logged: set[str] = set()
         self._sending: dict[Key, asyncio.Task[None]] = {}
 
     async def keep_watching(self) -> None:
         try:
             while True:
-                await self.look()
-                await asyncio.sleep(LOOK_SECONDS)
+                await self.poll()
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             for task in self._sending.values():
                 task.cancel()
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
-    async def look(self) -> None:
-        """Take what labels there are, and tell what is to be told. What fails is logged once and tried again."""
+    async def poll(self) -> None:
+        """Takes the labels that are there, and calls the webhooks that are due; a failure is logged once."""
         problems: set[str] = set()
         try:
             behind = await self._store.read_progress(ALARM)
@@ -77,18 +77,18 @@ class Watch:
             behind = []
         for model, version, arrived, taken in behind:
             try:
-                await self._look_at((model, version), arrived, taken)
+                await self._update((model, version), arrived, taken)
             except StoreError as error:
                 problems.add(f"alarm of {model}/{version}: {error}")
             except Exception as error:  # a fault here must not end the watch over the others
-                if f"{error!r}" not in self._said:
+                if f"{error!r}" not in self._logged:
                     log.exception("alarm of %s/%s", model, version)
                 problems.add(f"{error!r}")
-        for problem in sorted(problems - self._said):
+        for problem in sorted(problems - self._logged):
             log.warning("%s", problem)
-        self._said = problems
+        self._logged = problems
 
-    async def _look_at(self, key: Key, arrived: int, taken: int) -> None:
+    async def _update(self, key: Key, arrived: int, taken: int) -> None:
         if arrived > taken:
             tree = await self._store.update_state(*key, ALARM, taking(self._settings))
         elif self._seen.get(key) != taken:
@@ -102,21 +102,21 @@ class Watch:
         state = await asyncio.to_thread(AlarmState.read, tree, self._settings)
         self._seen[key] = max(arrived, taken)
         self._due.pop(key, None)
-        if self._untold(key, state) and key not in self._sending:
-            self._sending[key] = task = asyncio.create_task(self._tell(key, state))
+        if self._undelivered(key, state) and key not in self._sending:
+            self._sending[key] = task = asyncio.create_task(self._deliver_all(key, state))
             task.add_done_callback(lambda _: self._sending.pop(key, None))
 
-    def _untold(self, key: Key, state: AlarmState) -> list[Webhook]:
+    def _undelivered(self, key: Key, state: AlarmState) -> list[Webhook]:
         """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
         evidence = state.nulls["ece"]
         if is_shadow(key[0]) or evidence.fired is None:
             return []
-        return [hook for hook in self._webhooks if _is_untold(state.deliveries.get(hook.key), evidence)]
+        return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
 
-    async def _tell(self, key: Key, state: AlarmState) -> None:
-        """Call every webhook whose turn it is, and set when to look again."""
+    async def _deliver_all(self, key: Key, state: AlarmState) -> None:
+        """Calls every webhook whose turn it is, and notes when the next is due."""
         due = []
-        for hook in self._untold(key, state):
+        for hook in self._undelivered(key, state):
             try:
                 due.append(await self._deliver(key, hook))
             except StoreError as error:
@@ -181,20 +181,20 @@ class Watch:
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
         sums = await self._store.read_sums(*key)
         alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums)
-        told, fired = alarm.nulls[0], state.nulls["ece"].fired
-        assert fired is not None and told.fired_at is not None
+        ece_test, fired = alarm.nulls[0], state.nulls["ece"].fired
+        assert fired is not None and ece_test.fired_at is not None
         numbers = {
-            "fired_at": told.fired_at.isoformat(),
+            "fired_at": ece_test.fired_at.isoformat(),
             "fired_after": fired.after,
             "log_e": fired.log_e,
-            "threshold": told.threshold,
-            "tolerance": told.tolerance,
+            "threshold": ece_test.threshold,
+            "tolerance": ece_test.tolerance,
             "ece": ece(sums.labelled),
         }
         return news(*key, "ece", numbers, reading=alarm.reading, address=self._settings.address)
 
 
-def _is_untold(known: Delivery | None, evidence: Evidence) -> bool:
+def _is_undelivered(known: Delivery | None, evidence: Evidence) -> bool:
     return evidence.acknowledged is None if known is None else known.delivered_ms is None
 
 

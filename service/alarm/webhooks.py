@@ -27,11 +27,11 @@ class WebhookError(Exception):
 
 
 def news(model: str, version: str, null: str, numbers: dict[str, Any], *, reading: str, address: str) -> dict[str, Any]:
-    """What is sent; the id is the same however often, and whoever, sends it."""
-    told = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
+    """The news of an alarm; its id is the same however often, and by whichever worker, it is sent."""
+    content = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
     return {
         "type": ALARM,
-        "id": hashlib.sha256(told.encode()).hexdigest()[:32],
+        "id": hashlib.sha256(content.encode()).hexdigest()[:32],
         "model": model,
         "version": version,
         "null": null,
@@ -42,7 +42,7 @@ def news(model: str, version: str, null: str, numbers: dict[str, Any], *, readin
 
 
 def trial_news(model: str, version: str, *, address: str) -> dict[str, Any]:
-    """What is sent to see whether an alarm would arrive; no two are the same."""
+    """News to try whether an alarm would arrive; no two are the same."""
     return {
         "type": TRIAL,
         "id": secrets.token_hex(16),

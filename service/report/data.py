@@ -1,14 +1,28 @@
-"""Sums that the tables and the trend of a report are made of, read from the store."""
+"""The one read of the store for a report: sums, labels, and the state of the alarm."""
 
 from __future__ import annotations
 
-from typing import get_args
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
+from service.alarm import ALARM
 from service.errors import ServiceError
-from service.report.schemas import Unit
-from service.report.scope import Asked
+from service.report.query import ReportQuery, unknown_tag
+from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, Store
-from service.store.records import StoredSums, Version
+from service.store.records import LabelBlock, Version
+from trueodds.hours import hour_of, hours_of, within
+from trueodds.metrics import CalibrationSums
+from trueodds.report import LabelledRows
+from trueodds.report.schemas import KnownVersion, Unit
+from trueodds.shadows import is_shadow, shadowed_by
+from trueodds.sums.answers import AnswerSums
+
+if TYPE_CHECKING:
+    from service.runtime import Runtime
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MAX_POINTS = 120
@@ -16,50 +30,114 @@ MAX_POINTS = 120
 MAX_VERSIONS = 8
 """Versions beside each other: those served last."""
 
-Periods = list[tuple[int, StoredSums]]
+Periods = list[tuple[int, AnswerSums]]
 """The start of each period, in Unix milliseconds, and its sums."""
 
 
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """All that a report is computed from."""
+
+    sums: AnswerSums
+    rows: LabelledRows
+    """The labels of the window that arrived last."""
+    corrected: int
+    """Labels of the window that were corrected."""
+    versions: dict[str, AnswerSums]
+    groups: dict[str, AnswerSums] | None
+    trend: tuple[Unit, Periods] | None
+    known: list[KnownVersion]
+    all_sums: AnswerSums
+    """Sums of all answers so far: the alarm is about them."""
+    corrected_block: LabelBlock | None
+    """The labels of all answers that arrived last, if any label of the version was corrected."""
+    alarm: Any
+    """The alarm's state, as it is stored."""
+
+
+async def read(runtime: Runtime, recent: Recent, version: Version, query: ReportQuery) -> ReportData:
+    """Everything that the report needs of the store.
+
+    Raises:
+        ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
+    """
+    store, key = runtime.store, (version.model, version.version)
+    sums, block = await _sums_and_labels(store, recent, version, query)
+    known = await store.read_versions()
+    corrected = await _corrected(store, version, query, block)
+    versions = await sums_of_versions(store, known, query, version, sums)
+    all_sums = sums if query.window.is_everything else await store.read_sums(*key)
+    any_corrected = corrected or await store.count_corrected(*key)
+    return ReportData(
+        sums=sums,
+        rows=rows_of_window(block, version, query),
+        corrected=corrected,
+        versions=versions,
+        known=_roles(known, runtime),
+        all_sums=all_sums,
+        corrected_block=await recent.labels(store, version) if any_corrected else None,
+        alarm=await store.read_state(*key, ALARM),
+        groups=await sums_of_groups(store, version, query) if query.by else None,
+        trend=await periods_of(store, version, query) if query.trend else None,
+    )
+
+
+def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> LabelledRows:
+    """Those of some labels that lie in the window of the report."""
+    kept_L = within(hour_of(block.created_ms_L), hours_of(query.since_ms, query.until_ms))
+    if query.predicted_class is not None:
+        kept_L &= block.predicted_L == version.classes.index(query.predicted_class)
+    if query.group and query.group[0] == "tag":
+        kept_L &= np.array([(tag or "") == query.group[1] for tag in block.tags], bool)
+    kept = block if kept_L.all() else selected(block, kept_L)
+    return LabelledRows(
+        confidence_L=kept.confidence_L,
+        correct_L=kept.correct_L,
+        propensity_L=kept.propensity_L,
+        delay_ms_L=kept.arrived_ms_L - kept.created_ms_L,
+    )
+
+
 async def sums_of_versions(
-    store: Store, known: list[Version], asked: Asked, version: Version, sums: StoredSums
-) -> dict[str, StoredSums]:
+    store: Store, known: list[Version], query: ReportQuery, version: Version, sums: AnswerSums
+) -> dict[str, AnswerSums]:
     """The versions of one model in the same window, in the order in which they were first served.
 
     The last 8 and the version that the report is about, whose `sums` are there already. Of a class, a tag or the last
     labels there is none.
     """
-    if asked.group or asked.last is not None:
+    if query.group or query.last is not None:
         return {}
     same = [v.version for v in known if v.model == version.model]
     shown = [name for k, name in enumerate(same) if k >= len(same) - MAX_VERSIONS or name == version.version]
-    window = asked.since_ms, asked.until_ms
+    window = query.since_ms, query.until_ms
     return {
         name: sums if name == version.version else await store.read_sums(version.model, name, *window) for name in shown
     }
 
 
-async def sums_of_groups(store: Store, version: Version, asked: Asked) -> dict[str, StoredSums]:
+async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> dict[str, AnswerSums]:
     """By class or by tag, under the store's names."""
-    assert asked.by is not None
-    return await store.read_sums_by(asked.by, version.model, version.version, asked.since_ms, asked.until_ms)
+    assert query.by is not None
+    return await store.read_sums_by(query.by, version.model, version.version, query.since_ms, query.until_ms)
 
 
-async def periods_of(store: Store, version: Version, asked: Asked) -> tuple[Unit, Periods]:
+async def periods_of(store: Store, version: Version, query: ReportQuery) -> tuple[Unit, Periods]:
     """Each hour, day or month with answers. auto: the finest unit that needs no more than 120 points, else the month.
 
     Raises:
         ServiceError: 422 for more than 750 periods.
     """
-    assert asked.trend is not None
-    if asked.trend != "auto":
+    assert query.trend is not None
+    if query.trend != "auto":
         try:
-            return asked.trend, await _read(store, version, asked, asked.trend, MAX_PERIODS)
+            return query.trend, await _periods(store, version, query, query.trend, MAX_PERIODS)
         except ValueError as error:
-            raise ServiceError(422, "invalid_parameter", f"trend = {asked.trend}: {error}, or trend=auto") from None
+            raise ServiceError(422, "invalid_parameter", f"trend = {query.trend}: {error}, or trend=auto") from None
     chosen: tuple[Unit, Periods] = ("month", [])
     for unit in reversed(UNITS):
         try:
-            periods = await _read(store, version, asked, unit, MAX_POINTS)
+            periods = await _periods(store, version, query, unit, MAX_POINTS)
         except ValueError:  # far more than 750
             break
         if len(periods) > MAX_POINTS and unit != "month":
@@ -68,13 +146,63 @@ async def periods_of(store: Store, version: Version, asked: Asked) -> tuple[Unit
     return chosen
 
 
-async def _read(store: Store, version: Version, asked: Asked, unit: Unit, most: int) -> Periods:
+async def _periods(store: Store, version: Version, query: ReportQuery, unit: Unit, most: int) -> Periods:
     """The periods of a unit; no more than one above `most`."""
-    by, group = asked.group or (None, "")
-    window, periods = (asked.since_ms, asked.until_ms), Periods()
+    by, group = query.group or (None, "")
+    window, periods = (query.since_ms, query.until_ms), Periods()
     trend = await store.read_trend(version.model, version.version, unit, *window, by=by, group=group)
     async for period in trend:
         periods.append(period)
         if len(periods) > most:
             break
     return periods
+
+
+async def _sums_and_labels(
+    store: Store, recent: Recent, version: Version, query: ReportQuery
+) -> tuple[AnswerSums, LabelBlock]:
+    """The sums that the report is about, and the labels that arrived last."""
+    key = version.model, version.version
+    if query.last is not None:
+        block, all_sums = await store.read_labels(*key, last=query.last), await store.read_sums(*key)
+        scores = {"nll_N": block.nll_L, "brier_N": block.brier_L}
+        labelled = await asyncio.to_thread(CalibrationSums.from_top, block.confidence_L, block.correct_L, **scores)
+        return AnswerSums(all_sums.answers_C, labelled), block
+    block = await recent.labels(store, version)
+    window = query.since_ms, query.until_ms
+    if query.group is None:
+        return await store.read_sums(*key, *window), block
+    by, name = query.group
+    sums_by_name = await store.read_sums_by(by, *key, *window, only=name)
+    if name in sums_by_name:
+        return sums_by_name[name], block
+    if by == "tag" and name not in (tags := await store.read_sums_by(by, *key)):
+        raise unknown_tag(query, version, list(tags))
+    return AnswerSums.zero(), block
+
+
+async def _corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
+    """The number of labels, of those that the report is about, that were corrected."""
+    key = version.model, version.version
+    if query.last is not None:
+        return await store.count_corrected(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0
+    by, group = query.group or (None, "")
+    return await store.count_corrected(*key, query.since_ms, query.until_ms, by=by, group=group)
+
+
+def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
+    """The versions of which the store has answers. A shadow's are under its model's name with ~shadow."""
+    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
+    known = []
+    for version in versions:
+        row = listed.get(shadowed_by(version.model), {})
+        shadow = is_shadow(version.model)
+        role = "past"
+        if version.version == row.get("shadow"):
+            role = "shadow"
+        elif version.version == row.get("default") and not shadow:
+            role = "default"
+        elif version.version in [published["version"] for published in row.get("versions", [])]:
+            role = "published"
+        known.append(KnownVersion.model_validate({"model": version.model, "version": version.version, "role": role}))
+    return known

@@ -11,40 +11,40 @@ import numpy.typing as npt
 
 from service.store import Store
 from service.store.records import LabelBlock, Version
+from trueodds.report.labelling import NEWEST
 
-RECENT = 5_000
-"""Labels that the comparison of fast and slow ones, and given propensities, are read from."""
 VERSIONS = 16
 
 
 class Recent:
-    """The last 5,000 labels of the versions asked for last as they are now, 1 MB each."""
+    """The last 5,000 labels, as they are now, of the versions that were reported last; 1 MB each."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = NEWEST) -> None:
+        self._most = most
         self._known: OrderedDict[tuple[str, str], LabelBlock] = OrderedDict()
 
     async def labels(self, store: Store, version: Version) -> LabelBlock:
-        """They, in the order of their arrival."""
+        """The labels in the order of their arrival."""
         key = version.model, version.version
         known = self._known.get(key)
         if known is None or not len(known):
-            found = await store.read_labels(*key, last=RECENT)
+            block = await store.read_labels(*key, last=self._most)
         else:
-            new = await store.read_labels(*key, after=int(known.sequence_L[-1]), limit=RECENT)
-            if len(new) == RECENT:  # it may not be the end of the log
-                found = await store.read_labels(*key, last=RECENT)
+            new = await store.read_labels(*key, after=int(known.sequence_L[-1]), limit=self._most)
+            if len(new) == self._most:  # it may not be the end of the log
+                block = await store.read_labels(*key, last=self._most)
             else:
-                found = _joined(known, new)
-                found = _corrected(found, await store.read_corrected(*key, after=int(found.sequence_L[0]) - 1))
-        self._known[key] = found
+                block = _joined(known, new, self._most)
+                block = _corrected(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
+        self._known[key] = block
         self._known.move_to_end(key)
         while len(self._known) > VERSIONS:
             self._known.popitem(last=False)
-        return found
+        return block
 
 
-def chosen(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
-    """Some of the labels."""
+def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
+    """The labels for which `rows_L` is true."""
     place = np.flatnonzero(rows_L)
 
     def some(part: Any) -> Any:
@@ -64,9 +64,9 @@ def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
     return replace(block, **changed) if len(place) else block
 
 
-def _joined(block: LabelBlock, new: LabelBlock) -> LabelBlock:
+def _joined(block: LabelBlock, new: LabelBlock, most: int) -> LabelBlock:
     def both(name: str) -> Any:
         one, other = getattr(block, name), getattr(new, name)
-        return (one + other if isinstance(one, list) else np.concatenate([one, other]))[-RECENT:]
+        return (one + other if isinstance(one, list) else np.concatenate([one, other]))[-most:]
 
     return LabelBlock(**{field.name: both(field.name) for field in fields(LabelBlock)}) if len(new) else block

@@ -1,32 +1,36 @@
-"""The route of the report: reads the store, and has the numbers computed beside the event loop."""
+"""The route of the report: reads the store once, and has the report computed beside the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service.alarm import route as alarm
+from service.alarm import alarm_and_advice
 from service.http import error_answers
-from service.report import Asked, data, numbers_of, page, report, slices
-from service.report import schemas as report_schemas
-from service.report.labelling import labelling
-from service.report.recent import Recent
-from service.report.schemas import KnownVersion, Labelling, Report
-from service.report.scope import NO_TAG, TrendUnit, check, check_class, unix_ms, unknown_tag
-from service.store import MAX_LAST, By, Store
-from service.store.records import LabelBlock, StoredSums, Version
-from trueodds.metrics import CalibrationSums
-from trueodds.shadows import is_shadow, shadowed_by
+from service.report import pages
+from service.report.data import ReportData, read
+from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
+from service.settings import Settings
+from service.store import MAX_LAST, By, StoreError
+from service.store.records import Version
+from trueodds.report import Report, labelling_of, report_of, slices_of, tags_of, trend_of
+from trueodds.report.alarm import Advice, Alarm
+from trueodds.report.schemas import NO_TAG, Verdict
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
 
-router = APIRouter(route_class=page.Readable)
+NEXT_STEPS: dict[Verdict, str] = {
+    "no_answers": "Send images to POST /predict; every answer has an id.",
+    "no_labels": "Send the true labels to POST /feedback with the ids of the answers.",
+}
+
+router = APIRouter(route_class=pages.ReportRoute)
 
 # A form sends its empty fields too.
 _Blank = BeforeValidator(lambda value: None if value == "" else value)
@@ -38,7 +42,7 @@ _TIME = "ISO 8601 (UTC without an offset) or Unix seconds, of the PREDICTION; re
     tags=["odds"],
     summary="Do the probabilities mean what they say?",
     responses={
-        200: {"model": report_schemas.Report, "content": {"text/html": {}}},
+        200: {"model": Report, "content": {"text/html": {}}},
         **error_answers.documented(
             _404="unknown model, version, class or tag",
             _422="a parameter that is unknown, given twice or out of range, or parameters that contradict each other",
@@ -83,102 +87,55 @@ async def calibration_report(
     JSON, or a page when a browser asks. The intervals are for one look at a number of labels that was fixed
     beforehand; those of the signed gap, and the alarm, may be watched. `estimands` says what each number estimates.
     """
-    html = page.wanted(request)
+    html = pages.is_wanted(request)
     if html and trend is None and last is None:
         trend = "auto"
     times = unix_ms("since", since), unix_ms("until", until)
-    asked = Asked(*times, last, predicted_class, tag, bins, binning, level, by, trend)
-    check(asked)
+    query = ReportQuery(*times, last, predicted_class, tag, bins, binning, level, by, trend)
+    check(query)
     runtime = cast("Runtime", request.app.state.runtime)
-    found = await runtime.version(model, version)
-    check_class(asked, found)
-    built = await build(runtime, request.app.state.recent, found, asked, str(request.base_url))
+    subject = await runtime.version(model, version)
+    check_class(query, subject)
+    data = await read(runtime, request.app.state.recent, subject, query)
+    report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
     if html:
-        text = await asyncio.to_thread(page.render, built, request.query_params)
-        return Response(text, media_type="text/html", headers={"vary": "accept", **page.HEADERS})
-    return Response(built.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
+        text = await asyncio.to_thread(pages.render, report, request.query_params)
+        return Response(text, media_type="text/html", headers={"vary": "accept", **pages.HEADERS})
+    return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 
-async def build(
-    runtime: Runtime, recent: Recent, version: Version, asked: Asked, base_url: str | None = None
-) -> Report:
-    """All parts of a report; alarm and advice, of all labels since the version's start, only with a `base_url`.
-
-    Raises:
-        ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
-    """
-    store = runtime.store
-    sums, labels = await _read(store, recent, version, asked)
-    known = await store.read_versions()
-
-    def computed() -> Labelling:
-        numbers_of(sums, asked)  # `report` finds it remembered; two threads would only wait for each other
-        return labelling(version, sums, labels, asked)
-
-    about = await asyncio.to_thread(computed)
-    parts: dict[str, Any] = {
-        "about": about,
-        "corrected": await _corrected(store, version, asked, labels),
-        "versions": slices.versions(await data.sums_of_versions(store, known, asked, version, sums), asked),
-        "known": _known(known, runtime),
-    }
-    if base_url is not None:
-        ever = sums if asked.everything else await store.read_sums(version.model, version.version)
-        corrected = parts["corrected"] or await store.count_corrected(version.model, version.version)
-        rows = await recent.labels(store, version) if corrected else None
-        parts |= await alarm.parts_of(runtime, version.model, version.version, ever, base_url, rows)
-    if asked.by:
-        parts["classes" if asked.by == "class" else "tags"] = await asyncio.to_thread(
-            slices.groups, await data.sums_of_groups(store, version, asked), asked
+def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
+    """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
+    options, notes = query.options, []
+    alarm: Alarm | None = None
+    advice: Advice | None = None
+    try:
+        alarm, advice = alarm_and_advice(
+            data.alarm,
+            settings,
+            model=version.model,
+            version=version.version,
+            sums=data.all_sums,
+            address=settings.alarm_url or base_url.rstrip("/"),
+            corrected=data.corrected_block,
         )
-    if asked.trend:
-        parts["trend"] = await asyncio.to_thread(slices.trend, *await data.periods_of(store, version, asked), asked)
-    return report(version, sums, asked, **parts)
-
-
-async def _read(store: Store, recent: Recent, version: Version, asked: Asked) -> tuple[StoredSums, LabelBlock]:
-    """The sums that the report is about, and the labels that arrived last."""
-    key = version.model, version.version
-    if asked.last is not None:
-        rows, all_answers = await store.read_labels(*key, last=asked.last), await store.read_sums(*key)
-        scores = {"nll_N": rows.nll_L, "brier_N": rows.brier_L}
-        told = await asyncio.to_thread(CalibrationSums.from_top, rows.confidence_L, rows.correct_L, **scores)
-        return StoredSums(all_answers.answers_C, told), rows
-    labels = await recent.labels(store, version)
-    window = asked.since_ms, asked.until_ms
-    if asked.group is None:
-        return await store.read_sums(*key, *window), labels
-    by, name = asked.group
-    found = await store.read_sums_by(by, *key, *window, only=name)
-    if name in found:
-        return found[name], labels
-    if by == "tag" and name not in (ever := await store.read_sums_by(by, *key)):
-        raise unknown_tag(asked, version, list(ever))
-    return StoredSums.zero(), labels
-
-
-async def _corrected(store: Store, version: Version, asked: Asked, rows: LabelBlock) -> int:
-    """How many labels that the report is about were corrected."""
-    key = version.model, version.version
-    if asked.last is not None:
-        return await store.count_corrected(*key, after=int(rows.sequence_L[0]) - 1) if len(rows) else 0
-    by, group = asked.group or (None, "")
-    return await store.count_corrected(*key, asked.since_ms, asked.until_ms, by=by, group=group)
-
-
-def _known(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
-    """What the store has answers of, and what each is now. A shadow's are under its model's name with ~shadow."""
-    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
-    found = []
-    for version in versions:
-        row = listed.get(shadowed_by(version.model), {})
-        shadow = is_shadow(version.model)
-        role = "past"
-        if version.version == row.get("shadow"):
-            role = "shadow"
-        elif version.version == row.get("default") and not shadow:
-            role = "default"
-        elif version.version in [published["version"] for published in row.get("versions", [])]:
-            role = "published"
-        found.append(KnownVersion.model_validate({"model": version.model, "version": version.version, "role": role}))
-    return found
+    except StoreError as error:
+        notes.append(f"There is no word on the alarm: {error}.")
+    return report_of(
+        version.model,
+        version.version,
+        data.sums,
+        options,
+        offline=version.metrics,
+        labelling=labelling_of(data.sums, options, data.rows, version.reference),
+        alarm=alarm,
+        advice=advice,
+        corrected=data.corrected,
+        versions=slices_of(data.versions, options),
+        classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
+        tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
+        trend=trend_of(*data.trend, options) if data.trend else None,
+        known=data.known,
+        notes=notes,
+        next_steps=NEXT_STEPS,
+    )

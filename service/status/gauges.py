@@ -11,9 +11,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
 from service.alarm.state import NULLS, AlarmState
-from service.store.records import StoredSums, Version
+from service.store.records import Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
+from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
 
 ALARM_STATES: tuple[Standing, ...] = ("quiet", "notice", "fired", "acknowledged")
@@ -24,7 +25,7 @@ class VersionState:
     """The store's sums and evidence of a version."""
 
     version: Version
-    sums: StoredSums
+    sums: AnswerSums
     evidence: AlarmState | None
     """None: it is damaged."""
     standing: Standing

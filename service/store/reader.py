@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 from service.store.databases.database import Database
-from service.store.records import By, LabelBlock, LabelledLogits, StoredAnswer, StoredSums, Unit, Version
+from service.store.records import By, LabelBlock, LabelledLogits, StoredAnswer, Unit, Version
 from service.store.work import deltas, reading, states, versions
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
 from trueodds.hours import HOUR_MS, hours_of
 from trueodds.shadows import shadow_of
+from trueodds.sums.answers import AnswerSums
 
 MAX_LAST = 100_000
 """Labels that one read_labels gives."""
@@ -47,11 +48,11 @@ class StoreReader:
 
     async def read_sums(
         self, model: str, version: str, since: int | None = None, until: int | None = None
-    ) -> StoredSums:
+    ) -> AnswerSums:
         """The sums of one version; zero if it has none."""
         key = await self._key(model, version)
         if key is None:
-            return StoredSums.zero()
+            return AnswerSums.zero()
         work = partial(reading.sums, key, deltas.TOTAL, hours_of(since, until), totals=self._totals)
         return (await self.database.read(work))[0]
 
@@ -64,7 +65,7 @@ class StoreReader:
         until: int | None = None,
         *,
         only: str | None = None,
-    ) -> dict[str, StoredSums]:
+    ) -> dict[str, AnswerSums]:
         """Sums by PREDICTED class (top-label calibration is conditional on it), or by tag, on 60 cells; 192 KB each.
 
         The first 100 tags of a version have sums of their own, the rest share "(other)"; answers without a tag are
@@ -92,7 +93,7 @@ class StoreReader:
         by: By | None = None,
         group: str = "",
         most: int = MAX_PERIODS,
-    ) -> AsyncIterator[tuple[int, StoredSums]]:
+    ) -> AsyncIterator[tuple[int, AnswerSums]]:
         """(start, sums) of each hour, day or month with answers that the window touches, of one group if `by` is given.
 
         Raises:
@@ -212,7 +213,7 @@ class StoreReader:
 
 async def _stored(
     periods: dict[int, PeriodSums], unit: int, kind: int, group: int
-) -> AsyncIterator[tuple[int, StoredSums]]:
+) -> AsyncIterator[tuple[int, AnswerSums]]:
     """One period's 192 KB of sums at a time."""
     for period, period_sums in periods.items():
         stored = period_sums.stored(kind, group).get(group)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from service.errors import ServiceError
 from trueodds.bundle import Reference
 from trueodds.calibrators import Calibrator
-from trueodds.metrics import CELLS, CalibrationSums
 from trueodds.sums.inputs import Array
 
 Integers = npt.NDArray[np.int64]
@@ -135,27 +134,6 @@ class StoredAnswer:
     propensity: float | None
     label: int | None
     """The label as it now is."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoredSums:
-    """All answers per confidence cell and, for the labelled ones, their calibration sums.
-
-    Sums by class or by tag are kept on 60 cells. Each of those lies here in the one of its 50 cells that holds its
-    mean confidence, so binnings of a divisor of 60 (10, 12, 15, 20, 30, 60) are exact and all metrics apply.
-    """
-
-    answers_C: Integers
-    labelled: CalibrationSums
-
-    @classmethod
-    def zero(cls) -> StoredSums:
-        return cls(np.zeros(CELLS, np.int64), CalibrationSums.zero())
-
-    @property
-    def answers(self) -> int:
-        """Number of answers."""
-        return int(self.answers_C.sum())
 
 
 @dataclass(frozen=True, eq=False)

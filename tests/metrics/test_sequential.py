@@ -18,7 +18,7 @@ from tests import reference
 from tests import reference_sequential as twin
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums, EProcess, ShiryaevRoberts, blocks
-from trueodds.metrics.alarms.factors import CENTRES, Null, bets
+from trueodds.metrics.alarms.payoffs import CENTRES, Null, payoffs
 
 NULLS: tuple[Null, ...] = ("point", "ece")
 FORMS = (EProcess, ShiryaevRoberts)
@@ -91,7 +91,7 @@ def test_one_label_by_hand() -> None:
 def test_capital_is_complete() -> None:
     """Where no bet is placed E stays 1: shares of the bets and of the starts sum to 1."""
     for null in NULLS:
-        assert np.exp(bets(null, 0.02).log_weight_K).sum() == pytest.approx(1)
+        assert np.exp(payoffs(null, 0.02).log_weight_K).sum() == pytest.approx(1)
     state = EProcess.start("point", tolerance=0.45)
     for _ in range(50):
         state = state.advance(CalibrationSums.from_top([0.5], [1]))  # every map is within .45 of .5
@@ -296,7 +296,7 @@ def test_library_and_benchmark_are_one(shape_c: Pool) -> None:
     """The recurrences over many streams give what `advance` gives, block by block."""
     rng = np.random.default_rng(5)
     confidence, correct = rng.random(200), rng.integers(0, 2, 200)
-    state, table = EProcess.start("point"), bets("point", 0.02)
+    state, table = EProcess.start("point"), payoffs("point", 0.02)
     wealth_SK = np.full((2, len(table.log_weight_K)), -np.inf)
     for number, block in enumerate(blocks(confidence, correct), 1):
         state = state.advance(block)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from service.alarm.schemas import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
-from service.report.schemas import (
+from trueodds import metrics
+from trueodds.metrics import CalibrationSums
+from trueodds.report.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
+from trueodds.report.schemas import (
     Bin,
     Drift,
     Finding,
@@ -22,8 +24,6 @@ from service.report.schemas import (
     TrendPoint,
     WeightedFigures,
 )
-from trueodds import metrics
-from trueodds.metrics import CalibrationSums
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 START = datetime(2026, 2, 20, tzinfo=UTC)

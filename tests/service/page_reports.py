@@ -8,11 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from service.alarm.schemas import Alarm, EvidencePoint
-from service.report.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
-from service.report.scope import Asked
-from service.report.verdict import TOLERANCE, headline, verdict_of
-from service.store.records import StoredSums
 from tests.service.page_parts import (
     ESTIMANDS,
     OFFLINE,
@@ -31,6 +26,11 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
+from trueodds.report import Options
+from trueodds.report.alarm import Alarm, EvidencePoint
+from trueodds.report.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
+from trueodds.report.verdict import TOLERANCE, headline, verdict_of
+from trueodds.sums.answers import AnswerSums
 
 KNOWN = [
     KnownVersion(model="street", version="4f1c09aa", role="default"),
@@ -70,9 +70,9 @@ def report(found: CalibrationSums, *, answers: int | None = None, bins: int = 15
     lower, upper = metrics.binomial_interval(found.cells[2].sum(), found.n, level=0.95)
     answers_C = found.cells[0].astype(np.int64)
     answers_C[0] += answers - found.n
-    stored, within = StoredSums(answers_C, found), bool(named["ece_upper"] <= TOLERANCE)
+    stored, within = AnswerSums(answers_C, found), bool(named["ece_upper"] <= TOLERANCE)
     verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
-    first = headline(verdict, stored, {**named, "bins": table}, Asked(), TOLERANCE)
+    first = headline(verdict, stored, {**named, "bins": table}, Options(), TOLERANCE)
     cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
     given: dict[str, Any] = {
         **named,

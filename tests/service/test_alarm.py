@@ -36,7 +36,7 @@ from trueodds.shadows import shadow_of
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(watching, "FIRST_PAUSE_MS", 40)
 
 
@@ -251,11 +251,11 @@ def test_all_workers_keep_the_pause_after_a_failure(
         store = await open_store(str(tmp_path / "store.sqlite"))
         await answered_wrong(store, "m")
         first, second = (Watch(store, Settings(alarm_webhook=hook.url)) for _ in range(2))
-        await first.look()
+        await first.poll()
         while '"problem": "http' not in json.dumps(await store.read_state("m", "v1", ALARM)):
             await asyncio.sleep(0.01)
         while len(hook.calls) < 2:  # the second has just been started
-            await second.look()
+            await second.poll()
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.1)
         await store.close()
@@ -283,11 +283,11 @@ def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> 
         await answered_wrong(store, "m", shadow=True)
         assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
         watch = Watch(store, Settings(alarm_webhook=hook.url))
-        await watch.look()
+        await watch.poll()
         assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
         while not hook.calls:
             await asyncio.sleep(0.02)
-            await watch.look()
+            await watch.poll()
         await asyncio.sleep(0.2)
         state = await store.read_state(shadow_of("m"), "v2", ALARM)
         assert state["nulls"]["ece"]["fired"] and not state["deliveries"]
@@ -313,7 +313,7 @@ def test_trouble_is_logged_once_and_the_watch_goes_on(
         await store.put_labels([Label(more.ids[0], 0)])
         watch = Watch(store, Settings())
         for _ in range(3):
-            await watch.look()
+            await watch.poll()
         assert caplog.text.count("damaged or of another release") == 1
         assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
         assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
@@ -325,10 +325,10 @@ def test_trouble_is_logged_once_and_the_watch_goes_on(
 
         monkeypatch.setattr(Store, "read_progress", fails)
         for _ in range(3):
-            await watch.look()
+            await watch.poll()
         assert caplog.text.count("disk I/O error") == 1
         monkeypatch.setattr(Store, "read_progress", read)
-        await watch.look()
+        await watch.poll()
         assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
         await store.close()
 

@@ -22,7 +22,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
 
 
 def test_damaged_evidence_leaves_the_rest_of_the_report(client: Client) -> None:

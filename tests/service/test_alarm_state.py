@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.alarm.readings import standing
-from service.alarm.state import NULLS, POINTS, Acknowledged, Delivery
+from service.alarm.state import NULLS, POINTS, Delivery, StoredAcknowledgement
 from service.settings import Settings
 from service.store import StoreError
-from service.store.records import StoredSums
 from tests.service.alarms import START, labels
 from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts
 from trueodds.metrics import blocks as blocks_of
+from trueodds.sums.answers import AnswerSums
 
-NONE = StoredSums.zero()
-BY = Acknowledged(who="Ada", why="retraining.", at_ms=START)
+NONE = AnswerSums.zero()
+BY = StoredAcknowledgement(who="Ada", why="retraining.", at_ms=START)
 
 
 def drawn(count: int, seed: int = 0, gap: float = 0.0) -> tuple[Any, Any]:
@@ -117,7 +117,7 @@ def test_history_is_thin_and_keeps_its_ends(bad: AlarmState) -> None:
 
 
 def test_standing(bad: AlarmState) -> None:
-    """What pages decides; a shadow's alarm is a notice, and what is acknowledged stays so."""
+    """The null that pages decides; a shadow's alarm is a notice, and what is acknowledged stays so."""
     start = AlarmState.start(Settings())
     assert bad.nulls["ece"].fired and bad.nulls["point"].fired
     only_point = bad.model_copy(update={"nulls": {**bad.nulls, "ece": start.nulls["ece"]}})

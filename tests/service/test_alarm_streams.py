@@ -1,4 +1,4 @@
-"""How often the evidence alarms falsely, and how soon it sees what is wrong, against the published figures."""
+"""The share of false alarms, and the delay of true ones, against the published figures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.sequential import PUBLISHED, Pool, pool
 from service.alarm import AlarmState
-from service.alarm.schemas import Null
 from service.alarm.state import NULLS
 from service.settings import Settings
 from tests.service.alarms import labels
 from trueodds.metrics import EProcess
+from trueodds.metrics.alarms.payoffs import Null
 from trueodds.metrics.alarms.sequential import BLOCK
 
 FOLDED = 10_000

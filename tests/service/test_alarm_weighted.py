@@ -1,4 +1,4 @@
-"""What the alarm speaks of: the labelled traffic, and with propensities all answers."""
+"""The scope of the alarm: the labelled traffic, and with propensities all answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.alarm.readings import DIFFERS, standing
 from service.alarm.state import NULLS
 from service.settings import Settings
 from service.store import StoreError
-from service.store.records import StoredSums
 from tests.service.alarms import START, labels
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds.metrics import CELLS, CalibrationSums, WeightedEProcess
+from trueodds.sums.answers import AnswerSums
 
-NONE = StoredSums.zero()
+NONE = AnswerSums.zero()
 
 
 def corner(answers: int, seed: int = 0, *, off: float = 0.199) -> tuple[Any, Any, Any]:
@@ -95,14 +95,14 @@ def test_without_propensities_there_is_none_and_an_older_state_goes_on() -> None
     assert alarm_of(AlarmState.start(Settings()), Settings(), model="m", sums=NONE).weighted is None
 
 
-def told_of(share_C: Any, seed: int = 0) -> StoredSums:
+def told_of(share_C: Any, seed: int = 0) -> AnswerSums:
     """20,000 answers with confidences from .5 to 1, of which those of each cell are labelled by a share."""
     rng = np.random.default_rng(seed)
     confidence_N = rng.uniform(0.5, 1, 20_000)
     cell_N = np.ceil(confidence_N * CELLS).astype(int) - 1
     told_N = rng.random(20_000) < share_C[cell_N]
     sums = CalibrationSums.from_top(confidence_N[told_N], np.ones(told_N.sum(), bool))
-    return StoredSums(np.bincount(cell_N, minlength=CELLS), sums)
+    return AnswerSums(np.bincount(cell_N, minlength=CELLS), sums)
 
 
 def test_it_is_said_where_the_labelled_traffic_is_not_all_traffic() -> None:

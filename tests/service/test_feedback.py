@@ -12,17 +12,17 @@ import pytest
 
 from service.labels.refusals import STATUSES
 from service.store.label_rules import RefusalCode
-from service.store.records import StoredSums
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
+from trueodds.sums.answers import AnswerSums
 
 
 def sums_of(client: Client) -> CalibrationSums:
     runtime = client.app.state.runtime
     version = runtime.engine.version
-    sums: StoredSums = client.run(runtime.store.read_sums(version.model, version.version))
+    sums: AnswerSums = client.run(runtime.store.read_sums(version.model, version.version))
     return sums.labelled
 
 

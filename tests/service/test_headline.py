@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
 from service.alarm import AlarmState, advice_of, alarm_of
-from service.alarm.schemas import Advice, Alarm
-from service.report import Asked, page, report
-from service.report.page.state import state_of
-from service.report.schemas import Finding, Labelling, Report, WeightedFigures
-from service.report.verdict import is_within, verdict_of
+from service.report import pages
 from service.settings import Settings
-from service.store.records import StoredSums, Version
 from tests.service.alarms import labels
 from trueodds import metrics
-from trueodds.calibrators import Identity
 from trueodds.metrics import CalibrationSums
+from trueodds.report import Options, Window, report_of
+from trueodds.report.alarm import Advice, Alarm
+from trueodds.report.page.state import state_of
+from trueodds.report.schemas import Finding, Labelling, Report, WeightedFigures
+from trueodds.report.verdict import is_within, verdict_of
+from trueodds.sums.answers import AnswerSums
 
-VERSION = Version("m", "v", ("a", "b"), Identity(), {})
 SETTINGS = Settings()
 STRONG = ("over_confident", "under_confident", "uneven", "was_off")
 
@@ -37,14 +37,14 @@ class Stream:
         self.sums = self.sums + CalibrationSums.from_top(confidence_N, correct_N, nll_N=ones, brier_N=ones)
         self.count += len(confidence_N)
 
-    def parts(self) -> tuple[StoredSums, Alarm, Advice]:
-        stored = StoredSums(self.sums.cells[0].astype(np.int64), self.sums)
+    def parts(self) -> tuple[AnswerSums, Alarm, Advice]:
+        stored = AnswerSums(self.sums.cells[0].astype(np.int64), self.sums)
         advice = advice_of(self.state, model="m", version="v", address="http://127.0.0.1:8000")
         return stored, alarm_of(self.state, SETTINGS, model="m", sums=stored), advice
 
-    def look(self, **asked: Any) -> Report:
+    def look(self, **options: Any) -> Report:
         stored, alarm, advice = self.parts()
-        return report(VERSION, stored, Asked(**asked), alarm=alarm, advice=advice)
+        return report_of("m", "v", stored, Options(**options), alarm=alarm, advice=advice)
 
     def verdict(self) -> str:
         """As of `look`, from the few numbers that it takes; never green."""
@@ -56,7 +56,7 @@ class Stream:
 
 def check_agreement(found: Report) -> None:
     """Both halves of the page, and the JSON, say the same."""
-    state, html = state_of(found), page.render(found)
+    state, html = state_of(found), pages.render(found)
     assert found.alarm is not None and found.advice is not None and found.headline in found.reading
     assert f'<h2 id="now-title">{state.word}</h2>' in html
     assert (found.verdict in STRONG) == (found.alarm.state != "quiet")
@@ -101,7 +101,7 @@ def test_evidence_gives_the_strong_word(off: float, word: str) -> None:
         check_agreement(found)
         seen.append(found.verdict)
     assert seen[-1] == word, seen
-    of_hour = stream.look(since_ms=1_700_000_000_000)
+    of_hour = stream.look(window=Window(since=datetime(2023, 11, 14, tzinfo=UTC)))
     assert of_hour.verdict == f"leans_{word}", "the evidence is not about a window"
 
 
@@ -145,7 +145,7 @@ def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:
     confidence_N = rng.uniform(0.5, 1, 400)
     stream.add(confidence_N, rng.random(400) < confidence_N)
     stored, alarm, advice = stream.parts()
-    assert report(VERSION, stored, alarm=alarm, advice=advice).verdict == "cannot_tell"
-    found = report(VERSION, stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
+    assert report_of("m", "v", stored, alarm=alarm, advice=advice).verdict == "cannot_tell"
+    found = report_of("m", "v", stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
     assert found.verdict.startswith("leans_")
     assert "this is not." in found.headline and "Scored one by one as they came" in found.headline

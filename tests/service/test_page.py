@@ -14,16 +14,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from service.report import page
-from service.report.page import query
-from service.report.page.query import CHOOSE
-from service.report.page.state import state_of
-from service.report.schemas import Crowded, Report, Trend, Verdict, Window
+from service.report import addresses, pages
+from service.report.addresses import CHOOSE
 from tests.service import page_parts
 from tests.service.app_client import Client
 from tests.service.page_parts import NOW, right, sums
 from tests.service.page_reports import ALL, full, report
 from tests.service.tiny_bundle import pictures
+from trueodds.report.page.state import state_of
+from trueodds.report.schemas import Crowded, Report, Trend, Verdict, Window
 
 VOID = frozenset({"meta", "link", "br", "input", "img"})
 NAMED_BY = ("aria-labelledby", "list", "data-table", "for")
@@ -64,7 +63,7 @@ class Page(HTMLParser):
 
 
 def render(found: Report, **asked: str) -> str:
-    return page.render(found, asked, now=NOW)
+    return pages.render(found, asked, now=NOW)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -110,7 +109,7 @@ def test_only_its_own_style_and_script_may_run() -> None:
     found = Page(render(full()))
     for tag, directive in (("style", "style-src"), ("script", "script-src")):
         digest = base64.b64encode(hashlib.sha256(found.text_of(tag).encode()).digest()).decode()
-        assert f"{directive} 'sha256-{digest}'" in page.HEADERS["content-security-policy"]
+        assert f"{directive} 'sha256-{digest}'" in pages.HEADERS["content-security-policy"]
 
 
 def test_whatever_is_given_is_text() -> None:
@@ -213,27 +212,27 @@ def test_the_table_holds_what_the_report_holds() -> None:
     ],
 )
 def test_the_form_becomes_a_plain_address(form: dict[str, str], expected: dict[str, str]) -> None:
-    found = urlsplit(query.wanted(form, NOW))
+    found = urlsplit(addresses.form_address(form, NOW))
     assert found.path == "/calibration-report"
     assert dict(parse_qsl(found.query, strict_parsing=bool(found.query))) == expected
 
 
 @pytest.mark.parametrize("window", ["24h", "7d", "30d"])
 def test_a_sliding_window_is_recognised_and_slides(window: str) -> None:
-    asked = dict(parse_qsl(urlsplit(query.wanted({"window": window, "bins": "30"}, NOW)).query))
+    asked = dict(parse_qsl(urlsplit(addresses.form_address({"window": window, "bins": "30"}, NOW)).query))
     shown = Window(since=datetime.fromisoformat(asked["since"]))
     found = report(sums(200, right), window=shown)
-    html = page.render(found, asked, now=NOW)
+    html = pages.render(found, asked, now=NOW)
     assert f'<option value="{window}" selected>' in html
     assert f'data-again="/calibration-report/choose?bins=30&amp;window={window}"' in html
-    later = page.render(found, asked, now=NOW + timedelta(hours=2))
+    later = pages.render(found, asked, now=NOW + timedelta(hours=2))
     assert '<option value="days" selected>' in later and 'data-again=""' in later
     assert f'name="from" value="{shown.since:%Y-%m-%d}"' in later
 
 
 def test_the_window_shown_is_said() -> None:
-    def words_of(**window: Any) -> query.Chosen:
-        return query.chosen(report(sums(50, right), window=Window(**window)), NOW)
+    def words_of(**window: Any) -> addresses.Choice:
+        return addresses.choice_of(report(sums(50, right), window=Window(**window)), NOW)
 
     assert words_of().words == "all predictions so far"
     assert words_of(last=500).window == "last" and "500 newest labels" in words_of(last=500).words
@@ -265,7 +264,7 @@ def test_the_service_sends_the_page_with_its_policy(client: Client) -> None:
     client.label([{"id": p["id"], "label": 0} for p in client.predict(pictures(30))])
     answer = client.get("/calibration-report", headers={"accept": "text/html"}, params={"bins": 30})
     assert answer.status_code == 200 and answer.headers["vary"] == "accept"
-    for name, value in page.HEADERS.items():
+    for name, value in pages.HEADERS.items():
         assert answer.headers[name] == value
     Page(answer.text)
     assert "<option selected>30</option>" in answer.text
@@ -304,7 +303,7 @@ def test_the_pages_links_and_forms_are_understood(client: Client, query: dict[st
 def test_a_browser_can_read_what_went_wrong(client: Client, query: str, status: int, words: str) -> None:
     answer = client.get(f"/calibration-report?{query}", headers={"accept": "text/html"})
     assert answer.status_code == status and answer.headers["content-type"].startswith("text/html")
-    assert answer.headers["content-security-policy"] == page.HEADERS["content-security-policy"]
+    assert answer.headers["content-security-policy"] == pages.HEADERS["content-security-policy"]
     assert words in answer.text and "<script>" not in answer.text and "<b>" not in answer.text
     Page(answer.text)
     for headers, form in (({}, ""), ({}, "&format=html"), ({"accept": "text/html"}, "&format=json")):

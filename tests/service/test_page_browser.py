@@ -13,19 +13,20 @@ import pytest
 
 from benchmarks import chromium
 from benchmarks.chromium import Chromium
-from service.report import page
+from service.report import pages
 from tests.service.page_parts import NOW
 from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import ModelFolder
+from trueodds.report import page
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.skipif(chromium.find() is None, reason="no Chromium on the PATH (CHROMIUM names another)"),
 ]
-LOOK = "document.dispatchEvent(new Event('visibilitychange'))"
-"""What makes the page ask for news at once."""
+REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
+"""Makes the page ask for news at once."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def text(tab: Chromium, what: str) -> str:
 
 @pytest.mark.parametrize("name", ALL)
 def test_fits_a_phone_in_light_and_dark(tab: Chromium, name: str, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL[name](), {"by": "class"}, now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL[name](), {"by": "class"}, now=NOW))
     for dark in (False, True):
         tab.screen(360, 740, dark=dark)
         tab.open(f"file://{tmp_path}/page.html")
@@ -101,7 +102,7 @@ def test_news_comes_without_disturbing(tab: Chromium, live: httpx.Client) -> Non
     assert tab.run("scrollY") > 300
     tab.run("document.querySelector('#choice').kept = 1")
     label(live, predict(live, pictures(20, seed=11)))
-    tab.run(LOOK)
+    tab.run(REFRESH)
     tab.wait_for(f"document.querySelector('.headline').textContent !== {json.dumps(before)}")
     assert tab.run("document.querySelector('#glossary').open") is True
     assert tab.run("document.activeElement.closest('details').id") == "cautions"
@@ -122,7 +123,7 @@ def test_a_change_of_state_is_announced(tab: Chromium, tmp_path: Path) -> None:
         shown = text(tab, "#command-feedback code")
         assert str(client.base_url).rstrip("/") in shown
         label(client, answers, index=0)
-        tab.run(LOOK)
+        tab.run(REFRESH)
         tab.wait_for("document.querySelector('#now-title').textContent !== 'No labels yet'")
         word = text(tab, "#now-title")
         tab.wait_for("document.querySelector('#news').textContent !== ''")
@@ -135,7 +136,7 @@ def test_an_absent_service_is_said_and_the_numbers_stay(tab: Chromium, folder: P
         label(client, predict(client, pictures(5, seed=3)))
         tab.open(report(client))
         before = text(tab, "main")
-    tab.run(LOOK)
+    tab.run(REFRESH)
     tab.wait_for("document.querySelector('#pulse').classList.contains('away')")
     assert "the service does not answer. What you see is from before" in text(tab, "#pulse")
     assert text(tab, "#news") == text(tab, "#pulse")
@@ -151,7 +152,7 @@ def test_waits_while_a_form_is_filled_in_and_when_told_to(tab: Chromium, live: h
     tab.key("n", "n")
     before = text(tab, ".headline")
     label(live, predict(live, pictures(3, seed=77)))
-    tab.run(LOOK)
+    tab.run(REFRESH)
     tab.wait_for("document.querySelector('#pulse').textContent.includes('fill in the form')")
     assert (text(tab, ".headline"), tab.run("document.querySelector('[name=tag]').value")) == (before, "n")
     tab.run("document.activeElement.blur(); document.querySelector('[name=tag]').value = ''")
@@ -198,7 +199,7 @@ def test_charts_speak_to_pointer_and_keyboard(tab: Chromium, live: httpx.Client)
 
 
 def test_the_keyboard_reaches_everything_and_sees_where_it_is(tab: Chromium, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.open(f"file://{tmp_path}/page.html")
     order, outlines = [], set()
     for _ in range(60):
@@ -232,8 +233,16 @@ def test_works_without_a_script(tab: Chromium, live: httpx.Client) -> None:
     assert tab.run("document.querySelector('[name=bins]').value") == "30"
 
 
-def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None:
+def test_a_page_in_a_file_does_not_refresh(tab: Chromium, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    tab.open(f"file://{tmp_path}/page.html")
+    tab.run(REFRESH)
+    assert text(tab, "#pulse") == "" and tab.run("document.querySelector('#pulse + button')") is None
+    assert tab.run("document.querySelectorAll('.chart[tabindex]').length") == 3  # the charts are live
+
+
+def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.screen(760, 1000, media="print")
     tab.open(f"file://{tmp_path}/page.html")
     seen = "[...document.querySelectorAll({})].filter(e => e.checkVisibility({{contentVisibilityAuto: true}})).length"
@@ -244,7 +253,7 @@ def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None
 
 
 def test_the_command_can_be_copied(tab: Chromium, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page.render(ALL["over-confident"](), now=NOW))
+    (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.open(f"file://{tmp_path}/page.html")
     tab.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     tab.run("document.querySelector('.copy').click()")

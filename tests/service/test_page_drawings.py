@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.report import page
-from service.report.page import axis, words
-from service.report.page.evidence import ROWS, evidence_diagram, thinned
-from service.report.page.reliability import reliability
-from service.report.page.trend import trend_diagram
-from service.report.schemas import Trend, TrendPoint
+from service.report import pages
 from tests.service import page_parts, page_reports
 from tests.service.page_parts import NOW, sums
 from tests.service.page_reports import full
+from trueodds.report import page
+from trueodds.report.page import axis, words
+from trueodds.report.page.evidence import ROWS, evidence_diagram, thinned
+from trueodds.report.page.reliability import reliability
+from trueodds.report.page.trend import trend_diagram
+from trueodds.report.schemas import Trend, TrendPoint
 from trueodds.texts import plural
 
 FEW = settings(max_examples=60, derandomize=True, deadline=None, database=None)
@@ -43,7 +44,7 @@ def test_gaps_single_periods_and_thin_ones() -> None:
     assert trend_diagram(Trend(unit="day", points=[])) is None
     nothing = Trend(unit="day", points=[TrendPoint(start=NOW, answers=5, labelled=0)])
     empty = trend_diagram(nothing)
-    assert empty is not None and not empty.dots and "no labels yet" in page.render(full(trend=nothing))
+    assert empty is not None and not empty.dots and "no labels yet" in pages.render(full(trend=nothing))
 
 
 TIMES = st.datetimes(datetime(1970, 2, 1), datetime(2100, 1, 1)).map(

@@ -16,7 +16,6 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from service.alarm import schemas as alarm_schemas
 from service.cli.replay import ReplayError, runner
 from service.cli.replay.caller import Caller
 from service.cli.replay.drift import Schedule
@@ -30,6 +29,7 @@ from trueodds.bundle import MODEL, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.inputs.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
+from trueodds.report import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)

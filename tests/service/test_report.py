@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.report import Asked, page, report
-from service.report.schemas import Report
-from service.report.verdict import percent
+from service.report import pages
 from service.settings import Settings
-from service.store.records import StoredSums, Version
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
 from trueodds.bundle import ModelFolder
-from trueodds.calibrators import Identity
 from trueodds.metrics import CalibrationSums
+from trueodds.report import Options, report_of
+from trueodds.report.schemas import Report
+from trueodds.report.verdict import percent
+from trueodds.sums.answers import AnswerSums
 
-VERSION = Version("m", "v", ("a", "b"), Identity(), OFFLINE)
 LIVE = ("accuracy", "mean_confidence", "signed_gap", "ece", "ece_lower", "floor_p95", "mce", "mce_bin", "nll", "brier")
 
 
@@ -36,14 +35,14 @@ def labelled(rows: int, truth: Callable[[Any], Any], seed: int = 0) -> Calibrati
 
 
 def make(sums: CalibrationSums, answers: int | None = None, **options: Any) -> Any:
-    return report(VERSION, stored(sums, answers), Asked(**options))
+    return report_of("m", "v", stored(sums, answers), Options(**options), offline=OFFLINE)
 
 
-def stored(sums: CalibrationSums, answers: int | None = None) -> StoredSums:
+def stored(sums: CalibrationSums, answers: int | None = None) -> AnswerSums:
     """Sums as the store gives them, with more answers in the first cell that has any."""
     answers_C = sums.cells[0].astype(np.int64)
     answers_C[answers_C.argmax()] += 0 if answers is None else answers - sums.n
-    return StoredSums(answers_C, sums)
+    return AnswerSums(answers_C, sums)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_verdicts(truth: Callable[[Any], Any], verdict: str, words: str) -> None
     assert "cry wolf" in report.reading
     assert "The other 3,000 answers are unknown" in report.reading
     assert "Fewer than 500" not in report.reading
-    assert words.split(".")[0] in page.render(report)
+    assert words.split(".")[0] in pages.render(report)
 
 
 def test_few_labels_warn() -> None:
@@ -237,8 +236,7 @@ def test_the_example_bears_the_verdict_out() -> None:
     confidence = np.concatenate([confidence, np.full(300, 0.3)])
     right = np.concatenate([right, np.arange(300) < 138])
     sums = CalibrationSums.from_top(confidence, right, nll_N=np.ones(1900), brier_N=np.ones(1900))
-    version = Version("m", "v", ("a", "b"), Identity(), {})
-    found = report(version, stored(sums))
+    found = report_of("m", "v", stored(sums))
     assert found.verdict == "leans_over_confident"
     assert "When it says 30%" not in found.headline and "over-confident" in found.headline
 

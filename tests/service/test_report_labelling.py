@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
-from service.report import Asked, report
-from service.report.cache import remembered
-from service.report.labelling import labelling
-from service.report.recent import chosen
-from service.store.records import LabelBlock, StoredSums, Version
-from tests.service.store.rows import START
 from trueodds import metrics
 from trueodds.bundle import Reference
-from trueodds.calibrators import Identity
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-
-VERSION = Version("m", "v", ("a", "b"), Identity(), {})
+from trueodds.report import LabelledRows, Options, Window, labelling_of, report_of
+from trueodds.report.memo import memoised
+from trueodds.sums.answers import AnswerSums
 
 
 def answered(
     answers: int = 20_000, likely: Any = 0.1, truth: float = 0.0, seed: int = 0
-) -> tuple[StoredSums, LabelBlock]:
+) -> tuple[AnswerSums, LabelledRows]:
     """Answers with confidences .5 to 1, right with probability c + truth, labelled with probability likely(c, right);
     labels of wrong answers come ten times as fast."""
     rng = np.random.default_rng(seed)
     c = rng.uniform(0.5, 1, answers)
     right = rng.random(answers) < c + truth
     chance = np.broadcast_to(likely(c, right) if callable(likely) else likely, answers)
-    told = rng.random(answers) < chance
-    n = int(told.sum())
+    labelled = rng.random(answers) < chance
+    n = int(labelled.sum())
     nll, brier = np.full(n, 0.3), np.full(n, 0.1)
-    sums = CalibrationSums.from_top(c[told], right[told], nll_N=nll, brier_N=brier)
-    created = START + np.arange(n) * 1000
-    block = LabelBlock(
-        sequence_L=np.arange(1, n + 1),
-        ids=[f"{k}" for k in range(n)],
-        created_ms_L=created,
-        arrived_ms_L=created + (rng.exponential(1e6, n) / np.where(right[told], 1, 10)).astype(int),
-        label_L=right[told].astype(int),
-        predicted_L=np.ones(n, int),
-        confidence_L=c[told],
-        correct_L=right[told],
-        first_correct_L=right[told],
-        nll_L=nll,
-        brier_L=brier,
-        propensity_L=chance[told].astype(float),
-        tags=[None] * n,
+    sums = CalibrationSums.from_top(c[labelled], right[labelled], nll_N=nll, brier_N=brier)
+    rows = LabelledRows(
+        confidence_L=c[labelled],
+        correct_L=right[labelled],
+        propensity_L=chance[labelled].astype(float),
+        delay_ms_L=(rng.exponential(1e6, n) / np.where(right[labelled], 1, 10)).astype(int),
     )
-    return StoredSums(np.bincount(cell_of(c), minlength=CELLS), sums), block
+    return AnswerSums(np.bincount(cell_of(c), minlength=CELLS), sums), rows
 
 
 def test_labels_chosen_at_random_raise_no_doubt() -> None:
     sums, _ = answered()
-    found = labelling(VERSION, sums, None, Asked())
+    found = labelling_of(sums, Options())
     assert found.coverage == sums.labelled.n / sums.answers
     assert found.choice and not found.choice.warning
     assert found.choice.p_value == metrics.choice_of_labels(sums.labelled, sums.answers_C).p_value
@@ -71,8 +57,8 @@ def test_labels_chosen_at_random_raise_no_doubt() -> None:
 def test_labels_chosen_by_confidence_are_weighted_back() -> None:
     """Rows with low confidence are labelled ten times as often; all answers are right at c - .1, so the accuracy of
     all is .65, that of the labelled ones below .6."""
-    sums, block = answered(60_000, lambda c, right: np.where(c < 0.6, 0.3, 0.03), -0.1)
-    found = report(VERSION, sums, about=labelling(VERSION, sums, block, Asked()))
+    sums, rows = answered(60_000, lambda c, right: np.where(c < 0.6, 0.3, 0.03), -0.1)
+    found = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), rows))
     about = found.labelling
     assert about.choice and about.choice.warning
     assert found.accuracy and found.accuracy < 0.6
@@ -82,54 +68,58 @@ def test_labels_chosen_by_confidence_are_weighted_back() -> None:
         assert weighted.ece_lower <= 0.1 <= weighted.ece_upper
     (said,) = (caution for caution in found.cautions if "Weighted to stand for all answers" in caution)
     assert f"{about.weighted[1].ece_estimate:.3f}" in said  # by propensity, as that is known
-    assert f"of the last {len(block):,} labels" in about.weighted[1].reading
+    assert f"of the last {len(rows):,} labels" in about.weighted[1].reading
     # The rows are all labels, so they stand for the answers as counted; some of them stand for what is not known.
     counted = metrics.inverse_probability_ece(
-        block.confidence_L, block.correct_L, block.propensity_L, sums.answers_C
+        rows.confidence_L, rows.correct_L, rows.propensity_L, sums.answers_C
     ).interval
     assert about.weighted[1].ece_estimate == counted.estimate
-    some = labelling(VERSION, sums, chosen(block, np.arange(len(block)) > 0), Asked()).weighted[1]
+    some = labelling_of(sums, Options(), some_of(rows, slice(1, None))).weighted[1]
     assert some.ece_estimate != counted.estimate
 
 
-def told_of(confidence: list[float], correct: list[int]) -> CalibrationSums:
+def some_of(rows: LabelledRows, which: slice) -> LabelledRows:
+    return LabelledRows(**{field.name: getattr(rows, field.name)[which] for field in fields(rows)})
+
+
+def sums_of(confidence: list[float], correct: list[int]) -> CalibrationSums:
     scores = np.full(len(confidence), 0.3)
     return CalibrationSums.from_top(confidence, correct, nll_N=scores, brier_N=scores)
 
 
-def crowded(sure: int, labelled: int) -> StoredSums:
-    """1,000 answers, `sure` of them at .9999, the others at .6 and .7; 200 labels, of which `labelled` are of those."""
-    confidence = [0.9999] * labelled + [0.6] * (100 - labelled // 2) + [0.7] * (100 - labelled // 2)
-    told = told_of(confidence, [1] * 190 + [0] * 10)
+def crowded(sure: int, labels: int) -> AnswerSums:
+    """1,000 answers, `sure` of them at .9999, the others at .6 and .7; 200 labels, of which `labels` are of those."""
+    confidence = [0.9999] * labels + [0.6] * (100 - labels // 2) + [0.7] * (100 - labels // 2)
+    labelled = sums_of(confidence, [1] * 190 + [0] * 10)
     others = 1000 - sure
     all_of = [0.9999] * sure + [0.6] * (others // 2) + [0.7] * (others - others // 2)
     answers_C = np.bincount(cell_of(all_of), minlength=CELLS)
-    return StoredSums(answers_C, told)
+    return AnswerSums(answers_C, labelled)
 
 
 def test_one_cell_with_most_of_the_answers() -> None:
     """Nothing is weighted by counts, and the page and the cautions say why and what helps; below half it is a word."""
-    found = report(VERSION, crowded(501, 20)).labelling
+    found = report_of("m", "v", crowded(501, 20)).labelling
     assert found.crowded and (found.crowded.refused, found.crowded.warning) == (True, True)
     assert (found.crowded.share, found.crowded.lower, found.crowded.upper) == (0.501, 2999 / 3000, 1)
     assert (found.weighted, found.sensitivity) == ([], [])
-    cautions = report(VERSION, crowded(501, 20)).cautions
+    cautions = report_of("m", "v", crowded(501, 20)).cautions
     assert any("nothing can be weighted" in caution and "(its propensity)" in caution for caution in cautions)
-    fair = report(VERSION, crowded(501, 100)).labelling.crowded
+    fair = report_of("m", "v", crowded(501, 100)).labelling.crowded
     assert fair and (fair.refused, fair.warning) == (True, False)
-    half = report(VERSION, crowded(499, 20)).labelling
+    half = report_of("m", "v", crowded(499, 20)).labelling
     assert half.crowded and not half.crowded.refused and "neither seen nor mended" in half.crowded.reading
     assert len(half.weighted) == 1 and len(half.sensitivity) == 2
-    group = labelling(VERSION, crowded(499, 20), None, Asked(predicted_class="a")).crowded
+    group = labelling_of(crowded(499, 20), Options(Window(predicted_class="a"), cells=60)).crowded
     assert group and (group.lower, group.upper) == (59 / 60, 1)  # of a class 60 cells are kept
 
 
 @pytest.mark.parametrize(("answers", "asked"), [(200, 0), (202, 0), (203, 2), (400, 2)])
 def test_what_the_unlabelled_could_be_is_asked_from_one_percent_on(answers: int, asked: int) -> None:
     """And nothing is said that those without a label could not make true: 167 of 200 labels are right."""
-    told = told_of([0.8] * 100 + [0.9] * 100, [1] * 67 + [0] * 33 + [1] * 100)
+    labelled = sums_of([0.8] * 100 + [0.9] * 100, [1] * 67 + [0] * 33 + [1] * 100)
     answers_C = np.bincount(cell_of([0.8] * 100 + [0.9] * 100 + [0.85] * (answers - 200)), minlength=CELLS)
-    found = report(VERSION, StoredSums(answers_C, told))
+    found = report_of("m", "v", AnswerSums(answers_C, labelled))
     assert len(found.labelling.sensitivity) == asked
     said = [caution for caution in found.cautions if "labelled twice as often" in caution]
     assert len(said) == (asked > 0)
@@ -139,40 +129,40 @@ def test_what_the_unlabelled_could_be_is_asked_from_one_percent_on(answers: int,
 
 
 def test_wrong_answers_that_are_told_sooner_are_noticed() -> None:
-    sums, block = answered()
-    about = labelling(VERSION, sums, block, Asked())
+    sums, rows = answered()
+    about = labelling_of(sums, Options(), rows)
     assert about.delay and about.delay.warning and about.delay.statistic < -2.58
     assert "wrong answers come sooner" in about.delay.reading
-    assert about.delay.reading in report(VERSION, sums, about=about).cautions
-    few = chosen(block, np.arange(len(block)) < 99)
-    assert labelling(VERSION, sums, few, Asked()).delay is None
-    assert labelling(VERSION, sums, block, Asked(until_ms=START)).delay is None  # none of the window
+    assert about.delay.reading in report_of("m", "v", sums, labelling=about).cautions
+    for few in (99, 0):
+        assert labelling_of(sums, Options(), some_of(rows, slice(few))).delay is None
 
 
 def test_confidences_that_left_the_validation_rows() -> None:
     sums, _ = answered()
     rng = np.random.default_rng(1)
     for reference, warns in [(rng.uniform(0.5, 1, 3000), False), (rng.uniform(0.7, 1, 3000), True)]:
-        known = Version("m", "v", ("a", "b"), Identity(), {}, Reference.of(reference))
-        found = report(known, sums)
+        known = Reference.of(reference)
+        found = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), reference=known))
         drift = found.labelling.drift
         assert drift and drift.warning is warns
         assert drift.validation_mean_confidence == pytest.approx(reference.mean())
         assert drift.distance == pytest.approx(0.4 if warns else 0.0, abs=0.04)
         assert (drift.reading in found.cautions) is warns
-        assert labelling(known, sums, None, Asked(predicted_class="a")).drift is None
+        of_class = Options(Window(predicted_class="a"))
+        assert labelling_of(sums, of_class, reference=known).drift is None
 
 
 def test_everything_labelled_leaves_nothing_to_guess() -> None:
     sums, _ = answered(1000, 1.0)
-    found = report(VERSION, sums).labelling
+    found = report_of("m", "v", sums).labelling
     assert found.coverage == 1 and found.choice is None and found.weighted == [] and found.sensitivity == []
     assert "nothing is left to guess" in found.coverage_reading
 
 
 def test_every_number_of_equal_mass() -> None:
     sums, _ = answered(truth=-0.1)
-    found = report(VERSION, sums, Asked(binning="mass", bins=10))
+    found = report_of("m", "v", sums, Options(binning="mass", bins=10))
     interval = metrics.ece_interval(sums.labelled, bins=10, binning="mass")
     assert (found.ece, found.ece_lower, found.ece_upper) == (interval.ece, interval.lower, interval.upper)
     assert found.ece_by_binning["width"].ece == metrics.ece(sums.labelled, bins=10)
@@ -185,7 +175,7 @@ def test_every_number_of_equal_mass() -> None:
     assert found.nll_lower is not None and found.nll_lower == pytest.approx(0.3)
     gap = metrics.gap_sequence(sums.labelled)
     assert (found.signed_gap_lower, found.signed_gap_upper) == (gap.lower, gap.upper)
-    window = report(VERSION, sums, Asked(since_ms=START))
+    window = report_of("m", "v", sums, Options(Window(since=datetime(2023, 11, 14, tzinfo=UTC))))
     assert window.signed_gap_lower is not None and window.accuracy_lower is not None
     assert window.signed_gap_lower - window.accuracy_lower == pytest.approx(-(window.mean_confidence or 0))
     assert "one look" in window.estimands["signed_gap"] and "every label" in found.estimands["signed_gap"]
@@ -197,7 +187,7 @@ def test_few_labels_do_not_break_a_number() -> None:
     for n in (1, 2, 3):
         sums = CalibrationSums.from_top([0.9] * n, [1] * n, nll_N=[0.1] * n, brier_N=[0.02] * n)
         for binning in ("width", "mass"):
-            found = report(VERSION, StoredSums(sums.cells[0].astype(int) * 2, sums), Asked(binning=binning))
+            found = report_of("m", "v", AnswerSums(sums.cells[0].astype(int) * 2, sums), Options(binning=binning))
             assert found.accuracy == 1 and found.verdict == "cannot_tell"
             assert (found.nll_upper is None) == (n == 1)
             assert "would fit these labels as well" in found.headline
@@ -206,7 +196,7 @@ def test_few_labels_do_not_break_a_number() -> None:
 def test_the_same_sums_are_computed_once() -> None:
     calls = []
 
-    @remembered(2)
+    @memoised(2)
     def work(sums: CalibrationSums, option: int) -> int:
         calls.append(option)
         return sums.n + option

@@ -15,7 +15,6 @@ from service.alarm import ALARM
 from service.alarm.watch import taking
 from service.app import create_app
 from service.report.recent import Recent
-from service.report.scope import NO_TAG
 from service.settings import Settings
 from service.store import open_store
 from service.store.records import Label
@@ -24,6 +23,7 @@ from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
 from trueodds.bundle import ModelFolder, Reference
 from trueodds.hours import HOUR_MS
+from trueodds.report.schemas import NO_TAG
 
 NOW = datetime.now(UTC)
 
@@ -117,11 +117,9 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
     assert len(labelled) == 1 and labelled[0]["ece_lower"] <= labelled[0]["ece_upper"]
 
 
-def test_recent_labels_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.report.recent.RECENT", 20)
-
+def test_recent_labels_are_read_once(tmp_path: Path) -> None:
     async def main() -> None:
-        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), Recent(), version()
+        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), Recent(20), version()
         await store.put_version(of)
         assert len(await recent.labels(store, of)) == 0
         for count in (3, 4, 25, 8, 0):

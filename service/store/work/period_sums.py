@@ -11,9 +11,10 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from service.store.records import Integers, StoredSums, StoreError
+from service.store.records import Integers, StoreError
 from service.store.work.deltas import TOTAL, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
+from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.inputs import Array
 
@@ -138,14 +139,14 @@ class PeriodSums:
         keys_A, answers_A, keys_L = (part.astype(np.int64) for part in parts[:3])
         return cls(keys_A, answers_A, keys_L, columns_7L)
 
-    def stored(self, kind: int, only: int | None = None) -> dict[int, StoredSums]:
+    def stored(self, kind: int, only: int | None = None) -> dict[int, AnswerSums]:
         """Sums by group (class, or key of a tag), 192 KB each, or `only` one; the total has the one group 0."""
         sums = self.cleared()
         if kind == TOTAL:
             answers_C, cells = np.zeros(CELLS, np.int64), np.zeros((len(COLUMNS), CELLS))
             answers_C[sums.answer_keys_A], cells[:, sums.label_keys_L] = sums.answers_A, sums.columns_7L
-            return {0: StoredSums(answers_C, CalibrationSums(cells))}
-        by_group: dict[int, StoredSums] = {}
+            return {0: AnswerSums(answers_C, CalibrationSums(cells))}
+        by_group: dict[int, AnswerSums] = {}
         label_group_L, answer_group_A = sums.label_keys_L // COARSE_CELLS, sums.answer_keys_A // COARSE_CELLS
         for group in np.unique(answer_group_A).tolist():
             if only not in (None, group):
@@ -154,7 +155,7 @@ class PeriodSums:
             place_G, cells = _places(sums.label_keys_L[inside_L] % COARSE_CELLS, sums.columns_7L[:, inside_L])
             answers_C = np.zeros(CELLS, np.int64)
             answers_C[place_G[sums.answer_keys_A[inside_A] % COARSE_CELLS]] = sums.answers_A[inside_A]
-            by_group[group] = StoredSums(answers_C, CalibrationSums(cells))
+            by_group[group] = AnswerSums(answers_C, CalibrationSums(cells))
         return by_group
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.store.records import LabelBlock, LabelledLogits, StoredAnswer, StoredSums
+from service.store.records import LabelBlock, LabelledLogits, StoredAnswer
 from service.store.work import deltas
 from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
 from service.store.work.statements import Query, Work
 from trueodds.hours import HOUR_MS, Hours
+from trueodds.sums.answers import AnswerSums
 
 LOG = (
     "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
@@ -50,7 +51,7 @@ class MergedTotals:
 
 def sums(
     version: int, kind: int, hours: Hours, only: int | None = None, *, totals: MergedTotals
-) -> Work[dict[int, StoredSums]]:
+) -> Work[dict[int, AnswerSums]]:
     """Sums of the hours [first, end) of predictions, by group or of one."""
     ((number,),) = yield Query("SELECT number FROM compactions")
     window = version, *hours

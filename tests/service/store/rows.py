@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from service.ids import new_ids
-from service.store.records import PredictionBatch, StoredSums, Version
+from service.store.records import PredictionBatch, Version
 from service.store.work.statements import Query, Work
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, softmax
+from trueodds.sums.answers import AnswerSums
 
 CLASSES = ("cat", "dog", "café")  # composed é
 HOUR = 3_600_000
@@ -70,7 +71,7 @@ class Twin:
     def ids(self) -> list[str]:
         return [answers.ids[k] for answers, k in self.rows]
 
-    def sums(self, chosen: Callable[[PredictionBatch, int], bool] = lambda *_: True) -> StoredSums:
+    def sums(self, chosen: Callable[[PredictionBatch, int], bool] = lambda *_: True) -> AnswerSums:
         rows = [(answers, k) for answers, k in self.rows if chosen(answers, k)]
         labelled_rows = [(answers, k) for answers, k in rows if answers.ids[k] in self.labels]
         cells = cell_of(np.array([answers.confidence_N[k] for answers, k in rows]))
@@ -80,10 +81,10 @@ class Twin:
                 np.array([answers.probabilities_NC[k] for answers, k in labelled_rows]),
                 np.array([self.labels[answers.ids[k]] for answers, k in labelled_rows]),
             )
-        return StoredSums(np.bincount(cells, minlength=CELLS), labelled)
+        return AnswerSums(np.bincount(cells, minlength=CELLS), labelled)
 
 
-def assert_same(actual: StoredSums, expected: StoredSums, cells: int = CELLS) -> None:
+def assert_same(actual: AnswerSums, expected: AnswerSums, cells: int = CELLS) -> None:
     """Counts exactly, sums to rounding, on `cells` equal cells; empty cells hold exact zeros."""
     for sums in (actual, expected):
         assert (sums.labelled.cells[:, sums.labelled.cells[0] == 0] == 0).all()

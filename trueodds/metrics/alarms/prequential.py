@@ -1,7 +1,8 @@
 """Would recalibrating help? Each block of labels is predicted by a fit to the labels before it, then learnt.
 
-What is scored is the event "the answer is right", under its served confidence c and under recalibrated ones. Nothing is
-predicted by a fit that has seen it, so the gain is honest (prequential: Dawid 1984), and valid whenever one looks.
+The event that is scored is "the answer is right", under its served confidence c and under recalibrated ones. Nothing is
+predicted by a fit that has seen it, so the gain is not flattered (prequential: Dawid 1984), and valid whenever one
+looks.
 """
 
 from __future__ import annotations
@@ -179,20 +180,20 @@ def fit(counts_RG2: Array, start_R2: Array) -> Array:
     Newton's method, in which no group's log odds move by more than 1 in a step: so far the curvature changes by less
     than e, and every step descends.
     """
-    found_R2, n_RG = start_R2.copy(), counts_RG2.sum(axis=2)
+    map_R2, n_RG = start_R2.copy(), counts_RG2.sum(axis=2)
     reach_2E = np.array([[CENTRES[0], CENTRES[-1]], [1.0, 1.0]])
     for _ in range(FIT_STEPS):
-        p_RG = expit(found_R2[:, :1] * CENTRES + found_R2[:, 1:])
-        slope_R2 = _gradient(counts_RG2[:, :, 1], n_RG, p_RG, found_R2)
+        p_RG = expit(map_R2[:, :1] * CENTRES + map_R2[:, 1:])
+        slope_R2 = _gradient(counts_RG2[:, :, 1], n_RG, p_RG, map_R2)
         weight_RG = n_RG * p_RG * (1 - p_RG)
         aa, ab, bb = weight_RG @ CENTRES**2 + RIDGE, weight_RG @ CENTRES, weight_RG.sum(axis=1) + RIDGE
         step_R2 = np.stack([bb * slope_R2[:, 0] - ab * slope_R2[:, 1], aa * slope_R2[:, 1] - ab * slope_R2[:, 0]], 1)
         step_R2 /= (aa * bb - ab * ab)[:, None]
         longest_R = np.abs(step_R2 @ reach_2E).max(axis=1)
-        found_R2 -= step_R2 / np.maximum(longest_R, 1.0)[:, None]
+        map_R2 -= step_R2 / np.maximum(longest_R, 1.0)[:, None]
         if longest_R.max() < 1e-6:
             break
-    return found_R2
+    return map_R2
 
 
 def objective(counts_G2: Array, map_2: Array) -> tuple[float, Array]:

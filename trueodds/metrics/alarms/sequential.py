@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from trueodds.metrics.alarms.factors import Null, bets
+from trueodds.metrics.alarms.anytime import AnytimeTest
+from trueodds.metrics.alarms.payoffs import Null, payoffs
 from trueodds.sums.bins import cell_of
-from trueodds.sums.inputs import Array, as_array, check_alpha, check_top, is_number, is_whole
+from trueodds.sums.inputs import Array, as_array, check_top, is_number, is_whole
 from trueodds.sums.sums import CalibrationSums
 
 Integers = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ BLOCK = 20
 
 
 @dataclass(frozen=True)
-class _Bettor(ABC):
+class _Wealth(ABC):
     """Wealth per bet after some blocks, all in logs: nothing overflows, and 10^7 labels cost no accuracy."""
 
     null: Null
@@ -51,12 +52,12 @@ class _Bettor(ABC):
     @classmethod
     def start(cls, null: Null = "point", tolerance: float = 0.02) -> Self:
         """Before any label. null: "point" (no confidence is ever off by more than `tolerance`) or "ece" (the ECE of the
-        traffic that is being labelled never is; see `trueodds.metrics.alarms.factors`).
+        traffic that is being labelled never is; see `trueodds.metrics.alarms.payoffs`).
 
         Raises:
             ValueError: an unknown null, or a tolerance outside [0, .5).
         """
-        bets(null, tolerance)
+        payoffs(null, tolerance)
         return cls(null, float(tolerance), 0, 0, None, -math.inf)
 
     def advance(self, block: CalibrationSums) -> Self:
@@ -72,7 +73,7 @@ class _Bettor(ABC):
         right, wrong = correct_C[cell], count_C[cell] - correct_C[cell]
         if not ((right >= 0) & (wrong >= 0) & (np.floor(right) == right) & (np.floor(wrong) == wrong)).all():
             raise ValueError("block holds cells that are not counts of right and wrong labels; weights are not allowed")
-        table = bets(self.null, self.tolerance)
+        table = payoffs(self.null, self.tolerance)
         payoff_K = right @ table.log_right_CK[cell] + wrong @ table.log_wrong_CK[cell]
         before_K = np.full(len(payoff_K), -np.inf) if self.log_wealth is None else np.array(self.log_wealth)
         wealth_K = self.step(before_K, payoff_K, self.blocks + 1)
@@ -96,7 +97,7 @@ class _Bettor(ABC):
             raise ValueError(f"{len(confidence)} labels in blocks of {size!r}; allowed are whole blocks only")
         if not len(confidence):
             return self, np.zeros(0)
-        table, cell_N = bets(self.null, self.tolerance), cell_of(confidence)
+        table, cell_N = payoffs(self.null, self.tolerance), cell_of(confidence)
         paid_NK = np.where(correct[:, None], table.log_right_CK[cell_N], table.log_wrong_CK[cell_N])
         paid_BK = paid_NK.reshape(-1, size, paid_NK.shape[1]).sum(axis=1)
         wealth_K = np.full(paid_BK.shape[1], -np.inf) if self.log_wealth is None else np.array(self.log_wealth)
@@ -127,7 +128,9 @@ class _Bettor(ABC):
     def _log_value(self) -> float:
         if self.log_wealth is None:
             return float(self.value(np.array([-np.inf]), np.zeros(1), 0))
-        return float(self.value(np.array(self.log_wealth), bets(self.null, self.tolerance).log_weight_K, self.blocks))
+        return float(
+            self.value(np.array(self.log_wealth), payoffs(self.null, self.tolerance).log_weight_K, self.blocks)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; `from_json` restores them exactly. Before the first block wealth and peak are null."""
@@ -163,20 +166,20 @@ class _Bettor(ABC):
             )
         if wealth is None:
             return state
-        expected = len(bets(state.null, state.tolerance).log_weight_K)
+        expected = len(payoffs(state.null, state.tolerance).log_weight_K)
         if len(wealth) != expected or not np.isfinite([*wealth, tree["peak"]]).all():
             raise ValueError(f"log_wealth must hold {expected} finite numbers, one for each bet, and peak one")
         return replace(state, **{name: tree[name] for name in ("blocks", "labels", "peak")}, log_wealth=tuple(wealth))
 
 
-class EProcess(_Bettor):
+class EProcess(_Wealth, AnytimeTest):
     """Mixture e-process over recalibration bets and starting times: P(ever E >= 1/alpha) <= alpha under the null.
 
     Before block j = 1, 2, ... the share gamma_j = 1/(1 + log2 j) - 1/(1 + log2(j+1)) of the capital is laid on it:
 
         M_k <- (M_k + gamma_j) E_k(block j),    E = 1/(1 + log2(j+1)) + sum_k w_k M_k,
 
-    E_k(block) the product of bet k's payoffs (`trueodds.metrics.alarms.factors`), w_k its weight. Because fresh
+    E_k(block) the product of bet k's payoffs (`trueodds.metrics.alarms.payoffs`), w_k its weight. Because fresh
     capital comes in at every block, a long good past does not hide a bad present.
 
     >>> alarm = metrics.EProcess.start(null="ece", tolerance=0.02)
@@ -193,20 +196,6 @@ class EProcess(_Bettor):
         """log E in nats: 0 at the start, never below that of the capital not laid yet."""
         return self._log_value()
 
-    @property
-    def p_value(self) -> float:
-        """The smallest alpha at which this has alarmed so far, valid at every moment: 1 / the largest E."""
-        return math.exp(min(0.0, -self.peak))
-
-    def alarmed(self, alpha: float = 0.05) -> bool:
-        """Whether E has reached 1/alpha after any committed block; of all calibrated models at most alpha ever do.
-
-        Raises:
-            ValueError: alpha outside (0, 1).
-        """
-        check_alpha(alpha)
-        return self.peak >= -math.log(alpha)
-
     @staticmethod
     def step(log_wealth_K: Array, log_payoff_K: Array, block: int) -> Array:
         before, after = 1 + math.log2(block), 1 + math.log2(block + 1)
@@ -217,11 +206,11 @@ class EProcess(_Bettor):
     @staticmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
         not_laid = -np.log1p(np.log2(np.add(blocks, 1.0)))
-        found: Array = np.logaddexp(not_laid, logsumexp(log_wealth_K + log_weight_K, axis=-1))
-        return found
+        log_e: Array = np.logaddexp(not_laid, logsumexp(log_wealth_K + log_weight_K, axis=-1))
+        return log_e
 
 
-class ShiryaevRoberts(_Bettor):
+class ShiryaevRoberts(_Wealth):
     """For those who accept one false alarm in so many labels, and want to hear of a change sooner.
 
     Before every block one unit is laid on each bet: R_k <- (R_k + 1) E_k(block), R = sum_k w_k R_k. Under the null
@@ -263,8 +252,8 @@ class ShiryaevRoberts(_Bettor):
 
     @staticmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
-        found: Array = logsumexp(log_wealth_K + log_weight_K, axis=-1)
-        return found
+        log_r: Array = logsumexp(log_wealth_K + log_weight_K, axis=-1)
+        return log_r
 
 
 def blocks(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK) -> Iterator[CalibrationSums]:

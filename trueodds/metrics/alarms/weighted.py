@@ -11,17 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from trueodds.metrics.alarms.factors import TURN, bets
-from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_top, is_number, is_whole
+from trueodds.metrics.alarms.anytime import AnytimeTest
+from trueodds.metrics.alarms.payoffs import TURN, payoffs
+from trueodds.sums.inputs import Array, as_numbers, check_top, is_number, is_whole
 
 FLOOR = 0.05
-"""Smallest propensity that is betted on, if nobody says otherwise."""
+"""Smallest propensity on which bets are placed, if nobody says otherwise."""
 SHARES = (0.98, 0.4, 0.15, 0.05)
 """Stakes, as shares of the largest at which no bet can lose more than it has."""
 
 
 @dataclass(frozen=True)
-class WeightedEProcess:
+class WeightedEProcess(AnytimeTest):
     """Test of "the ECE of all answers so far is at most `tolerance`, at every moment", by labels of known propensity.
 
     Answers are taken in the order in which their labels arrive, or would. One of confidence c gets its label with the
@@ -51,7 +52,7 @@ class WeightedEProcess:
     tolerance: float
     floor: float
     labels: int
-    """Labels betted on."""
+    """Labels on which bets were placed."""
     left_out: int
     """Labels whose answers had a propensity below the floor."""
     log_wealth: tuple[float, ...]
@@ -65,7 +66,7 @@ class WeightedEProcess:
         Raises:
             ValueError: a tolerance outside [0, .5), or a floor outside (0, 1].
         """
-        bets("ece", tolerance)  # refuses a bad tolerance
+        payoffs("ece", tolerance)  # refuses a bad tolerance
         if not (is_number(floor) and 0 < floor <= 1):
             raise ValueError(f"floor is {floor!r}; allowed is (0, 1], the smallest propensity, such as {FLOOR}")
         return cls(float(tolerance), float(floor), 0, 0, (0.0,) * (4 * len(SHARES)), 0.0)
@@ -74,20 +75,6 @@ class WeightedEProcess:
     def log_e(self) -> float:
         """log E in nats, after every label so far: 0 at the start."""
         return float(logsumexp(self.log_wealth)) - math.log(len(self.log_wealth))
-
-    @property
-    def p_value(self) -> float:
-        """The smallest alpha at which this has alarmed so far, valid at every moment: 1 / the largest E."""
-        return math.exp(-self.peak)
-
-    def alarmed(self, alpha: float = 0.05) -> bool:
-        """Whether E has reached 1/alpha after any label.
-
-        Raises:
-            ValueError: alpha outside (0, 1).
-        """
-        check_alpha(alpha)
-        return self.peak >= -math.log(alpha)
 
     def advance(
         self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, propensity_N: npt.ArrayLike

@@ -1,1 +1,1 @@
-"""What labels that are chosen, or few, can tell."""
+"""Labels that are chosen, or few: weighing them, and warnings of what they cannot tell."""

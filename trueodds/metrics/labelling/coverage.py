@@ -80,7 +80,7 @@ class LabelDelay:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What would be true of all answers if a wrong one were `ratio` times as likely to be labelled as a right one.
+    """All answers, if a wrong one were `ratio` times as likely to be labelled as a right one.
 
     >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
     >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
@@ -94,7 +94,7 @@ class Sensitivity:
     accuracy: float
     signed_gap: float
     lowest_accuracy: float
-    """Of all answers, if those without a label were all wrong."""
+    """Accuracy on all answers, if those without a label were all wrong."""
     highest_accuracy: float
     """The same if they were all right."""
     impossible: float
@@ -141,8 +141,8 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
     label_K, answer_K = strata.totals(labels_C), strata.answers_K
     expected_K = n * answer_K / answer_K.sum()
 
-    def chi_square(found_K: npt.NDArray[np.number]) -> Array:
-        value: Array = ((found_K - expected_K) ** 2 / expected_K).sum(axis=-1)
+    def chi_square(drawn_K: npt.NDArray[np.number]) -> Array:
+        value: Array = ((drawn_K - expected_K) ** 2 / expected_K).sum(axis=-1)
         return value
 
     observed, total = float(chi_square(label_K)), float(answer_K.sum())
@@ -154,9 +154,9 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
         drawn = rng.multivariate_hypergeometric(answer_K.astype(np.int64), n, draws, method="marginals")
         return int((chi_square(drawn) >= observed * (1 - 1e-12)).sum())
 
-    p_value = (1 + (found := as_large(AT_FIRST))) / (1 + AT_FIRST)
+    p_value = (1 + (exceeding := as_large(AT_FIRST))) / (1 + AT_FIRST)
     if p_value <= SETTLED:
-        p_value = (1 + found + as_large(DRAWS - AT_FIRST)) / (1 + DRAWS)
+        p_value = (1 + exceeding + as_large(DRAWS - AT_FIRST)) / (1 + DRAWS)
     return ChoiceOfLabels(observed, p_value)
 
 
@@ -222,8 +222,8 @@ def sensitivity(
     answers_K = strata.spoken_for(right_K + wrong_K)
     known = answers_K > 0
     right_K, wrong_K, answers_K = right_K[known], wrong_K[known], answers_K[known]
-    asked_K = right_K / (right_K + wrong_K / ratio)
-    share_K = np.clip(asked_K, right_K / answers_K, 1 - wrong_K / answers_K)
+    target_K = right_K / (right_K + wrong_K / ratio)
+    share_K = np.clip(target_K, right_K / answers_K, 1 - wrong_K / answers_K)
     weights = []  # of a right label, and of a wrong one
     for labels_K, part_K in ((right_K, share_K), (wrong_K, 1 - share_K)):
         weight_K = np.zeros(len(known))
@@ -242,5 +242,5 @@ def sensitivity(
         signed_gap=gap / total,
         lowest_accuracy=labels_right / total,
         highest_accuracy=(labels_right + total - sums.n) / total,
-        impossible=float(answers_K[np.abs(asked_K - share_K) > 1e-9].sum() / total),
+        impossible=float(answers_K[np.abs(target_K - share_K) > 1e-9].sum() / total),
     )

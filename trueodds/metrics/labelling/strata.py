@@ -60,13 +60,13 @@ class Strata:
 
     def totals(self, values_C: Array) -> Array:
         """Per stratum."""
-        found: Array = np.bincount(self.stratum_C, values_C).astype(np.float64)
-        return found
+        total_K: Array = np.bincount(self.stratum_C, values_C).astype(np.float64)
+        return total_K
 
     def spoken_for(self, labels_K: Array) -> Array:
         """Answers that the labels of each stratum stand for: its own, and those of strata without labels next to it."""
         known = np.flatnonzero(labels_K)
         middle = self.middle_K[known]
         nearest_K = known[np.searchsorted((middle[1:] + middle[:-1]) / 2, self.middle_K)]
-        found: Array = np.bincount(nearest_K, self.answers_K, len(self.answers_K)).astype(np.float64)
-        return found
+        answers_K: Array = np.bincount(nearest_K, self.answers_K, len(self.answers_K)).astype(np.float64)
+        return answers_K

@@ -122,7 +122,7 @@ class WeightedEce:
 
 
 def fullest_cell(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> FullestCell:
-    """Where a choice of labels cannot be seen, because confidences are known by their cell only.
+    """The cell in which most answers share one confidence, so that a choice of labels cannot be seen.
 
     Raises:
         ValueError: no labels, or counts as in `weighted_ece`.
@@ -169,8 +169,8 @@ def weighted_ece(
     if fullest.refused:
         raise CrowdedCellError(fullest.reading)
     cell = np.flatnonzero(sums.cells[0])
-    found = _standing_for(answers_C, sums.cells[0], cell, np.ones(len(cell)), sums.cells[:3, cell], bins, level)
-    return replace(found, crowded=fullest.share)
+    estimate = _standing_for(answers_C, sums.cells[0], cell, np.ones(len(cell)), sums.cells[:3, cell], bins, level)
+    return replace(estimate, crowded=fullest.share)
 
 
 def inverse_probability_ece(
@@ -203,8 +203,8 @@ def inverse_probability_ece(
     0.8
     """
     sums = as_sums(CalibrationSums.from_top(confidence_N, correct_N))  # refuses bad rows, and none
-    given = {"confidence": confidence_N, "correct": correct_N, "probability": probability_N}
-    confidence, correct, probability = (as_numbers(v, name).astype(np.float64) for name, v in given.items())
+    columns = {"confidence": confidence_N, "correct": correct_N, "probability": probability_N}
+    confidence, correct, probability = (as_numbers(v, name).astype(np.float64) for name, v in columns.items())
     if probability.shape != confidence.shape:
         raise ValueError(f"probability has shape {probability.shape}; expected {confidence.shape}, one for each label")
     if not ((probability > 0) & (probability <= 1)).all():
@@ -212,8 +212,8 @@ def inverse_probability_ece(
         raise ValueError(f"probability holds {bad}; allowed is (0, 1], the chance with which the row was chosen")
     rows, cell = np.stack([np.ones(len(confidence)), confidence, correct]), cell_of(confidence)
     if answers_C is None:
-        found = _weighted(cell, 1 / probability, rows, bins, level)
-        return replace(found, interval=replace(found.interval, lower=0.0)) if found.heavy else found
+        estimate = _weighted(cell, 1 / probability, rows, bins, level)
+        return replace(estimate, interval=replace(estimate.interval, lower=0.0)) if estimate.heavy else estimate
     return _standing_for(answers_C, sums.cells[0], cell, 1 / probability, rows, bins, level)
 
 
@@ -232,8 +232,8 @@ def _standing_for(
     stratum_I = strata.stratum_C[cell_I]
     total_K = np.bincount(stratum_I, weight_I * items_3I[0], len(strata.answers_K)).astype(np.float64)
     share_K = np.divide(strata.spoken_for(total_K), total_K, out=np.zeros(len(total_K)), where=total_K > 0)
-    found = _weighted(cell_I, weight_I * share_K[stratum_I], items_3I, bins, level)
-    return replace(found, unlabelled=float(strata.answers_K[total_K == 0].sum() / answers.sum()))
+    estimate = _weighted(cell_I, weight_I * share_K[stratum_I], items_3I, bins, level)
+    return replace(estimate, unlabelled=float(strata.answers_K[total_K == 0].sum() / answers.sum()))
 
 
 def _weighted(cell_I: npt.NDArray[np.intp], weight_I: Array, items_3I: Array, bins: int, level: float) -> WeightedEce:

@@ -1,0 +1,114 @@
+"""The report's page as the service gives it: its forms and links, its policy, and errors that a person can read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from markupsafe import Markup
+from starlette.responses import RedirectResponse, Response
+
+from service.errors import ServiceError
+from service.http import error_answers, query_parameters
+from service.http.accept import prefers_html
+from service.report import addresses
+from trueodds.report import Report, page
+
+ENVIRONMENT = page.environment(Path(__file__).parent / "templates")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+HEADERS = {
+    "content-security-policy": "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {_hash(page.STYLE)}",
+            f"script-src {_hash(page.SCRIPT)}",
+            "connect-src 'self'",
+            "img-src data:",
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        ]
+    ),
+    "cache-control": "no-store",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+}
+"""To be sent with the page: nothing runs or is loaded but its own style and script."""
+
+
+def render(report: Report, query: Mapping[str, str] | None = None, *, now: datetime | None = None) -> str:
+    """HTML of a report. `query`: the request's, which forms and links keep; `now` defaults to the clock."""
+    query, now = query or {}, now or datetime.now(UTC)
+    choice, address = addresses.choice_of(report, now), partial(addresses.address, query)
+
+    def part(name: str) -> Markup:
+        template = ENVIRONMENT.get_template(f"{name}.html")
+        return Markup(template.render(report=report, query=query, choice=choice, address=address, addresses=addresses))
+
+    site = page.Site(
+        address=address,
+        refresh_address=addresses.refresh_address(query, choice),
+        choice=part("choice"),
+        acknowledgement=part("acknowledgement"),
+        first_steps=part("first_steps"),
+        footer=part("footer"),
+    )
+    return page.render(report, now=now, site=site)
+
+
+def problem(message: str) -> str:
+    """HTML that says what cannot be shown, and why."""
+    return ENVIRONMENT.get_template("problem.html").render(message=message, report_address=addresses.REPORT)
+
+
+class ReportRoute(APIRoute):
+    """A route whose errors are a page in a browser; status and message are those of the JSON."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        plain = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await plain(request)
+            except (ServiceError, RequestValidationError) as error:
+                if not (is_wanted(request) and prefers_html(request.headers.get("accept", ""))):
+                    raise
+                answer = await error_answers.answer(request, error)
+            message = orjson.loads(answer.body)["error"]["message"]
+            retry = {name: answer.headers[name] for name in ("retry-after",) if name in answer.headers}
+            headers = {"vary": "accept", **HEADERS, **retry}
+            return Response(problem(message), answer.status_code, headers, media_type="text/html")
+
+        return handle
+
+
+def is_wanted(request: Request) -> bool:
+    """Whether the caller wants a page: by `format`, else by Accept."""
+    form = request.query_params.get("format")
+    return form == "html" or (not form and prefers_html(request.headers.get("accept", "")))
+
+
+router = APIRouter(route_class=ReportRoute)
+
+
+@router.get(addresses.CHOOSE, include_in_schema=False)
+async def choose(request: Request) -> Response:
+    """Leads on to the chosen report: blank fields left out, days and sliding windows as times."""
+    query_parameters.check(request, addresses.FIELDS)
+    return RedirectResponse(
+        addresses.form_address(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"}
+    )

@@ -1,0 +1,129 @@
+"""The query of a report, checked: every refusal names the value, what is allowed and what helps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from service.errors import ServiceError
+from service.store import MAX_LAST, By
+from service.store.records import Version
+from trueodds.errors import nearest
+from trueodds.hours import HOUR_MS, hours_of
+from trueodds.metrics import CELLS
+from trueodds.report import Options, Window
+from trueodds.report.schemas import NO_TAG, Unit
+from trueodds.sums.bins import COARSE_CELLS, Binning
+from trueodds.texts import short
+
+MAX_BINS = 1000
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)
+
+TrendUnit = Literal[Unit, "auto"]
+
+
+@dataclass(frozen=True)
+class ReportQuery:
+    """The query of a report. Times are Unix milliseconds, of the prediction."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    last: int | None = None
+    predicted_class: str | None = None
+    tag: str | None = None
+    bins: int = 15
+    binning: Binning = "width"
+    level: float = 0.95
+    by: By | None = None
+    trend: TrendUnit | None = None
+
+    @property
+    def group(self) -> tuple[By, str] | None:
+        """The one class or tag that the report is about, under the store's name."""
+        if self.predicted_class is not None:
+            return "class", self.predicted_class
+        if self.tag is not None:
+            return "tag", "" if self.tag == NO_TAG else self.tag
+        return None
+
+    @property
+    def window(self) -> Window:
+        """The window in whole hours, as sums are kept."""
+        since, until = (
+            None if hour is None else datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
+            for hour in hours_of(self.since_ms, self.until_ms)
+        )
+        return Window(since=since, until=until, last=self.last, predicted_class=self.predicted_class, tag=self.tag)
+
+    @property
+    def options(self) -> Options:
+        """The options of the report; of a class or tag the store counts on fewer cells."""
+        return Options(self.window, self.bins, self.binning, self.level, COARSE_CELLS if self.group else CELLS)
+
+
+def check(query: ReportQuery) -> None:
+    """Raise ServiceError 422 where parameters contradict each other, or bins are not whole cells."""
+    if not 1 <= query.bins <= MAX_BINS or CELLS % query.bins:
+        allowed = (
+            f"the divisors of {CELLS} up to {MAX_BINS} (10, 15, 20, 25, 50, 100, ...), so that bins are whole cells"
+        )
+        raise _refused(f"bins = {query.bins}: allowed are {allowed}")
+    if (query.group or query.by) and COARSE_CELLS % query.bins:
+        divisors = ", ".join(str(k) for k in range(1, COARSE_CELLS + 1) if not COARSE_CELLS % k and not CELLS % k)
+        raise _refused(
+            f"bins = {query.bins}: sums by class and by tag are kept on {COARSE_CELLS} cells, so with class, tag or by"
+            f" allowed are {divisors}"
+        )
+    if query.predicted_class is not None and query.tag is not None:
+        raise _refused("class and tag together: sums are kept by one or the other; give one of them")
+    if query.last is not None:
+        names = ("since_ms", "until_ms", "predicted_class", "tag", "by", "trend")
+        beside = [name for name in names if getattr(query, name) is not None]
+        if beside:
+            words = {"since_ms": "since", "until_ms": "until", "predicted_class": "class"}
+            others = " and ".join(words.get(name, name) for name in beside)
+            raise _refused(
+                f"last = {query.last} with {others}: last counts labels of all answers in the order of their arrival,"
+                f" at most {MAX_LAST:,}; leave out one or the other"
+            )
+    if query.since_ms is not None and query.until_ms is not None and query.since_ms >= query.until_ms:
+        low, high = (datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in (query.since_ms, query.until_ms))
+        raise _refused(f"since {low} is not before until {high}; exchange them, or leave one out")
+
+
+def check_class(query: ReportQuery, version: Version) -> None:
+    """Raise ServiceError 404 for a class that the version does not have."""
+    name = query.predicted_class
+    if name is not None and name not in version.classes:
+        known = ", ".join(version.classes[:20]) + (", ..." if len(version.classes) > 20 else "")
+        words = f"{version.model} has no class {short(name)}; it has {known}.{nearest(name, version.classes)}"
+        raise ServiceError(404, "unknown_class", words)
+
+
+def unknown_tag(query: ReportQuery, version: Version, known: list[str]) -> ServiceError:
+    """The error for a tag that no answer of the version has."""
+    shown = [name or NO_TAG for name in known]
+    words = f"no answer of {version.model}/{version.version} has the tag {short(query.tag)}; there are"
+    listed = ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "") or "none yet"
+    return ServiceError(404, "unknown_tag", f"{words} {listed}.{nearest(query.tag or '', shown)}")
+
+
+def unix_ms(name: str, time: datetime | None) -> int | None:
+    """Milliseconds since 1970; a time without an offset is in UTC.
+
+    Raises:
+        ServiceError: 422 before 1970, or from 9999-12-31 on.
+    """
+    if time is None:
+        return None
+    aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    if not start <= aware < LATEST:
+        allowed = "times from 1970 to 9999, ISO 8601 (UTC without an offset) or Unix seconds"
+        raise _refused(f"{name} = {time.isoformat()}: allowed are {allowed}")
+    return int((aware - start).total_seconds() * 1000)
+
+
+def _refused(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_parameter", message)

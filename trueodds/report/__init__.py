@@ -1,0 +1,24 @@
+"""The calibration report: pure functions of sums and rows, for a service's answers and for a table of them.
+
+`report_of` puts it together from its parts: `labelling_of`, `slices_of`, `tags_of`, `trend_of`; `page.render` makes a
+page of it (extra `report`: jinja2).
+"""
+
+from trueodds.report.composition import report_of
+from trueodds.report.labelling import labelling_of
+from trueodds.report.options import Options
+from trueodds.report.rows import LabelledRows
+from trueodds.report.schemas import Report, Window
+from trueodds.report.slices import slices_of, tags_of, trend_of
+
+__all__ = [
+    "LabelledRows",
+    "Options",
+    "Report",
+    "Window",
+    "labelling_of",
+    "report_of",
+    "slices_of",
+    "tags_of",
+    "trend_of",
+]

@@ -1,0 +1,91 @@
+"""The report's parts about the alarm: the evidence, what it means, and whether to recalibrate."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from trueodds.metrics.alarms.payoffs import Null
+
+
+class EvidencePoint(BaseModel):
+    """The evidence after a number of labels, in the order of their arrival."""
+
+    labels: int
+    at: datetime = Field(description="arrival of the last of them")
+    log_e: float = Field(description="natural logarithm of the e-value")
+
+
+class Acknowledgement(BaseModel):
+    who: str
+    why: str
+    at: datetime
+
+
+class AlarmOf(BaseModel):
+    """The sequential test of one null hypothesis; it may be looked at after every label, for ever.
+
+    ece: at every label, given what came before, the ECE of the answers that get labels is within the tolerance. point:
+    so is every confidence. Neither is about all answers or about an average over time.
+    """
+
+    null: Null
+    statement: str = Field(description="what has been refuted once it has fired, in plain words")
+    pages: bool = Field(description="whether it calls the webhook; otherwise a notice only")
+    tolerance: float
+    threshold: float = Field(description="it fires when the e-value reaches this")
+    state: Literal["quiet", "fired", "acknowledged"]
+    labels: int
+    log_e: float = Field(description="natural logarithm of the e-value now; may fall again")
+    p_value: float = Field(description="valid whenever one looks: 1 / the largest e-value so far")
+    fired_at: datetime | None = Field(None, description="arrival of the label that completed the evidence")
+    fired_after: int | None = Field(None, description="labels until then")
+    acknowledged: Acknowledgement | None = None
+    history: list[EvidencePoint] = Field(default_factory=list, description="thinned out to at most 200 points")
+
+
+class WeightedEvidence(BaseModel):
+    """The sequential test of "the ECE of all answers so far is within the tolerance", by labels with a propensity."""
+
+    statement: str = Field(description="what has been refuted once it has fired, in plain words")
+    tolerance: float
+    floor: float = Field(description="answers of a smaller propensity are not spoken of")
+    threshold: float = Field(description="it fires when the e-value reaches this")
+    state: Literal["quiet", "fired"]
+    labels: int = Field(description="labels that came with a propensity of the floor or more")
+    left_out: int = Field(description="labels that came with a smaller one")
+    log_e: float = Field(description="natural logarithm of the e-value now; may fall again")
+    p_value: float = Field(description="valid whenever one looks: 1 / the largest e-value so far")
+    fired_at: datetime | None = None
+    fired_after: int | None = None
+    reading: str
+
+
+class Alarm(BaseModel):
+    """Never reset by a restart; a new version starts anew."""
+
+    state: Literal["quiet", "notice", "fired", "acknowledged"] = Field(
+        description="fired: the null that pages is refuted; notice: another one is"
+    )
+    reading: str
+    nulls: list[AlarmOf] = Field(description="the one that pages first; both are about the labelled traffic")
+    weighted: WeightedEvidence | None = Field(None, description="about all answers; null where no propensity was given")
+    notice: str | None = Field(None, description="where the labelled traffic is not like all traffic")
+
+
+class Advice(BaseModel):
+    """Whether recalibrating on the labels seen would help: each label scored by a fit to the labels before it."""
+
+    helps: Literal["yes", "no", "not_known"] = Field(
+        description="yes: e-value 20 or more; no: the recalibrated one did not score better; else not known yet"
+    )
+    labels: int
+    served_log_loss: float | None = Field(
+        None, description="nats per label, of whether the answer is right under its confidence"
+    )
+    recalibrated_log_loss: float | None = None
+    log_e: float = Field(0.0, description="evidence that the recalibrated confidences are better, in nats")
+    reading: str
+    command: str | None = None

@@ -1,0 +1,80 @@
+"""The report: figures, their reading in plain words, and all parts that stand beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trueodds.report.alarm import Advice, Alarm
+from trueodds.report.estimands import estimands
+from trueodds.report.figures import figures_of
+from trueodds.report.labelling import labelling_of
+from trueodds.report.options import Options
+from trueodds.report.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
+from trueodds.report.verdict import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
+from trueodds.sums.answers import AnswerSums
+
+
+def report_of(
+    model: str,
+    version: str,
+    sums: AnswerSums,
+    options: Options | None = None,
+    *,
+    offline: Mapping[str, Any] | None = None,
+    labelling: Labelling | None = None,
+    alarm: Alarm | None = None,
+    advice: Advice | None = None,
+    corrected: int = 0,
+    versions: Sequence[Slice] = (),
+    classes: Sequence[Slice] | None = None,
+    tags: Sequence[Slice] | None = None,
+    trend: Trend | None = None,
+    known: Sequence[KnownVersion] = (),
+    notes: Sequence[str] = (),
+    next_steps: Mapping[Verdict, str] | None = None,
+) -> Report:
+    """Figures and their reading; null where there are no labels.
+
+    `labelling`: by `labelling_of`; without it, that of the sums alone. `alarm` and `advice`: of all labels so far;
+    without them nothing counts as shown. `notes`: more cautions. `next_steps`: see `headline`.
+    """
+    options = options or Options()
+    everything = options.window.is_everything
+
+    def figures_at(level: float) -> dict[str, Any]:
+        return figures_of(sums.labelled, options.bins, options.binning, level, everything)
+
+    figures, labelling = figures_at(options.level), labelling or labelling_of(sums, options)
+    tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
+    within = is_within(sums, figures_at(CERTAIN), labelling, tolerance)
+    verdict = verdict_of(sums, figures, alarm if everything else None, advice, within=within)
+    first = headline(verdict, sums, figures, options, tolerance, next_steps)
+    second = [*cautions(sums, labelling, {"classes": classes, "tags": tags}), *notes]
+    return Report(
+        model=model,
+        version=version,
+        window=options.window,
+        verdict=verdict,
+        tolerance=tolerance,
+        reading=" ".join([first, *second]),
+        headline=first,
+        cautions=second,
+        answers=sums.answers,
+        labelled=sums.labelled.n,
+        corrected=corrected,
+        coverage=labelling.coverage,
+        level=options.level,
+        binning=options.binning,
+        offline=dict(offline or {}),
+        estimands=estimands(sums, options),
+        versions=list(versions),
+        classes=None if classes is None else list(classes),
+        tags=None if tags is None else list(tags),
+        trend=trend,
+        labelling=labelling,
+        alarm=alarm,
+        advice=advice,
+        known=list(known),
+        **figures,
+    )

@@ -1,0 +1,49 @@
+"""Estimands: the quantity that each number of a report estimates, in one plain sentence each."""
+
+from __future__ import annotations
+
+from trueodds.report.options import Options
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import CELLS
+
+_PLAIN = {
+    "error_rate": "the share of answers that are wrong",
+    "accuracy": "the share of answers that are right; the limits are the exact binomial ones (Clopper-Pearson)",
+    "mean_confidence": "the mean probability that the model gives to its own answer",
+    "signed_gap": "accuracy minus mean confidence",
+    "ece": "the mean distance between confidence and accuracy over the bins as measured; chance makes it too large",
+    "ece_estimate": "the ECE of the population in the same bins; more often too high than too low where few bins err",
+    "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels;"
+    " the level is that of both together, not of one alone",
+    "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels;"
+    " the level is that of both together, not of one alone",
+    "floor_mean": "the ECE that a perfectly calibrated model would show on average on as many answers",
+    "floor_p95": "the ECE that a perfectly calibrated model exceeds in 5% of such samples, with few errors in fewer",
+    "smooth_ece": "the distance from calibration without bins, at the one resolution where noise and detail balance",
+    "mce": "the largest gap of a bin as measured; with few answers in that bin it is mostly chance",
+    "ks": "the largest accumulated gap over all answers up to some confidence, as a share of all answers",
+    "ks_p_value": "the chance that a perfectly calibrated model shows a ks as large",
+    "nll": "the mean of -log(probability of the true class), in nats; its limits leave room for errors not yet seen",
+    "brier": "the mean squared error of all class probabilities, 0 to 2; its limits are like those of nll",
+    "bins.accuracy": "the share of right answers among those of a bin's confidence; the limits are exact binomial ones",
+    "labelling.weighted": "the same figures for ALL answers, if being labelled depends on nothing but what weighs them",
+    "labelling.label_free": "the accuracy on all answers, if they are calibrated",
+    "labelling.sensitivity": "the figures for ALL answers if wrong ones were labelled more often, as far as possible",
+}
+
+
+def estimands(sums: AnswerSums, options: Options) -> dict[str, str]:
+    """By the report's names, and under "population" of which answers."""
+    window = options.window
+    population = f"all answers {window.words}".strip()
+    if window.last is not None:
+        population = f"answers like the {sums.labelled.n:,} whose labels arrived last"
+    condition = ""
+    if sums.labelled.n < sums.answers:
+        condition = f", if the {sums.labelled.n:,} labelled ones are a fair choice of them (see labelling)"
+    limits = "hold after every label at once, corrections aside"
+    if not window.is_everything:
+        limits = "are exact binomial ones, for one look at this many labels"
+    gap = f"{_PLAIN['signed_gap']}; its limits {limits}"
+    grid = f"; smooth_ece and ks see {options.cells} cells of confidence only" if options.cells < CELLS else ""
+    return {"population": f"{population}{condition}{grid}", **_PLAIN, "signed_gap": gap}

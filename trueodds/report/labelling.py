@@ -1,0 +1,228 @@
+"""Limits of what labels tell, in plain words, each with its number: their choice, their delay, drift."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from trueodds import metrics
+from trueodds.bundle import Reference
+from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
+from trueodds.metrics.drift import LARGE, SIGNIFICANT
+from trueodds.report.memo import memoised
+from trueodds.report.options import Options
+from trueodds.report.rows import LabelledRows
+from trueodds.report.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
+from trueodds.report.verdict import labelled
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import coarse_counts
+from trueodds.texts import plural
+
+NEWEST = 5_000
+"""Labels that arrived last, of which fast and slow ones are compared."""
+RATIOS = (1.0, 2.0)
+FEWEST = 100
+"""Labels below which fast and slow ones are not compared, and propensities are not weighed by."""
+UNLABELLED = 0.01
+"""Share of the answers without a label below which nothing is said of what they could be."""
+
+
+def labelling_of(
+    sums: AnswerSums,
+    options: Options,
+    rows: LabelledRows | None = None,
+    reference: Reference | None = None,
+) -> Labelling:
+    """All of it; null where there is nothing to say.
+
+    `rows`: those labels of the window that arrived last. Nobody can say which answers the `last` labels of a window
+    stand for, so coverage and comparisons with all answers are left out there. `reference`: of the validation rows'
+    confidences. 6 to 15 ms the first time; memoised by the content of the sums and rows.
+    """
+    window, labelling = options.window, Labelling()
+    if window.last is None:
+        labelling = _against_all(sums, options.bins, options.level, options.cells).model_copy()
+    if window.last is None and not window.is_group and reference and sums.answers:
+        labelling.drift = _drift(sums, reference.rows, tuple(reference.counts), reference.mean)
+    if rows is not None and sums.labelled.n:
+        labelling.delay = _delay(rows)
+        answers = None if window.last else _answers_of(rows, sums)
+        weighted = _by_propensity(rows, options.bins, options.level, answers)
+        labelling.weighted = [*labelling.weighted, *([weighted] if weighted else [])]
+    return labelling
+
+
+@memoised(128)
+def choice_of(sums: AnswerSums) -> ChoiceOfLabels | None:
+    """Whether the labelled answers are as confident as all answers; None where all or none have labels."""
+    if not 0 < sums.labelled.n < sums.answers:
+        return None
+    return metrics.choice_of_labels(sums.labelled, sums.answers_C)
+
+
+@memoised(128)
+def _against_all(sums: AnswerSums, bins: int, level: float, cells: int) -> Labelling:
+    answers, labels = sums.answers, sums.labelled.n
+    if not answers:
+        return Labelling()
+    labelling = Labelling(coverage=labels / answers, coverage_reading=_coverage(labels, answers))
+    labelling.label_free = _label_free(sums)
+    if choice := choice_of(sums):  # otherwise there is nothing to weigh
+        labelling.choice = Finding(
+            warning=choice.warning,
+            p_value=choice.p_value,
+            statistic=choice.chi_square,
+            reading=f"{choice.reading.removesuffix('.')} (p = {choice.p_value:.2g}).",
+        )
+        fullest = _fullest(sums, cells)
+        if fullest.crowded:
+            labelling.crowded = Crowded(
+                share=fullest.share,
+                lower=fullest.lower,
+                upper=fullest.upper,
+                refused=fullest.refused,
+                warning=fullest.refused and choice.warning,
+                reading=fullest.reading,
+            )
+        if not fullest.refused:
+            weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
+            labelling.weighted = [_figures("strata", weighed)]
+        if not fullest.refused and answers - labels >= UNLABELLED * answers:
+            labelling.sensitivity = [_sensitivity(sums, ratio, bins) for ratio in RATIOS]
+    return labelling
+
+
+def _fullest(sums: AnswerSums, cells: int) -> FullestCell:
+    """With the limits of the one of `cells` in which it lies."""
+    fullest = metrics.fullest_cell(sums.labelled, sums.answers_C)
+    if cells == CELLS:
+        return fullest
+    k = int(fullest.lower * CELLS + 0.5) // (CELLS // cells)
+    return replace(fullest, lower=k / cells, upper=(k + 1) / cells)
+
+
+def _sensitivity(sums: AnswerSums, ratio: float, bins: int) -> Sensitivity:
+    estimate = metrics.sensitivity(sums.labelled, sums.answers_C, ratio=ratio, bins=bins)
+    return Sensitivity(**asdict(estimate), reading=estimate.reading)
+
+
+def _coverage(labels: int, answers: int) -> str:
+    if not labels:
+        return f"{plural(answers, 'answer')}, none with a label."
+    if labels == answers:
+        return f"{plural(answers, 'answer')}, all with labels: nothing is left to guess."
+    share = labels / answers
+    return (
+        f"{labelled(labels, answers)} ({share:.2g}, 1 in {answers / labels:,.0f})."
+        if share < 0.01
+        else f"{labelled(labels, answers)} ({share:.1%})."
+    )
+
+
+def _label_free(sums: AnswerSums) -> LabelFree:
+    centre_C = (np.arange(CELLS) + 0.5) / CELLS
+    mean = float(sums.answers_C @ centre_C) / sums.answers
+    return LabelFree(
+        accuracy=mean,
+        answers=sums.answers,
+        reading=(
+            f"If its confidences are right, {mean:.1%} of {plural(sums.answers, 'answer')} are: an estimate that no"
+            " label has confirmed."
+        ),
+    )
+
+
+@memoised(128)
+def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean: float) -> Drift:
+    drift = metrics.confidence_drift(coarse_counts(sums.answers_C), counts)
+    mean, chance = _label_free(sums).accuracy, f"p = {drift.p_value:.2g}"
+    both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
+    moved = (
+        f"Confidences are not those of {of_rows}: {both}, and {drift.distance:.1%} of the answers have moved across"
+        f" some confidence ({chance}). What was measured on the validation rows may no longer hold."
+    )
+    same = (
+        f"Confidences are much as on {of_rows}: {both}; at most {drift.distance:.1%} of the answers have moved across"
+        f" any confidence ({chance}; a warning needs p < {SIGNIFICANT:g} and {LARGE:.0%})."
+    )
+    return Drift(
+        distance=drift.distance,
+        p_value=drift.p_value,
+        warning=drift.warning,
+        validation_rows=rows,
+        mean_confidence=mean,
+        validation_mean_confidence=validation_mean,
+        reading=moved if drift.warning else same,
+    )
+
+
+@memoised(128)
+def _delay(rows: LabelledRows) -> Finding | None:
+    """The faster half of the newest 5,000 against the slower one, by the labels as they are now."""
+    confidence_L, correct_L, delay_L = (part[-NEWEST:] for part in (rows.confidence_L, rows.correct_L, rows.delay_ms_L))
+    if len(delay_L) < FEWEST:
+        return None
+    fast_L = delay_L <= np.median(delay_L)
+    if fast_L.all():  # all came equally late
+        return None
+    halves = (CalibrationSums.from_top(confidence_L[half], correct_L[half]) for half in (fast_L, ~fast_L))
+    try:
+        delay = metrics.label_delay(*halves)
+    except ValueError:  # no confidence of which there are fast and slow ones
+        return None
+    reading = (
+        f"{delay.reading} At equal confidence, answers whose label came within"
+        f" {_duration(float(np.median(delay_L)))} are right {abs(100 * delay.difference):.1f} points"
+        f" {'more' if delay.difference >= 0 else 'less'} often than the others ({len(delay_L):,} labels,"
+        f" p = {delay.p_value:.2g})."
+    )
+    return Finding(warning=delay.warning, p_value=delay.p_value, statistic=delay.z, reading=reading)
+
+
+def _duration(ms: float) -> str:
+    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("s", 1000)):
+        if ms >= 2 * size:
+            return f"{ms / size:.0f} {unit}"
+    return f"{ms:.0f} ms"
+
+
+def _answers_of(rows: LabelledRows, sums: AnswerSums) -> tuple[int, ...] | None:
+    """The answers per cell that the rows stand for: if they are all labels, each with a propensity."""
+    complete = np.array_equal(np.bincount(cell_of(rows.confidence_L), minlength=CELLS), sums.labelled.cells[0])
+    return tuple(sums.answers_C.tolist()) if complete and np.isfinite(rows.propensity_L).all() else None
+
+
+@memoised(128)
+def _by_propensity(
+    rows: LabelledRows, bins: int, level: float, answers: tuple[int, ...] | None
+) -> WeightedFigures | None:
+    """Sums hold no propensities, so this is of the labels that arrived last: 5,000, or as many as `last` asks for."""
+    known_L = np.isfinite(rows.propensity_L)
+    if np.count_nonzero(known_L) < FEWEST:
+        return None
+    parts = rows.confidence_L[known_L], rows.correct_L[known_L], rows.propensity_L[known_L]
+    estimate = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
+    of = f"From the {int(known_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
+    return _figures("propensity", estimate, of)
+
+
+def _figures(how: str, estimate: WeightedEce, of: str = "") -> WeightedFigures:
+    interval = estimate.interval
+    conditions = {
+        "strata": "Right for all answers if being labelled depends on the confidence only.",
+        "propensity": "Right for all answers if the propensities given are.",
+    }
+    return WeightedFigures.model_validate(
+        {
+            "how": how,
+            "ece": interval.ece,
+            "ece_estimate": interval.estimate,
+            "ece_lower": interval.lower,
+            "ece_upper": interval.upper,
+            "accuracy": estimate.accuracy,
+            "signed_gap": estimate.signed_gap,
+            "effective_n": estimate.effective_n,
+            "reading": " ".join(part for part in (of, estimate.reading, conditions[how]) if part),
+        }
+    )

@@ -1,0 +1,66 @@
+"""Results that are computed once for the same data: of a trend, finished periods cost nothing the second time."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import wraps
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import numpy as np
+
+from trueodds.report.rows import LabelledRows
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.sums import CalibrationSums
+
+Data = CalibrationSums | AnswerSums | LabelledRows
+T = TypeVar("T")
+
+
+def memoised(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Keeps the results of the last `most` different calls `work(data, *options)`.
+
+    Two calls are the same if their options are equal and their data hold the same bytes (128-bit BLAKE2b, of sums the
+    occupied cells): there is nothing to invalidate. A result is shared, so it must not be changed.
+    """
+
+    def decorate(work: Callable[..., T]) -> Callable[..., T]:
+        results: OrderedDict[tuple[Any, ...], T] = OrderedDict()
+        lock = threading.Lock()
+
+        @wraps(work)
+        def call(data: Data, *options: Any) -> T:
+            key = (digest(data), *options)
+            with lock:
+                if key in results:
+                    results.move_to_end(key)
+                    return results[key]
+            result = work(data, *options)
+            with lock:
+                results[key] = result
+                while len(results) > most:
+                    results.popitem(last=False)
+            return result
+
+        return call
+
+    return decorate
+
+
+def digest(data: Data) -> bytes:
+    """A name for the content of the data."""
+    content = blake2b(digest_size=16)
+    if isinstance(data, LabelledRows):
+        parts = (data.confidence_L, data.correct_L, data.propensity_L, data.delay_ms_L)
+        content.update(b"".join(part.tobytes() for part in parts))
+        return content.digest()
+    sums = data.labelled if isinstance(data, AnswerSums) else data
+    if isinstance(data, AnswerSums):
+        cell_A = np.flatnonzero(data.answers_C)
+        content.update(b"answers" + len(cell_A).to_bytes(4, "little"))
+        content.update(cell_A.tobytes() + data.answers_C[cell_A].tobytes())
+    cell_L = np.flatnonzero(sums.cells[0])
+    content.update(cell_L.tobytes() + sums.cells[:, cell_L].tobytes())
+    return content.digest()

@@ -1,0 +1,20 @@
+"""Which answers a report is about, and how finely it is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trueodds.report.schemas import Window
+from trueodds.sums.bins import CELLS, Binning
+
+
+@dataclass(frozen=True)
+class Options:
+    """The window of a report, its bins, and the level of its intervals."""
+
+    window: Window = field(default_factory=Window)
+    bins: int = 15
+    binning: Binning = "width"
+    level: float = 0.95
+    cells: int = CELLS
+    """Cells of confidence on which the answers are counted: a divisor of 3,000."""

@@ -1,0 +1,129 @@
+"""Scales of the charts, in SVG units: linear ones from 0, time, and the paths of lines and bands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from trueodds.report.schemas import Unit
+
+LEFT, WIDTH = 62.0, 420.0
+"""Left edge and width of every plot: they stand above each other on a phone."""
+STEPS = {
+    "hour": (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720),
+    "day": (1, 2, 7, 14, 28, 91, 182),
+    "month": (1, 2, 3, 6, 12, 24),
+}
+MOST_TICKS = 5
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Tick:
+    at: float
+    """x or y."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """y of a value between 0 and `top`, growing downwards in a plot of `height` below `y`."""
+
+    top: float
+    y: float
+    height: float
+
+    def __call__(self, value: float) -> float:
+        """Values outside are drawn at the edge."""
+        return self.y + self.height * (1 - min(max(value / self.top, 0.0), 1.0))
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+
+def n(value: float) -> str:
+    """A coordinate: a tenth of a unit is a tenth of a pixel."""
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
+
+
+def nice_top(value: float, least: float) -> float:
+    """The smallest 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten that is not below `value` nor `least`."""
+    wanted = max(value, least)
+    power = 10.0 ** math.floor(math.log10(wanted))
+    fitting = (k * power for k in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if k * power >= wanted * (1 - 1e-9))
+    return next(fitting)
+
+
+def line(points: Iterable[Point]) -> str:
+    """Path through points; those inside a level stretch are left out, for nobody would see them."""
+    words = [(n(x), n(y)) for x, y in points]
+    levels = ["", *(y for _, y in words), ""]
+    kept = [word for k, word in enumerate(words) if not levels[k] == levels[k + 1] == levels[k + 2]]
+    return "".join(f"{'L' if k else 'M'}{x} {y}" for k, (x, y) in enumerate(kept))
+
+
+def band(upper: Sequence[Point], lower: Sequence[Point]) -> str:
+    """Closed path between two lines of equal x."""
+    return line([*upper, *reversed(lower)]) + "z" if upper else ""
+
+
+def after(start: datetime, unit: Unit) -> datetime:
+    """The beginning of the next hour, day or month."""
+    if unit == "month":
+        return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
+    return start + (timedelta(hours=1) if unit == "hour" else timedelta(days=1))
+
+
+def utc(time: datetime) -> datetime:
+    """Times without a zone are UTC."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+@dataclass(frozen=True)
+class TimeScale:
+    """x of a time between `begin` and `end`."""
+
+    begin: datetime
+    end: datetime
+    unit: Unit
+
+    def __call__(self, time: datetime) -> float:
+        return LEFT + WIDTH * ((utc(time) - self.begin) / (self.end - self.begin))
+
+    def middle(self, start: datetime) -> float:
+        """x of the middle of the period that begins then."""
+        return (self(start) + self(after(utc(start), self.unit))) / 2
+
+    def ticks(self) -> list[Tick]:
+        """At most five, at round hours, days or months."""
+        marks: list[datetime] = []
+        for step in STEPS[self.unit]:
+            marks = _marks(self.begin, self.end, self.unit, step)
+            if len(marks) <= MOST_TICKS:
+                break
+        whole_days = all(m.hour == 0 for m in marks)
+        return [Tick(self(m), _words(m, self.unit, whole_days)) for m in marks[:MOST_TICKS]]
+
+
+def _marks(begin: datetime, end: datetime, unit: Unit, step: int) -> list[datetime]:
+    """Multiples of `step` units counted from 1970 (months: from a January), from begin up to before end."""
+    if unit == "month":
+        first = begin.year * 12 + begin.month - 1
+        first += -first % step
+        last = end.year * 12 + end.month - 1
+        return [datetime(k // 12, k % 12 + 1, 1, tzinfo=UTC) for k in range(first, last, step)]
+    width = timedelta(hours=step) if unit == "hour" else timedelta(days=step)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    first_mark = epoch + math.ceil((begin - epoch) / width) * width
+    return [first_mark + k * width for k in range(max(math.ceil((end - first_mark) / width), 0))]
+
+
+def _words(mark: datetime, unit: Unit, whole_days: bool) -> str:
+    if unit == "month":
+        return f"{mark:%b %Y}" if mark.month == 1 else f"{mark:%b}"
+    return f"{mark.day} {mark:%b}" if whole_days else f"{mark:%H:%M}"

@@ -1,0 +1,97 @@
+"""HTML of a report, by the templates beside this file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
+from markupsafe import Markup
+
+from trueodds.report.page import words
+from trueodds.report.page.evidence import evidence_diagram
+from trueodds.report.page.glossary import glossary
+from trueodds.report.page.reliability import reliability
+from trueodds.report.page.state import state_of
+from trueodds.report.page.trend import trend_diagram
+from trueodds.report.schemas import Report, Window
+
+FOLDER = Path(__file__).parent
+
+
+def _text(path: Path) -> str:
+    """A file without its indentation: a tenth of the page."""
+    return re.sub(r"^[ \t]+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+SCRIPT = _text(FOLDER / "script.js")
+STYLE = re.sub(r":\s+", ":", re.sub(r"\s*([{};,])\s*", r"\1", _text(FOLDER / "style.css")))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Parts of a page that only a server has: HTML of its own, and addresses. A page in a file has none of them."""
+
+    address: Callable[..., str]
+    """The report's address with some parameters changed; they are named (`class_` for class), None leaves one out."""
+    refresh_address: str
+    """The address at which a page with a sliding window is found later; "": its own."""
+    choice: Markup
+    """Form for another model, window, class or tag."""
+    acknowledgement: Markup
+    """Form for somebody who takes care of the alarm."""
+    first_steps: Markup
+    """Ways to get answers, or labels, while there are none."""
+    footer: Markup
+
+
+def render(report: Report, *, now: datetime | None = None, site: Site | None = None) -> str:
+    """HTML of a report; `now` defaults to the clock."""
+    after = report.offline.get("after")
+    test = after if isinstance(after, dict) else {}
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            report=report,
+            site=site,
+            state=state_of(report),
+            now=now or datetime.now(UTC),
+            reliability=reliability(report.bins),
+            trend=trend_diagram(report.trend) if report.trend else None,
+            evidence=evidence_diagram(report.alarm) if report.alarm else None,
+            terms=glossary(report),
+            test=test,
+            binned=test if report.offline.get("bins", len(report.bins)) == len(report.bins) else {},
+        )
+    )
+
+
+class _Loader(BaseLoader):
+    def __init__(self, folders: tuple[Path, ...]) -> None:
+        self._folders = folders
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, None]:
+        path = next((path for folder in self._folders if (path := folder / template).is_file()), None)
+        if path is None:
+            raise TemplateNotFound(template)
+        return _text(path), str(path), None
+
+
+@lru_cache(maxsize=4)
+def environment(*folders: Path) -> Environment:
+    """The page's templates and those of `folders`, with its style, its script and its ways of wording numbers."""
+    environment = Environment(
+        loader=_Loader((*folders, FOLDER / "templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= words.FILTERS
+    environment.globals |= {"span": words.span, "style": STYLE, "script": SCRIPT, "whole": Window()}
+    return environment

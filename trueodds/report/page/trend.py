@@ -1,0 +1,113 @@
+"""Geometry of the error over time, with the share of labelled answers below it; the template draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from trueodds.report.page.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
+from trueodds.report.page.words import percent
+from trueodds.report.schemas import Trend, TrendPoint
+
+TOP, HEIGHT, SPACE, STRIP = 26.0, 196.0, 34.0, 56.0
+LEAST_TOP = 0.02
+"""An axis that ended lower would make noise look like news."""
+THIN = 0.1
+"""Periods with fewer labels than this share of the median do not stretch the axis; their ends are marked."""
+DOTS_UP_TO = 62
+
+
+@dataclass(frozen=True)
+class TrendDiagram:
+    error: Scale
+    error_ticks: list[Tick]
+    share: Scale
+    share_top: str
+    time_ticks: list[Tick]
+    band: str
+    """Between the ends of the intervals; broken where a period has no labels."""
+    estimate: str
+    """Lines through the estimates, broken likewise."""
+    dots: list[tuple[str, str]]
+    whiskers: str
+    """The interval of a period without neighbours, which a band cannot show."""
+    floor: str
+    cut: list[str]
+    """x of the intervals that end above the axis."""
+    shares: str
+    middles: list[str]
+    """x of each period."""
+
+    left, end = LEFT, LEFT + WIDTH
+
+
+def trend_diagram(trend: Trend) -> TrendDiagram | None:
+    """None without periods."""
+    points = sorted(trend.points, key=lambda p: utc(p.start))
+    if not points:
+        return None
+    time = TimeScale(utc(points[0].start), after(utc(points[-1].start), trend.unit), trend.unit)
+    error = Scale(_error_top(points), TOP, HEIGHT)
+    share = Scale(_share_top(points), TOP + HEIGHT + SPACE, STRIP)
+    runs = list(_runs(points, trend))
+    known = [p for run in runs for p in run]
+    long, alone = [run for run in runs if len(run) > 1], [run[0] for run in runs if len(run) == 1]
+
+    def at(p: TrendPoint, value: float | None) -> Point:
+        return time.middle(p.start), error(value or 0.0)
+
+    return TrendDiagram(
+        error=error,
+        error_ticks=[Tick(error(error.top * k / 4), f"{error.top * k / 4:.3g}") for k in range(5)],
+        share=share,
+        share_top=percent(share.top, 0 if share.top >= 0.01 else 1),
+        time_ticks=time.ticks(),
+        band="".join(band([at(p, p.ece_upper) for p in run], [at(p, p.ece_lower) for p in run]) for run in long),
+        estimate="".join(line(at(p, _value(p)) for p in run) for run in long),
+        dots=[(n(x), n(y)) for x, y in (at(p, _value(p)) for p in (known if len(known) <= DOTS_UP_TO else alone))],
+        whiskers="".join(line([at(p, p.ece_upper), at(p, p.ece_lower)]) for p in alone),
+        floor="".join(_step(time, p, trend, error(p.floor_p95 or 0.0)) for p in known if p.floor_p95 is not None),
+        cut=[n(time.middle(p.start)) for p in known if (p.ece_upper or 0.0) > error.top],
+        shares="".join(_bar(time, p, trend, share) for p in points if p.labelled),
+        middles=[n(time.middle(p.start)) for p in points],
+    )
+
+
+def _value(p: TrendPoint) -> float | None:
+    return p.ece if p.ece_estimate is None else p.ece_estimate
+
+
+def _runs(points: list[TrendPoint], trend: Trend) -> Iterator[list[TrendPoint]]:
+    """Periods with an error that follow each other without a gap."""
+    run: list[TrendPoint] = []
+    for p in points:
+        if run and (_value(p) is None or utc(p.start) != after(utc(run[-1].start), trend.unit)):
+            yield run
+            run = []
+        if _value(p) is not None:
+            run.append(p)
+    if run:
+        yield run
+
+
+def _error_top(points: list[TrendPoint]) -> float:
+    known = [p for p in points if _value(p) is not None]
+    enough = THIN * median([p.labelled for p in known] or [0])
+    reached = [max(_value(p) or 0.0, p.ece_upper or 0.0, p.floor_p95 or 0.0) for p in known if p.labelled >= enough]
+    return nice_top(max(reached, default=0.0), LEAST_TOP)
+
+
+def _share_top(points: list[TrendPoint]) -> float:
+    return nice_top(max((p.labelled / p.answers for p in points if p.answers), default=1.0), 0.001)
+
+
+def _step(time: TimeScale, p: TrendPoint, trend: Trend, y: float) -> str:
+    return f"M{n(time(p.start))} {n(y)}H{n(time(after(utc(p.start), trend.unit)))}"
+
+
+def _bar(time: TimeScale, p: TrendPoint, trend: Trend, share: Scale) -> str:
+    left, right = time(p.start), time(after(utc(p.start), trend.unit))
+    air = min(1.0, 0.1 * (right - left))
+    height = share.bottom - share(p.labelled / p.answers if p.answers else 0.0)
+    return f"M{n(left + air)} {n(share.bottom)}v{n(-height)}H{n(right - air)}V{n(share.bottom)}z"

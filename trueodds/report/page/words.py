@@ -1,0 +1,93 @@
+"""Numbers and times as the page words them."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from trueodds.report.schemas import Unit
+from trueodds.texts import plural
+
+MINUS, DASH = "−", "–"
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SURE_TO_SAY = 1e-4
+"""p-values below are worded as a bound."""
+
+
+def level(value: float) -> str:
+    """.95 -> 95%, .999 -> 99.9%"""
+    return f"{100 * value:.6g}%"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """.834 -> 83.4%"""
+    return DASH if value is None else f"{100 * value:.{digits}f}%"
+
+
+def decimal(value: Any, digits: int = 3) -> str:
+    """A number with three decimals; anything that is not one as a dash."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:.{digits}f}".replace("-", MINUS) if is_number else DASH
+
+
+def signed(value: float | None, unit: str = " points") -> str:
+    """-.07 -> −7.0 points, with a true minus sign."""
+    return DASH if value is None else f"{'+' if value >= 0 else MINUS}{abs(100 * value):.1f}{unit}"
+
+
+def span(lower: float | None, upper: float | None, how: str = "decimal") -> str:
+    """(.02, .05) -> 0.020 – 0.050; how: decimal, percent or signed."""
+    if lower is None or upper is None:
+        return DASH
+    if how == "signed":
+        return f"{signed(lower, '')} to {signed(upper, '')}"
+    low, high = (percent(value) if how == "percent" else decimal(value) for value in (lower, upper))
+    return f"{low} {DASH} {high}"
+
+
+def count(value: int) -> str:
+    """12345 -> 12,345"""
+    return f"{value:,}"
+
+
+def p_value(value: float) -> str:
+    """.03 -> p = 0.03; 1e-9 -> p < 0.0001"""
+    return f"p = {value:.2g}" if value >= SURE_TO_SAY else f"p < {SURE_TO_SAY:g}"
+
+
+def chance(log_e: float) -> str:
+    """The chance that a sound model shows evidence of e^log_e or more, by Markov's inequality: 3 -> 1 in 20"""
+    if log_e <= 0:
+        return "none"
+    if log_e > math.log(1e9):
+        return f"1 in 10{str(int(log_e / math.log(10))).translate(RAISED)}"
+    value = math.exp(log_e)
+    digits = max(0, int(math.log10(value)) - 1)
+    return f"1 in {round(value, -digits):,.0f}" if value >= 10 else f"1 in {value:.2g}"
+
+
+def moment(time: datetime) -> str:
+    """3 Mar 2026, 14:05"""
+    return f"{time.day} {time:%b %Y, %H:%M}"
+
+
+def period(start: datetime, unit: Unit) -> str:
+    """The hour, day or month that begins then."""
+    if unit == "month":
+        return f"{start:%b %Y}"
+    return f"{start.day} {start:%b %Y}" if unit == "day" else f"{start.day} {start:%b, %H:%M}"
+
+
+FILTERS = {
+    "level": level,
+    "percent": percent,
+    "decimal": decimal,
+    "signed": signed,
+    "count": count,
+    "plural": plural,
+    "p_value": p_value,
+    "chance": chance,
+    "moment": moment,
+    "period": period,
+}

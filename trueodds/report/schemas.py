@@ -1,0 +1,293 @@
+"""The calibration report: numbers, what each is an estimate of, and what to make of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from trueodds.report.alarm import Advice, Alarm
+
+Verdict = Literal[
+    "no_answers",
+    "no_labels",
+    "cannot_tell",
+    "within_tolerance",
+    "leans_over_confident",
+    "leans_under_confident",
+    "leans_uneven",
+    "over_confident",
+    "under_confident",
+    "uneven",
+    "was_off",
+]
+Binning = Literal["width", "mass"]
+Unit = Literal["hour", "day", "month"]
+NO_TAG = "(no tag)"
+"""The name of answers that have none."""
+_LOWER = "with the upper limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
+_UPPER = "with the lower limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
+
+
+class Bin(BaseModel):
+    """Labelled answers with a confidence in (lo, hi]; means are null in an empty bin."""
+
+    lo: float
+    hi: float
+    count: int
+    mean_confidence: float | None
+    accuracy: float | None
+    accuracy_lower: float | None = Field(description="exact binomial (Clopper-Pearson) interval of the accuracy")
+    accuracy_upper: float | None
+    gap: float | None = Field(description="accuracy - mean confidence; negative: over-confident")
+
+
+class WorstBin(BaseModel):
+    """Where the MCE comes from; with a small count it says little."""
+
+    lo: float
+    hi: float
+    count: int
+
+
+class Ece(BaseModel):
+    """The expected calibration error in one kind of bins."""
+
+    ece: float = Field(description="plug-in: mean |accuracy - confidence| over bins")
+    estimate: float = Field(description="the part that chance adds taken out; high where the error is in few bins")
+    lower: float = Field(description=_LOWER)
+    upper: float = Field(description=_UPPER)
+    floor_mean: float = Field(description="mean ECE of a perfectly calibrated model on as many answers")
+    floor_p95: float = Field(description="its 95th percentile")
+
+
+class Window(BaseModel):
+    """Which answers the report is about. Times are those of the PREDICTION; sums are kept by whole hours."""
+
+    since: datetime | None = Field(None, description="reached out to the whole hour; null: from the first answer on")
+    until: datetime | None = Field(None, description="not included; reached out to the whole hour; null: until now")
+    last: int | None = Field(None, description="only the labels that arrived last, this many at most")
+    predicted_class: str | None = Field(None, description="only answers of this class")
+    tag: str | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether it holds all answers since the start."""
+        return self == Window()
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it holds the answers of one class or tag only."""
+        return self.predicted_class is not None or self.tag is not None
+
+    @property
+    def words(self) -> str:
+        """Which answers, in words; empty for all of them."""
+        words = []
+        if self.predicted_class is not None:
+            words.append(f"of class {self.predicted_class}")
+        if self.tag is not None:
+            words.append("without a tag" if self.tag == NO_TAG else f"with tag {self.tag}")
+        if self.since:
+            words.append(f"given from {self.since:%Y-%m-%d %H:%M} UTC on")
+        if self.until:
+            words.append(f"given before {self.until:%Y-%m-%d %H:%M} UTC")
+        return " ".join(words)
+
+
+class Slice(BaseModel):
+    """One predicted class, tag or version beside the others."""
+
+    name: str
+    answers: int
+    labelled: int
+    accuracy: float | None = None
+    accuracy_lower: float | None = None
+    accuracy_upper: float | None = None
+    mean_confidence: float | None = None
+    signed_gap: float | None = None
+    ece: float | None = None
+    floor_p95: float | None = None
+    more_than_chance: bool = Field(False, description="whether the ECE is above its floor's 95th percentile")
+
+
+class TrendPoint(BaseModel):
+    """One hour, day or month of predictions; null without labels."""
+
+    start: datetime
+    answers: int
+    labelled: int
+    accuracy: float | None = None
+    mean_confidence: float | None = Field(None, description="of the labelled answers")
+    ece: float | None = None
+    ece_estimate: float | None = None
+    ece_lower: float | None = Field(None, description=_LOWER)
+    ece_upper: float | None = Field(None, description=_UPPER)
+    floor_p95: float | None = None
+
+
+class Trend(BaseModel):
+    unit: Unit
+    points: list[TrendPoint]
+
+
+class Finding(BaseModel):
+    """A test for something that would make the figures mislead."""
+
+    warning: bool
+    p_value: float
+    statistic: float
+    reading: str
+
+
+class WeightedFigures(BaseModel):
+    """Estimates for ALL answers, from the labelled ones weighted to look like them."""
+
+    how: Literal["strata", "propensity"] = Field(
+        description="strata: by the number of all answers in strata of confidence; propensity: as the caller gave"
+    )
+    ece: float
+    ece_estimate: float
+    ece_lower: float = Field(description=_LOWER)
+    ece_upper: float = Field(description=_UPPER)
+    accuracy: float
+    signed_gap: float
+    effective_n: float = Field(description="as many labels chosen at random would say as much")
+    reading: str
+
+
+class Crowded(BaseModel):
+    """Many of all answers share one cell of confidence, inside which a choice of labels cannot be seen."""
+
+    share: float = Field(description="of all answers")
+    lower: float = Field(description="confidences of the cell")
+    upper: float
+    refused: bool = Field(description="more than half: nothing is weighted by strata, and no sensitivity given")
+    warning: bool = Field(description="refused, and the labels are not a fair choice")
+    reading: str
+
+
+class Sensitivity(BaseModel):
+    """All answers, if a wrong one were `ratio` times as likely to be labelled as a right one."""
+
+    ratio: float
+    ece: float
+    accuracy: float
+    signed_gap: float
+    lowest_accuracy: float = Field(description="of all answers, if those without a label were all wrong")
+    highest_accuracy: float = Field(description="of all answers, if those without a label were all right")
+    impossible: float = Field(description="share of answers where too few lack labels: the nearest ratio is taken")
+    reading: str
+
+
+class LabelFree(BaseModel):
+    """Accuracy without a label: the mean calibrated confidence of ALL answers. True only if they are calibrated."""
+
+    accuracy: float
+    answers: int
+    reading: str
+
+
+class Drift(BaseModel):
+    """Confidences of all answers in the window against those of the bundle's validation rows."""
+
+    distance: float = Field(description="largest difference of the two distribution functions (Kolmogorov-Smirnov)")
+    p_value: float
+    warning: bool
+    validation_rows: int
+    mean_confidence: float = Field(description="of all answers")
+    validation_mean_confidence: float
+    reading: str
+
+
+class Labelling(BaseModel):
+    """Limits of what the labels tell, and what they tell under a condition; null where there is nothing to say."""
+
+    coverage: float | None = Field(None, description="labelled / answers")
+    coverage_reading: str = ""
+    choice: Finding | None = Field(None, description="chi-square of labelled against all answers over strata")
+    crowded: Crowded | None = Field(None, description="more than a fifth of the answers in one cell of confidence")
+    weighted: list[WeightedFigures] = Field(default_factory=list)
+    delay: Finding | None = Field(None, description="labels that came fast against labels that came slowly; z")
+    sensitivity: list[Sensitivity] = Field(
+        default_factory=list, description="empty where fewer than 1% of the answers have no label"
+    )
+    label_free: LabelFree | None = None
+    drift: Drift | None = None
+
+
+class KnownVersion(BaseModel):
+    model: str
+    version: str
+    role: Literal["default", "shadow", "published", "past"] = Field(description="past: its bundle is gone")
+
+
+class Report(BaseModel):
+    """How well the confidences of one model version agree with the labels that came back; null without labels."""
+
+    model: str
+    version: str
+    window: Window = Window()
+    verdict: Verdict = Field(
+        description="over_confident, under_confident, uneven, was_off: by the alarm's evidence, so however often one"
+        " looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look"
+    )
+    tolerance: float = Field(0.02, description="calibration error (ECE) that is put up with: the alarm's")
+    reading: str = Field(description="what the numbers mean, in plain words")
+    headline: str = Field(description="the reading's first part: what was found")
+    cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
+    answers: int
+    labelled: int
+    corrected: int = Field(
+        0,
+        description="labels that another class has replaced since they first came: all numbers but the alarm's"
+        " evidence are of labels as they are now. Labels removed by retention are not counted",
+    )
+    coverage: float | None = Field(description="labelled / answers")
+    error_rate: float | None = Field(None, description="1 - accuracy")
+    accuracy: float | None = None
+    accuracy_lower: float | None = None
+    accuracy_upper: float | None = None
+    mean_confidence: float | None = None
+    signed_gap: float | None = Field(None, description="accuracy - mean confidence; negative: over-confident")
+    signed_gap_lower: float | None = Field(
+        None, description="confidence sequence: holds after every label at once; in a window, exact for one look"
+    )
+    signed_gap_upper: float | None = None
+    level: float = Field(description="nominal coverage of the intervals")
+    binning: Binning = Field("width", description="of `ece`, `bins` and the verdict")
+    ece: float | None = Field(
+        None, description="expected calibration error, plug-in: mean |accuracy - confidence| over bins"
+    )
+    ece_estimate: float | None = Field(
+        None,
+        description="estimate of the ECE, the part that chance adds taken out; high where the error is in few bins",
+    )
+    ece_lower: float | None = Field(None, description=_LOWER)
+    ece_upper: float | None = Field(None, description=_UPPER)
+    floor_mean: float | None = Field(None, description="mean ECE of a perfectly calibrated model on as many answers")
+    floor_p95: float | None = Field(None, description="its 95th percentile")
+    ece_by_binning: dict[Binning, Ece] = Field(default_factory=dict)
+    smooth_ece: float | None = Field(None, description="smooth ECE: without bins, Gaussian kernel at its fixed point")
+    mce: float | None = Field(None, description="the largest |accuracy - mean confidence| of a bin")
+    mce_bin: WorstBin | None = None
+    ks: float | None = Field(None, description="largest |cumulative accuracy - confidence|")
+    ks_p_value: float | None = Field(None, description="chance of as large a KS under perfect calibration")
+    nll: float | None = Field(None, description="negative log-likelihood, nats")
+    nll_lower: float | None = None
+    nll_upper: float | None = None
+    brier: float | None = Field(None, description="Brier score over all classes, 0 to 2")
+    brier_lower: float | None = None
+    brier_upper: float | None = None
+    bins: list[Bin]
+    offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
+    estimands: dict[str, str] = Field(default_factory=dict, description="what each number is an estimate of")
+    versions: list[Slice] = Field(default_factory=list, description="the model's versions beside each other")
+    classes: list[Slice] | None = Field(None, description="with by=class: by predicted class")
+    tags: list[Slice] | None = Field(None, description="with by=tag")
+    trend: Trend | None = Field(None, description="with trend=...")
+    labelling: Labelling = Labelling()
+    alarm: Alarm | None = None
+    advice: Advice | None = None
+    known: list[KnownVersion] = Field(default_factory=list, description="what can be asked for")

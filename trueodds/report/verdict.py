@@ -1,0 +1,199 @@
+"""The verdict of a report and its words: how things stand, and what to keep in mind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from trueodds.report.alarm import Advice, Alarm
+from trueodds.report.figures import Figures
+from trueodds.report.options import Options
+from trueodds.report.schemas import Bin, Labelling, Slice, Verdict
+from trueodds.sums.answers import AnswerSums
+from trueodds.texts import plural
+
+MEASURED_FROM = 500
+"""Labels from which the coverage of the ECE interval was measured."""
+TOLERANCE = 0.02
+"""A calibration error that is small enough, where no alarm names its own."""
+CERTAIN = 0.95
+"""Level of the interval whose upper end must be within the tolerance, whatever level is asked for."""
+
+Direction = Literal["over_confident", "under_confident", "uneven"]
+LEANS: dict[Direction, Verdict] = {
+    "over_confident": "leans_over_confident",
+    "under_confident": "leans_under_confident",
+    "uneven": "leans_uneven",
+}
+_ONE_LOOK = (
+    "At 1 look in 20 chance alone passes that limit, and who looks often will meet one: only the alarm's evidence"
+    " settles it."
+)
+_ADVICE = "Scored one by one as they came, the labels say so."
+_MEANS: dict[str, str] = {
+    "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
+    " these labels as well ({level}).",
+    "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}).",
+    "was_off": "but at some time there was an error: the alarm's evidence stays, whatever came after.",
+    "over_confident": "The model is over-confident: trust its percentages less than they say.",
+    "under_confident": "The model is under-confident: it is right more often than it says.",
+    "uneven": "The model is too sure in some ranges and not sure enough in others; the table shows where.",
+    "leans_over_confident": "It leans to being over-confident.",
+    "leans_under_confident": "It leans to being under-confident.",
+    "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
+}
+
+
+def is_within(sums: AnswerSums, certain: Figures, labelling: Labelling, tolerance: float) -> bool:
+    """Whether the ECE is at most `tolerance`: the upper end of its 95% interval is, at this one look.
+
+    Where the labelled answers are not like all answers, the weighted figures must be within it, too, and there must be
+    some. `certain`: the figures at the level CERTAIN.
+    """
+    if not sums.labelled.n:
+        return False
+    uppers = [certain["ece_upper"]]
+    if labelling.choice and labelling.choice.warning:
+        if not labelling.weighted:
+            return False
+        uppers += [figures.ece_upper for figures in labelling.weighted]
+    return bool(max(uppers) <= tolerance)
+
+
+def verdict_of(
+    sums: AnswerSums, figures: Figures, alarm: Alarm | None, advice: Advice | None, *, within: bool
+) -> Verdict:
+    """How things stand. Whatever is said without "leans" against a version holds however often one looks.
+
+    That takes the alarm's evidence (`alarm`: None where the report is not about all labels so far); the direction is
+    that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a sound
+    version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance. uneven:
+    less than half of the ECE is of one sign. was_off: there is evidence, and the labels as they are now show no more
+    than chance.
+    """
+    if not sums.answers:
+        return "no_answers"
+    if not sums.labelled.n:
+        return "no_labels"
+    more = figures["ece"] > figures["floor_p95"]
+    direction: Direction = "over_confident" if figures["signed_gap"] < 0 else "under_confident"
+    if abs(figures["signed_gap"]) < figures["ece"] / 2:
+        direction = "uneven"
+    if alarm is not None and alarm.state != "quiet":
+        return direction if more else "was_off"
+    if within:
+        return "within_tolerance"
+    if more or (advice is not None and advice.helps == "yes"):
+        return LEANS[direction]
+    return "cannot_tell"
+
+
+def headline(
+    verdict: Verdict,
+    sums: AnswerSums,
+    figures: Figures,
+    options: Options,
+    tolerance: float,
+    next_steps: Mapping[Verdict, str] | None = None,
+) -> str:
+    """The first thing that a newcomer should know.
+
+    `next_steps`: how to get answers (no_answers), or labels (no_labels), while there are none.
+    """
+    window, next_step = options.window, (next_steps or {}).get(verdict)
+    if verdict == "no_answers" and not window.is_everything:
+        return f"There are no answers {window.words}: widen the window, or ask for another class or tag."
+    if verdict == "no_answers":
+        return " ".join(filter(None, ("Nothing has been asked yet.", next_step)))
+    if verdict == "no_labels":
+        answers = plural(sums.answers, "answer")
+        unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
+        return " ".join(filter(None, (unknown, next_step)))
+    n = sums.labelled.n
+    counts = f"{labelled(n, sums.answers)}."
+    if window.last is not None:
+        counts = f"The {plural(n, 'label')} that arrived last."
+    ece, p95 = f"Its calibration error (ECE) is {figures['ece']:.3f}", f"{figures['floor_p95']:.3f}"
+    level = f"{100 * options.level:.6g}% interval {figures['ece_lower']:.3f} to {figures['ece_upper']:.3f}"
+    if verdict in ("cannot_tell", "was_off", "within_tolerance"):
+        chance = "no larger" if figures["ece"] <= figures["floor_p95"] else "larger"
+        standing = (
+            f"{counts} On them the model claims {percent(figures['mean_confidence'])} on average and is right"
+            f" {percent(figures['accuracy'])} of the time. {ece}, {chance} than chance alone would show (up to {p95})"
+        )
+        return f"{standing}; {_MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
+    direction = verdict.removeprefix("leans_")
+    sign = {"over_confident": -1, "under_confident": 1}.get(direction, 0)  # the example must bear the verdict out
+    fitting = [b for b in figures["bins"] if b.gap is not None and b.gap * sign >= 0]
+    where: Bin = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
+    chance, reason = ("this is more", _ONE_LOOK) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
+    means = f"{_MEANS[verdict]} {reason}" if verdict in LEANS.values() else _MEANS[verdict]
+    return (
+        f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
+        f" the time ({plural(where.count, 'answer')}). {ece} ({level}); chance alone would show up to {p95} at 19 looks"
+        f" in 20: {chance}. {means}"
+    )
+
+
+def labelled(count: int, answers: int) -> str:
+    """3 of 10 answers have labels; 1 of 10 answers has a label"""
+    return f"{count:,} of {plural(answers, 'answer')} {'has a label' if count == 1 else 'have labels'}"
+
+
+def cautions(sums: AnswerSums, labelling: Labelling, tables: Mapping[str, Sequence[Slice] | None]) -> list[str]:
+    """Sentences to keep in mind: warnings about the labels, and how much `tables` (classes, tags) show by chance."""
+    n, sentences = sums.labelled.n, []
+    if labelling.drift and labelling.drift.warning:
+        sentences.append(labelling.drift.reading)
+    if not n:
+        return sentences
+    if n < MEASURED_FROM:
+        sentences.append(
+            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured from {MEASURED_FROM} on,"
+            " so take it as a rough guide."
+        )
+    sentences.append("The interval is for one look at this many labels: watching it after every label will cry wolf.")
+    if labelling.choice and labelling.choice.warning:
+        instead = "".join(
+            f" Weighted to stand for all answers, the calibration error is {w.ece_estimate:.3f}"
+            f" ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
+            for w in labelling.weighted[-1:]  # by propensity, where that is known
+        )
+        if labelling.crowded and labelling.crowded.refused and not instead:
+            instead = f" {labelling.crowded.reading}"
+        sentences.append(f"{labelling.choice.reading}{instead}")
+    if labelling.delay and labelling.delay.warning:
+        sentences.append(labelling.delay.reading)
+    if labelling.coverage is not None and n < sums.answers:
+        others = plural(sums.answers - n, "answer is", "answers are")
+        sentences.append(
+            f"The other {others} unknown: if wrong answers get their labels more often, or sooner, than right ones,"
+            f" these numbers mislead.{_doubled(labelling)}"
+        )
+    for name, rows in tables.items():
+        with_labels = [row for row in rows or [] if row.labelled]
+        if len(with_labels) > 1:
+            flagged = sum(row.more_than_chance for row in with_labels)
+            sentences.append(
+                f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance;"
+                f" chance alone would mark about {0.05 * len(with_labels):.2g}."
+            )
+    return sentences
+
+
+def _doubled(labelling: Labelling) -> str:
+    doubled = next((s for s in labelling.sensitivity if s.ratio == 2), None)
+    if doubled is None:
+        return ""
+    bound = "as far as there are answers without labels, " if doubled.impossible >= 0.01 else ""
+    return (
+        f" Were they labelled twice as often, {bound}the accuracy would be {percent(doubled.accuracy)} and the"
+        f" calibration error {doubled.ece:.3f}."
+    )
+
+
+def percent(share: float) -> str:
+    """Whole percents, but never a rounded 100% or 0% for what is not."""
+    digits = 1 if 0 < share < 0.01 or 0.99 < share < 1 else 0
+    text = f"{100 * share:.{digits}f}%"
+    return {"100.0%": "over 99.9%", "0.0%": "under 0.1%"}.get(text, text)
