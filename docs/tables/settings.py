@@ -16,7 +16,7 @@ def service() -> str:
         (
             f"--{name.replace('_', '-')}",
             f"TRUEODDS_{name.upper()}",
-            "" if setting.default is None else f"{setting.default}",
+            "" if setting.default in (None, ()) else f"{setting.default}",
             setting.description or "",
         )
         for name, setting in Settings.model_fields.items()
