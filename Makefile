@@ -54,10 +54,10 @@ prefect-stop: ## end what make prefect started
 	@python -m pipeline.flows down
 
 test: setup lint ## lint, type check and the fast tests
-	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-full: setup ## every test, the long ones too
-	@OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy

@@ -143,6 +143,7 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert '"nll"' in shown
 
 
+@pytest.mark.full  # README.md does the same, in `make test`
 def test_an_experiment_in_dvcs_own_words(reproduced: Path, tmp_path: Path) -> None:
     """Another method as an experiment: what depends on it runs, and DVC says what differs from the last commit."""
     copy = committed(reproduced, tmp_path)

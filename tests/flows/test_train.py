@@ -118,6 +118,7 @@ def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, given: str, 
     assert prefect.post("flow_runs/count", {}) == before
 
 
+@pytest.mark.full
 def test_a_killed_training_is_retried_and_ends_with_the_same_weights(prefect: Prefect, tmp_path: Path) -> None:
     broken = prefect.submit(epochs=60)
     prefect.training(broken).send_signal(signal.SIGKILL)

@@ -241,10 +241,11 @@ def test_repro_runs_the_edited_checkout_and_leaves_it_alone(reproduced: Path, tm
     before = snapshot(home)
     first, second = (run([sys.executable, "-m", "pipeline", "repro"], home) for _ in range(2))
     assert [line for line in first.stdout.splitlines() if "Running" in line] == [
+        "Running stage 'plan':",
         "Running stage 'evaluate':",
         "Running stage 'export':",
     ]
-    assert "Running" not in second.stdout and second.stdout.count("skipping") == 5
+    assert "Running" not in second.stdout and second.stdout.count("skipping") == 6
     assert json.loads((home / ".run/artifacts/evaluation/metrics.json").read_text())["bins"] == 20
     assert (home / ".run/artifacts/bundle/model.onnx").is_file()
     assert snapshot(home) == before and "pipeline/new.py" in before[0] and "dvc.lock" not in before[0]
