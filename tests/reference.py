@@ -61,12 +61,12 @@ def brier(rows: Rows, labels: Sequence[int]) -> float:
 
 def bin_gaps(confidence: Sequence[float], correct: Sequence[int], bins: int) -> dict[int, tuple[int, Fraction]]:
     """Occupied bins: rows and the exact sum of (a - c)."""
-    found: dict[int, tuple[int, Fraction]] = {}
+    gaps: dict[int, tuple[int, Fraction]] = {}
     for c, a in zip(confidence, correct, strict=True):
         b = bin_of(c, bins)
-        count, gap = found.get(b, (0, Fraction(0)))
-        found[b] = count + 1, gap + int(a) - Fraction(c)
-    return found
+        count, gap = gaps.get(b, (0, Fraction(0)))
+        gaps[b] = count + 1, gap + int(a) - Fraction(c)
+    return gaps
 
 
 def ece(confidence: Sequence[float], correct: Sequence[int], bins: int, norm: str = "l1") -> float:
@@ -81,11 +81,11 @@ def ece(confidence: Sequence[float], correct: Sequence[int], bins: int, norm: st
 
 def ece_distribution(confidence: Sequence[float], bins: int) -> list[tuple[float, float]]:
     """(ECE, probability) of every way in which rows that are right as often as they say can turn out; 2^n of them."""
-    found = []
+    distribution = []
     for correct in itertools.product((0, 1), repeat=len(confidence)):
         chance = math.prod(c if a else 1 - c for c, a in zip(confidence, correct, strict=True))
-        found.append((ece(confidence, correct, bins), chance))
-    return found
+        distribution.append((ece(confidence, correct, bins), chance))
+    return distribution
 
 
 def ece_limits(

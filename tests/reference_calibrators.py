@@ -93,7 +93,7 @@ def bbq(scores: Vector, hits: Sequence[int], score: float) -> float:
     """The average over B = 1 .. of equal-count histograms; scores must be distinct."""
     n = len(scores)
     order = sorted(range(n), key=lambda i: scores[i])
-    found = []
+    models = []
     for size in range(max(1, int(round(n ** (1 / 3), 9) / 10)), min(math.ceil(10 * round(n ** (1 / 3), 9)), n) + 1):
         ends = [round(b * n / size) for b in range(size + 1)]  # half to even, as numpy rounds
         edges = [0.0, *(scores[order[e - 1]] for e in ends[1:-1]), 1.0]
@@ -107,9 +107,9 @@ def bbq(scores: Vector, hits: Sequence[int], score: float) -> float:
             log_score += math.lgamma(h + alpha) - math.lgamma(alpha) + math.lgamma(count - h + beta) - math.lgamma(beta)
             if edges[b] < score <= edges[b + 1]:
                 value = (h + alpha) / (count + 2 / size)
-        found.append((log_score, value))
-    best = max(s for s, _ in found)
-    return math.fsum(math.exp(s - best) * v for s, v in found) / math.fsum(math.exp(s - best) for s, _ in found)
+        models.append((log_score, value))
+    best = max(s for s, _ in models)
+    return math.fsum(math.exp(s - best) * v for s, v in models) / math.fsum(math.exp(s - best) for s, _ in models)
 
 
 def sb_ece(confidence: Vector, correct: Sequence[int], bins: int, softness: float, order: float) -> float:

@@ -16,10 +16,10 @@ Member = tuple[Fraction, Fraction]
 
 
 def width_bins(rows: Rows, bins: int) -> list[list[Member]]:
-    found: list[list[Member]] = [[] for _ in range(bins)]
+    members: list[list[Member]] = [[] for _ in range(bins)]
     for c, a in rows:
-        found[bin_of(c, bins)].append((Fraction(c), Fraction(a)))
-    return found
+        members[bin_of(c, bins)].append((Fraction(c), Fraction(a)))
+    return members
 
 
 def mass_bins(rows: Rows, bins: int) -> list[list[Member]]:
@@ -111,11 +111,11 @@ def brier_terms(rows: Rows, bins: int, binning: str) -> list[float]:
 def ece_per_class(
     table: Sequence[Sequence[float]], labels: Sequence[int], bins: int, binning: str, threshold: float
 ) -> list[float]:
-    found = []
+    errors = []
     for k in range(len(table[0])):
         rows = [(row[k], int(y == k)) for row, y in zip(table, labels, strict=True) if row[k] >= threshold]
-        found.append(ece(rows, bins, "l1", binning) if rows else 0.0)
-    return found
+        errors.append(ece(rows, bins, "l1", binning) if rows else 0.0)
+    return errors
 
 
 def smooth_ece_at(rows: Rows, sigma: float, points: int = 3000) -> float:

@@ -47,8 +47,8 @@ def fitted(blocks: Sequence[Sequence[Row]], half_life: float) -> tuple[float, fl
         return float(total)
 
     precise: Any = {"xatol": 1e-7, "fatol": 1e-10, "maxiter": 2000}
-    found = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead", options=precise)
-    return float(found.x[0]), float(found.x[1])
+    minimum = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead", options=precise)
+    return float(minimum.x[0]), float(minimum.x[1])
 
 
 def compare(blocks: Sequence[Sequence[Row]], refit: int = 5) -> tuple[float, float]:
@@ -68,9 +68,9 @@ def compare(blocks: Sequence[Sequence[Row]], refit: int = 5) -> tuple[float, flo
 
 
 def numeric_gradient(loss: Callable[[Any], float], at: Any, step: float = 1e-5) -> list[float]:
-    found = []
+    gradient = []
     for k in range(len(at)):
         move = np.zeros(len(at))
         move[k] = step
-        found.append((loss(at + move) - loss(at - move)) / (2 * step))
-    return found
+        gradient.append((loss(at + move) - loss(at - move)) / (2 * step))
+    return gradient

@@ -26,12 +26,12 @@ def point_claims(r: float) -> list[tuple[float, float]]:
     log_odds = math.log(clipped / (1 - clipped))
     maps: list[tuple[float, float]] = [(1.25, 0), (1.5, 0), (2.2, 0), (3.5, 0), (0.8, 0), (0.6, 0)]
     maps += [(1.6, 0.4), (1.6, -0.4), (1, -0.4), (1, 0.4), (1, -1), (1, 1)]
-    found = [(0.7 / 12, sigmoid(log_odds / T + b)) for T, b in maps]
+    claims = [(0.7 / 12, sigmoid(log_odds / T + b)) for T, b in maps]
     for low in (0.2, 0.4, 0.6, 0.8):
         for shift in (-0.1, 0.1):
             q = min(max(r + shift, 1e-4), 1 - 1e-4) if low < r <= low + 0.2 else r
-            found.append((0.3 / 8, q))
-    return found
+            claims.append((0.3 / 8, q))
+    return claims
 
 
 def payoffs(row: Row, null: str, eps: float) -> list[tuple[float, float]]:
@@ -39,11 +39,11 @@ def payoffs(row: Row, null: str, eps: float) -> list[tuple[float, float]]:
     c, a = row
     r = centre(c)
     if null == "point":
-        found = []
+        pairs = []
         for weight, q in point_claims(r):
             p = min(max(q, r - eps - HALF), r + eps + HALF)
-            found.append((weight, q / p if a else (1 - q) / (1 - p)))
-        return found
+            pairs.append((weight, q / p if a else (1 - q) / (1 - p)))
+        return pairs
     side = 1 if r <= 0.6 else -1
     return [
         (1 / 12, 1 + stake * (sign * (a - r) - eps - HALF))
@@ -87,14 +87,14 @@ def shiryaev_roberts(blocks: Sequence[Sequence[Row]], null: str, eps: float) -> 
 def weighted_e_values(rows: Sequence[tuple[float, int, float]], eps: float, floor: float) -> list[float]:
     """E after each label (confidence, right or wrong, propensity), for the ECE of all answers so far."""
     wealth = {(pattern, share): 1.0 for pattern in range(4) for share in (0.98, 0.4, 0.15, 0.05)}
-    found = []
+    values = []
     for c, a, p in rows:
         for pattern, share in wealth:
             sign = (1, -1, 1 if c <= 0.6 else -1, -1 if c <= 0.6 else 1)[pattern]
             if p >= floor:
                 wealth[pattern, share] *= 1 + share / (1 + eps) * floor / p * (sign * (a - c) - eps)
-        found.append(sum(wealth.values()) / len(wealth))
-    return found
+        values.append(sum(wealth.values()) / len(wealth))
+    return values
 
 
 STAKES = tuple(0.98 * x for x in (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5))
@@ -120,11 +120,11 @@ def gap_limits(rows: Sequence[Row], level: float) -> tuple[float, float]:
 
 def by_cell(rows: Iterable[Row]) -> dict[int, tuple[int, float, int]]:
     """Cell -> labels, sum of confidence, right ones."""
-    found: dict[int, tuple[int, float, int]] = {}
+    cells: dict[int, tuple[int, float, int]] = {}
     for c, a in sorted(rows):
-        n, total, right = found.get(cell(c), (0, 0.0, 0))
-        found[cell(c)] = n + 1, total + c, right + a
-    return found
+        n, total, right = cells.get(cell(c), (0, 0.0, 0))
+        cells[cell(c)] = n + 1, total + c, right + a
+    return cells
 
 
 def smooth_scores(rows: Sequence[Row], bins: int, waves: int = 16) -> list[float]:
@@ -159,10 +159,10 @@ def smooth_scores(rows: Sequence[Row], bins: int, waves: int = 16) -> list[float
 def weighted_terms(rows: Sequence[Row], weights: Sequence[float], bins: int) -> list[tuple[float, ...]]:
     """Per bin S, w, V, K, Q of the interval, weights scaled to sum 1."""
     total = math.fsum(weights)
-    found: list[tuple[float, ...]] = []
+    terms: list[tuple[float, ...]] = []
     for b in range(bins):
         inside = [(c, a, w / total) for (c, a), w in zip(rows, weights, strict=True) if bin_of(c, bins) == b]
-        found.append(
+        terms.append(
             (
                 math.fsum(w * (a - c) for c, a, w in inside),
                 math.fsum(w for _, _, w in inside),
@@ -171,7 +171,7 @@ def weighted_terms(rows: Sequence[Row], weights: Sequence[float], bins: int) -> 
                 math.fsum(w * w for _, _, w in inside),
             )
         )
-    return found
+    return terms
 
 
 def strata(answers: Sequence[float], labels: int) -> dict[int, int]:
@@ -186,15 +186,15 @@ def strata(answers: Sequence[float], labels: int) -> dict[int, int]:
             runs += [[k], []]
         else:
             runs[-1].append(k)
-    found: dict[int, int] = {}
+    number: dict[int, int] = {}
     for run in filter(None, runs):
-        mass, before, last, stratum = sum(counts[k] for k in run), 0, -1, max(found.values(), default=-1)
+        mass, before, last, stratum = sum(counts[k] for k in run), 0, -1, max(number.values(), default=-1)
         pieces = max(round(mass * many / total), 1)
         for k in run:
             piece = (2 * before + counts[k]) * pieces // (2 * mass)
             stratum, last = (stratum + 1, piece) if piece != last else (stratum, last)
-            found[k], before = stratum, before + counts[k]
-    return found
+            number[k], before = stratum, before + counts[k]
+    return number
 
 
 def spoken_for(answers: Sequence[float], labels: Sequence[float]) -> list[tuple[list[int], int]]:
@@ -229,8 +229,8 @@ def chi_square_tail(labels: Sequence[int], answers: Sequence[int]) -> float:
     n, total = sum(labels), sum(answers)
     expected = [n * N / total for N in answers]
 
-    def statistic(found: Sequence[int]) -> float:
-        return sum((x - e) ** 2 / e for x, e in zip(found, expected, strict=True))
+    def statistic(counts: Sequence[int]) -> float:
+        return sum((x - e) ** 2 / e for x, e in zip(counts, expected, strict=True))
 
     def choices(left: int, room: Sequence[int]) -> Iterable[tuple[int, ...]]:
         if len(room) == 1:
@@ -242,7 +242,7 @@ def chi_square_tail(labels: Sequence[int], answers: Sequence[int]) -> float:
                 yield x, *rest
 
     tail = 0.0
-    for found in choices(n, answers):
-        if statistic(found) >= statistic(labels) - 1e-12:
-            tail += math.prod(math.comb(N, x) for N, x in zip(answers, found, strict=True)) / math.comb(total, n)
+    for choice in choices(n, answers):
+        if statistic(choice) >= statistic(labels) - 1e-12:
+            tail += math.prod(math.comb(N, x) for N, x in zip(answers, choice, strict=True)) / math.comb(total, n)
     return tail

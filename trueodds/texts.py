@@ -14,10 +14,10 @@ surrogate pairs: they break a line, command a terminal, or let a record read oth
 
 def line_problem(text: str) -> str:
     """Why a text is no plain line, to be read after its name; "" where it is one."""
-    if not (found := _UNFIT.search(text)):
+    if not (unfit := _UNFIT.search(text)):
         return ""
-    name = unicodedata.name(found[0], "half a surrogate pair" if found[0] >= "\ud800" else "a control character")
-    place = f"holds U+{ord(found[0]):04X} ({name}) as character {found.start() + 1}"
+    name = unicodedata.name(unfit[0], "half a surrogate pair" if unfit[0] >= "\ud800" else "a control character")
+    place = f"holds U+{ord(unfit[0]):04X} ({name}) as character {unfit.start() + 1}"
     return f"{place}; allowed is one line, without control characters and marks of the writing direction. Leave it out"
 
 

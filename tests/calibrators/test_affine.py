@@ -64,8 +64,8 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
     """Numeric gradient of the twin at the fit: none; and a general solver started elsewhere finds nothing lower."""
     n, k = 60, 3
     z, labels = biased(n, k)
-    found = calibrators.fit(name, z, labels, **plain(name))
-    assert isinstance(found, Affine)
+    calibrator = calibrators.fit(name, z, labels, **plain(name))
+    assert isinstance(calibrator, Affine)
     scale = 1.0 if name == "dirichlet" else fitted(z, labels).temperature
     rows = np.log(softmax(z)) if name == "dirichlet" else (z - z.mean(axis=1, keepdims=True)) / scale
     kept = penalties(name, n, k)
@@ -75,8 +75,8 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
             rows.tolist(), labels.tolist(), weights_of(name, theta, k).tolist(), theta[-k:].tolist(), **kept
         )
 
-    stored = np.atleast_1d(found._weights()).ravel() * scale
-    theta = np.concatenate([stored, found._bias_C])
+    stored = np.atleast_1d(calibrator._weights()).ravel() * scale
+    theta = np.concatenate([stored, calibrator._bias_C])
     assert np.abs(approx_fprime(theta, loss, 1e-6)).max() < 2e-5  # forward differences; curvature x step is 1e-6
     assert np.abs(approx_fprime(theta * 1.1 + 0.01, loss, 1e-6)).max() > 1e-3
     other = minimize(loss, theta + 0.1, method="L-BFGS-B")
@@ -87,12 +87,12 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
 @given(st.integers(0, 10_000), st.sampled_from(AFFINE))
 def test_w_and_b_are_the_call_and_a_shift_changes_nothing(seed: int, name: str) -> None:
     z, labels = biased(40, 4, seed)
-    found = calibrators.fit(name, z, labels)
-    pair = found.affine(4)
+    calibrator = calibrators.fit(name, z, labels)
+    pair = calibrator.affine(4)
     assert pair is not None
-    np.testing.assert_allclose(softmax(z @ pair[0].T + pair[1]), found(z), atol=1e-12)
-    np.testing.assert_allclose(found(z + np.linspace(-1e3, 1e3, 40)[:, None]), found(z), atol=1e-9)
-    assert abs(np.asarray(found.bias_C).mean()) < 1e-12  # type: ignore[attr-defined]
+    np.testing.assert_allclose(softmax(z @ pair[0].T + pair[1]), calibrator(z), atol=1e-12)
+    np.testing.assert_allclose(calibrator(z + np.linspace(-1e3, 1e3, 40)[:, None]), calibrator(z), atol=1e-9)
+    assert abs(np.asarray(calibrator.bias_C).mean()) < 1e-12  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", AFFINE)
@@ -110,8 +110,8 @@ def test_scaling_the_logits_scales_the_map(name: str) -> None:
 def test_the_shrunken_bias_correction_is_the_minimum_of_the_slow_loss(seed: int, errors: float, ridge: float) -> None:
     """Numeric gradient of the twin: pseudo-rows of the net's own softmax, and a ridge on the offsets."""
     z, labels = biased(40, 3, seed)
-    found = calibrators.fit("bias_corrected_temperature", z, labels, shrinkage=errors, intercept=ridge)
-    start = np.array([1 / found.temperature, *np.asarray(found.bias_C)])  # type: ignore[attr-defined]
+    calibrator = calibrators.fit("bias_corrected_temperature", z, labels, shrinkage=errors, intercept=ridge)
+    start = np.array([1 / calibrator.temperature, *np.asarray(calibrator.bias_C)])  # type: ignore[attr-defined]
 
     def loss(theta: Array) -> float:
         shrunk = twin.shrunk_nll(z.tolist(), labels.tolist(), 1 / theta[0], errors, theta[1:].tolist())
@@ -125,18 +125,18 @@ def test_logits_that_say_nothing_leave_the_class_frequencies() -> None:
     """All logits equal: softmax(b) must be the share of each class, 3 : 2 : 1."""
     labels = np.array([0, 0, 0, 1, 1, 2])
     for name in ("bias_corrected_temperature", "vector"):
-        found = calibrators.fit(name, np.zeros((6, 3)), labels, **plain(name))
-        np.testing.assert_allclose(found(np.zeros((1, 3))), [[1 / 2, 1 / 3, 1 / 6]], rtol=1e-7)
+        calibrator = calibrators.fit(name, np.zeros((6, 3)), labels, **plain(name))
+        np.testing.assert_allclose(calibrator(np.zeros((1, 3))), [[1 / 2, 1 / 3, 1 / 6]], rtol=1e-7)
 
 
 def test_two_classes_by_hand() -> None:
     """Score +-1 (logits +-1/2): 3 of 4 right above, 4 of 5 below: sigma(w + b) = 3/4, sigma(-w + b) = 1/5."""
     z = np.array([[0.5, -0.5]] * 5 + [[-0.5, 0.5]] * 4)
-    found = calibrators.fit(
+    calibrator = calibrators.fit(
         "bias_corrected_temperature", z, np.array([0] * 4 + [1] * 4 + [0]), shrinkage=0, intercept=0
     )
-    np.testing.assert_allclose(found([[-0.5, 0.5], [0.5, -0.5]])[:, 1], [3 / 4, 1 / 5], rtol=1e-7)
-    assert found.temperature == pytest.approx(2 / (math.log(3) + math.log(4)), rel=1e-7)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(calibrator([[-0.5, 0.5], [0.5, -0.5]])[:, 1], [3 / 4, 1 / 5], rtol=1e-7)
+    assert calibrator.temperature == pytest.approx(2 / (math.log(3) + math.log(4)), rel=1e-7)  # type: ignore[attr-defined]
 
 
 def test_the_truth_is_recovered() -> None:
@@ -144,9 +144,9 @@ def test_the_truth_is_recovered() -> None:
     z = rng.normal(0, 2, (40_000, 3))
     factors, bias = np.array([0.5, 1.0, 0.8]), np.array([0.6, -0.4, -0.2])
     labels = ((z - z.mean(axis=1, keepdims=True)) * factors + bias + rng.gumbel(size=z.shape)).argmax(axis=1)
-    found = calibrators.fit("vector", z, labels)
-    np.testing.assert_allclose(found.weight_C, factors, atol=0.03)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(found.bias_C, bias, atol=0.03)  # type: ignore[attr-defined]
+    calibrator = calibrators.fit("vector", z, labels)
+    np.testing.assert_allclose(calibrator.weight_C, factors, atol=0.03)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(calibrator.bias_C, bias, atol=0.03)  # type: ignore[attr-defined]
 
 
 def test_no_factor_is_negative() -> None:
@@ -156,26 +156,26 @@ def test_no_factor_is_negative() -> None:
     weight_C = np.asarray(calibrators.fit("vector", z, labels).weight_C)  # type: ignore[attr-defined]
     assert weight_C[2] == 0
     assert (weight_C[:2] > 0).all()
-    found = calibrators.fit("bias_corrected_temperature", -z[:, :2], np.minimum(labels, 1))
-    assert 0.05 <= found.temperature <= 20  # type: ignore[attr-defined]
+    calibrator = calibrators.fit("bias_corrected_temperature", -z[:, :2], np.minimum(labels, 1))
+    assert 0.05 <= calibrator.temperature <= 20  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", AFFINE)
 def test_separable_rows_have_a_fit(name: str) -> None:
     z, _ = drawn(60, 3)
-    found = calibrators.fit(name, z, z.argmax(axis=1))
-    assert all("separates the 60 rows" in warning or "overfits" in warning for warning in found.warnings)
-    assert (found(z).argmax(axis=1) == z.argmax(axis=1)).all()
+    calibrator = calibrators.fit(name, z, z.argmax(axis=1))
+    assert all("separates the 60 rows" in warning or "overfits" in warning for warning in calibrator.warnings)
+    assert (calibrator(z).argmax(axis=1) == z.argmax(axis=1)).all()
 
 
 def test_unregularised_matrix_on_separable_rows_is_refused_or_separates() -> None:
     z, _ = drawn(60, 3)
     try:
-        found = calibrators.fit("matrix", z, z.argmax(axis=1), off_diagonal=0.0, intercept=0.0)
+        calibrator = calibrators.fit("matrix", z, z.argmax(axis=1), off_diagonal=0.0, intercept=0.0)
     except FitError as error:
         assert "stronger regularisation" in str(error)
     else:
-        assert -np.log(found(z)[np.arange(60), z.argmax(axis=1)]).mean() < 1e-6
+        assert -np.log(calibrator(z)[np.arange(60), z.argmax(axis=1)]).mean() < 1e-6
 
 
 @pytest.mark.parametrize("name", ["bias_corrected_temperature", "vector", "matrix", "dirichlet"])
@@ -195,8 +195,8 @@ def test_the_structured_ones_do_not_need_every_class(name: str) -> None:
 def test_a_strong_penalty_is_temperature_scaling() -> None:
     z, labels = biased()
     strong = {"diagonal": 1e6, "off_diagonal": 1e6, "intercept": 1e6}
-    found = calibrators.fit("structured_matrix", z, labels, **strong)
-    np.testing.assert_allclose(found(z), fitted(z, labels, SHRINKAGE)(z), atol=1e-5)
+    calibrator = calibrators.fit("structured_matrix", z, labels, **strong)
+    np.testing.assert_allclose(calibrator(z), fitted(z, labels, SHRINKAGE)(z), atol=1e-5)
 
 
 def test_fifty_classes_keep_their_accuracy_only_with_a_penalty() -> None:
@@ -206,8 +206,8 @@ def test_fifty_classes_keep_their_accuracy_only_with_a_penalty() -> None:
     z = rng.normal(0, 1.5, (700, 50)) + 4 * np.eye(50)[labels]
     few, fresh = slice(0, 250), slice(250, None)
 
-    def accuracy(found: calibrators.Calibrator) -> float:
-        return float((found(z[fresh]).argmax(axis=1) == labels[fresh]).mean())
+    def accuracy(calibrator: calibrators.Calibrator) -> float:
+        return float((calibrator(z[fresh]).argmax(axis=1) == labels[fresh]).mean())
 
     plain = accuracy(calibrators.Identity())
     assert accuracy(calibrators.fit("structured_matrix", z[few], labels[few])) > plain - 0.01

@@ -32,9 +32,9 @@ def drawn(n: int, classes: int, temperature: float = 1.0, spread: float = 3.0, s
 
 def fitted(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, shrinkage: float = 0.0) -> Temperature:
     """By default the plain formula of Guo et al."""
-    found = calibrators.fit("temperature", logits_NC, labels_N, shrinkage=shrinkage)
-    assert isinstance(found, Temperature)
-    return found
+    calibrator = calibrators.fit("temperature", logits_NC, labels_N, shrinkage=shrinkage)
+    assert isinstance(calibrator, Temperature)
+    return calibrator
 
 
 def mean_nll(logits_NC: Array, labels_N: Labels, temperature: float) -> float:
@@ -48,7 +48,7 @@ def mean_nll(logits_NC: Array, labels_N: Labels, temperature: float) -> float:
 )
 def test_temperature_equals_other_solvers(n: int, classes: int, temperature: float, spread: float) -> None:
     logits, labels = drawn(n, classes, temperature, spread)
-    found = fitted(logits, labels)
+    calibrator = fitted(logits, labels)
     rows = np.arange(n)
 
     def slope(beta: float) -> float:
@@ -57,36 +57,36 @@ def test_temperature_equals_other_solvers(n: int, classes: int, temperature: flo
         return float(((p * logits).sum(axis=1) - logits[rows, labels]).mean())
 
     root = 1 / brentq(slope, 1 / HIGHEST, 1 / LOWEST, xtol=1e-14, rtol=1e-14)
-    assert found.temperature == pytest.approx(root, rel=1e-8)
+    assert calibrator.temperature == pytest.approx(root, rel=1e-8)
     least = minimize_scalar(lambda t: mean_nll(logits, labels, t), bounds=(LOWEST, HIGHEST), method="bounded")
-    assert mean_nll(logits, labels, found.temperature) <= least.fun + 1e-12
-    assert found.bound is None
-    assert found.notes() == []
+    assert mean_nll(logits, labels, calibrator.temperature) <= least.fun + 1e-12
+    assert calibrator.bound is None
+    assert calibrator.notes() == []
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.2, 5), st.floats(0.1, 20))
 def test_temperature_equals_its_twin(seed: int, classes: int, temperature: float, spread: float) -> None:
     logits, labels = drawn(25, classes, temperature, spread, seed)
-    found = fitted(logits, labels)
+    calibrator = fitted(logits, labels)
     twin = reference.temperature(logits.tolist(), labels.tolist(), LOWEST, HIGHEST)
-    assert found.temperature == pytest.approx(twin, rel=1e-8)
+    assert calibrator.temperature == pytest.approx(twin, rel=1e-8)
     clear = 1.0001 * LOWEST < twin < 0.9999 * HIGHEST
-    assert (found.bound is None) == clear
+    assert (calibrator.bound is None) == clear
 
 
 def test_nll_is_stationary_at_the_fit() -> None:
     """Central differences in float64: no slope at the fit; a T wrong by 1% has one a thousand times larger."""
     logits, labels = drawn(400, 6, 1.8)
-    found, step = fitted(logits, labels).temperature, 1e-4
+    calibrator, step = fitted(logits, labels).temperature, 1e-4
 
     def slope(t: float) -> float:
         above, below = (reference.temperature_nll(logits.tolist(), labels.tolist(), t + d) for d in (step, -step))
         return (above - below) / (2 * step)
 
-    assert abs(slope(found)) < 1e-8
-    assert slope(found * 1.01) > 1e-5
-    assert slope(found * 0.99) < -1e-5
+    assert abs(slope(calibrator)) < 1e-8
+    assert slope(calibrator * 1.01) > 1e-5
+    assert slope(calibrator * 0.99) < -1e-5
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
@@ -102,14 +102,14 @@ def test_two_rows_by_hand() -> None:
 
 def test_one_class_of_labels() -> None:
     """Labels all 0, logits now for and now against it: 5 rows of +1, 1 of -1: sigma(1 / T) = 5/6."""
-    found = fitted([[1.0, 0.0]] * 5 + [[0.0, 1.0]], [0] * 6)
-    assert found.temperature == pytest.approx(1 / math.log(5), rel=1e-10)
+    calibrator = fitted([[1.0, 0.0]] * 5 + [[0.0, 1.0]], [0] * 6)
+    assert calibrator.temperature == pytest.approx(1 / math.log(5), rel=1e-10)
 
 
 def test_no_wrong_row_stops_at_the_lower_bound() -> None:
-    found = fitted([[3.0, 0.0], [0.0, 2.0]], [0, 1])
-    assert (found.temperature, found.bound) == (LOWEST, "lower")
-    assert "lower bound 0.05" in found.notes()[0]
+    calibrator = fitted([[3.0, 0.0], [0.0, 2.0]], [0, 1])
+    assert (calibrator.temperature, calibrator.bound) == (LOWEST, "lower")
+    assert "lower bound 0.05" in calibrator.notes()[0]
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_no_wrong_row_stops_at_the_lower_bound() -> None:
     ids=["all wrong", "as good as a coin"],
 )
 def test_useless_logits_stop_at_the_upper_bound(logits: list[list[float]], labels: list[int]) -> None:
-    found = fitted(logits, labels)
-    assert (found.temperature, found.bound) == (HIGHEST, "upper")
-    assert "upper bound 20:" in found.notes()[0]
+    calibrator = fitted(logits, labels)
+    assert (calibrator.temperature, calibrator.bound) == (HIGHEST, "upper")
+    assert "upper bound 20:" in calibrator.notes()[0]
 
 
 @pytest.mark.parametrize("objective", ["nll", "brier", "ece", "adaptive_ece", "sb_ece"])
@@ -128,9 +128,9 @@ def test_useless_logits_stop_at_the_upper_bound(logits: list[list[float]], label
 def test_logits_that_are_equal_leave_the_temperature_at_1(
     objective: str, logits: list[list[float]], labels: list[int]
 ) -> None:
-    found = calibrators.fit("temperature", logits, labels, objective=objective)
-    assert (found.temperature, found.at_bound) == (1.0, False)  # type: ignore[attr-defined]
-    assert found.notes() == ["The logits are equal in every row of the fit: they say nothing, and T stays 1."]
+    calibrator = calibrators.fit("temperature", logits, labels, objective=objective)
+    assert (calibrator.temperature, calibrator.at_bound) == (1.0, False)  # type: ignore[attr-defined]
+    assert calibrator.notes() == ["The logits are equal in every row of the fit: they say nothing, and T stays 1."]
     for shrinkage in (0.0, 2.0):
         ensemble = calibrators.fit("ensemble_temperature", logits, labels, shrinkage=shrinkage)
         assert ensemble.temperature == 1.0  # type: ignore[attr-defined]
@@ -143,19 +143,19 @@ def test_the_shrunken_temperature_equals_its_twin(
 ) -> None:
     """The slope of the twin's loss, by central differences: it changes sign at the fit."""
     logits, labels = drawn(25, classes, temperature, spread, seed)
-    found = fitted(logits, labels, errors)
+    calibrator = fitted(logits, labels, errors)
 
     def loss(beta: float) -> float:
         return twin.shrunk_nll(logits.tolist(), labels.tolist(), 1 / beta, errors)
 
-    beta = 1 / found.temperature
+    beta = 1 / calibrator.temperature
     step = 1e-4 * beta
     slope = (loss(beta + step) - loss(beta - step)) / (2 * step)
     curvature = (loss(beta + step) - 2 * loss(beta) + loss(beta - step)) / step**2
-    if found.bound is None:
+    if calibrator.bound is None:
         assert abs(slope) < 1e-6 * (1 + curvature)
     else:
-        assert slope < 0 if found.bound == "lower" else slope > 0
+        assert slope < 0 if calibrator.bound == "lower" else slope > 0
 
 
 def test_shrinkage_by_hand() -> None:
@@ -164,8 +164,8 @@ def test_shrinkage_by_hand() -> None:
     logits = [[math.log(4), 0.0]] * 10
     assert fitted(logits, [0] * 10, 2.0).temperature == pytest.approx(math.log(4) / math.log(9), rel=1e-10)
     # 5 of 10 are wrong, more than expected: 2 pseudo-errors are 4 rows, 3.2 of them right: 8.2 of 14
-    found = fitted(logits, [0, 1] * 5, 2.0).temperature
-    assert found == pytest.approx(math.log(4) / math.log(8.2 / 5.8), rel=1e-10)
+    calibrator = fitted(logits, [0, 1] * 5, 2.0).temperature
+    assert calibrator == pytest.approx(math.log(4) / math.log(8.2 / 5.8), rel=1e-10)
 
 
 @pytest.mark.parametrize("name", ["temperature", "ensemble_temperature", "structured_vector"])
@@ -174,13 +174,13 @@ def test_fifty_rows_without_an_error_do_not_sharpen_without_end(name: str) -> No
     logits, labels = drawn(400, 10, 1.0, 8.0)
     right = np.flatnonzero(logits.argmax(axis=1) == labels)[:50]
     assert fitted(logits[right], labels[right]).bound == "lower"
-    found = calibrators.fit(name, logits[right], labels[right])
-    assert not found.at_bound
-    assert not any("bound" in note for note in found.notes())
+    calibrator = calibrators.fit(name, logits[right], labels[right])
+    assert not calibrator.at_bound
+    assert not any("bound" in note for note in calibrator.notes())
     fresh, truth = drawn(5_000, 10, 1.0, 8.0, seed=1)
     plain = mean_nll(fresh, truth, 1.0)
     assert mean_nll(fresh, truth, LOWEST) > 10 * plain
-    assert -np.log(found(fresh)[np.arange(5_000), truth]).mean() < 1.5 * plain
+    assert -np.log(calibrator(fresh)[np.arange(5_000), truth]).mean() < 1.5 * plain
 
 
 def test_shrinkage_is_negligible_on_many_rows() -> None:
@@ -195,8 +195,8 @@ def test_a_temperature_at_an_end_is_noted_by_all_who_have_one() -> None:
     logits, _ = drawn(60, 3, spread=2.0)
     right, wrong = logits.argmax(axis=1), logits.argmin(axis=1)
     for objective in ("brier", "ece", "adaptive_ece", "sb_ece"):
-        found = calibrators.fit("temperature", logits, right, objective=objective)
-        assert found.at_bound and "stopped at its lower bound 0." in found.notes()[-1]
+        calibrator = calibrators.fit("temperature", logits, right, objective=objective)
+        assert calibrator.at_bound and "stopped at its lower bound 0." in calibrator.notes()[-1]
     for name, options in (("ensemble_temperature", {"objective": "brier"}), ("bias_corrected_temperature", {})):
         assert "stopped at its upper bound 20" in calibrators.fit(name, logits, wrong, **options).notes()[-1]
     sharp = calibrators.fit("ensemble_temperature", logits, right, objective="brier")
@@ -206,10 +206,10 @@ def test_a_temperature_at_an_end_is_noted_by_all_who_have_one() -> None:
 @pytest.mark.parametrize("scale", [1e4, 1e-4, 1e100])
 def test_extreme_logits(scale: float) -> None:
     logits, labels = drawn(200, 4, 1.5)
-    found = fitted(logits * scale, labels)
+    calibrator = fitted(logits * scale, labels)
     expected = np.clip(fitted(logits, labels).temperature * scale, LOWEST, HIGHEST)
-    assert found.temperature == pytest.approx(expected)
-    probabilities = found(logits * scale)
+    assert calibrator.temperature == pytest.approx(expected)
+    probabilities = calibrator(logits * scale)
     assert np.isfinite(probabilities).all()
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
 
@@ -243,8 +243,8 @@ def test_float16_logits_are_computed_in_float64() -> None:
 
 def test_apply_equals_its_twin() -> None:
     logits, _ = drawn(20, 7)
-    found = Temperature(1.7)(logits)
-    for row, probabilities in zip(logits.tolist(), found, strict=True):
+    probability_NC = Temperature(1.7)(logits)
+    for row, probabilities in zip(logits.tolist(), probability_NC, strict=True):
         assert probabilities == pytest.approx(reference.softmax(row, 1.7), rel=1e-13)
 
 
@@ -259,11 +259,11 @@ def test_names() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_calibrator_survives_json(name: str) -> None:
     logits, labels = drawn(100, 3, 1.3)
-    found = calibrators.fit(name, logits, labels)
-    restored = calibrators.from_json(json.loads(json.dumps(found.to_json())))
-    assert restored == found
-    assert np.array_equal(restored(logits), found(logits))
-    assert calibrators.get(name) is type(found)
+    calibrator = calibrators.fit(name, logits, labels)
+    restored = calibrators.from_json(json.loads(json.dumps(calibrator.to_json())))
+    assert restored == calibrator
+    assert np.array_equal(restored(logits), calibrator(logits))
+    assert calibrators.get(name) is type(calibrator)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -373,12 +373,12 @@ def test_a_shift_and_a_dtype_change_nothing_for_any(name: str, classes: int) -> 
     rng = np.random.default_rng(classes)
     labels = np.arange(70) % classes
     half = rng.normal(0, 2, (70, classes)).astype(np.float16)
-    found = calibrators.fit(name, half, labels)
-    assert found == calibrators.fit(name, half.astype(np.float64), labels)
+    calibrator = calibrators.fit(name, half, labels)
+    assert calibrator == calibrators.fit(name, half.astype(np.float64), labels)
     wide = half.astype(np.float64)
-    probabilities = found(half)
+    probabilities = calibrator(half)
     assert probabilities.dtype == np.float64
-    np.testing.assert_allclose(found(wide - wide.max(axis=1, keepdims=True)), probabilities, atol=1e-9)
+    np.testing.assert_allclose(calibrator(wide - wide.max(axis=1, keepdims=True)), probabilities, atol=1e-9)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
     assert probabilities.min() > 0
 
@@ -387,31 +387,33 @@ def test_a_shift_and_a_dtype_change_nothing_for_any(name: str, classes: int) -> 
 def test_what_says_that_it_keeps_the_argmax_does(name: str) -> None:
     for seed in range(5):
         logits, labels = drawn(60, 4, 3.0, 3.0, seed)
-        found = calibrators.fit(name, logits, np.concatenate([np.arange(4), labels[4:]]))
+        calibrator = calibrators.fit(name, logits, np.concatenate([np.arange(4), labels[4:]]))
         fresh, _ = drawn(200, 4, seed=seed + 100)
-        kept = (found(fresh).argmax(axis=1) == fresh.argmax(axis=1)).all()
-        assert kept or not found.keeps_argmax
+        kept = (calibrator(fresh).argmax(axis=1) == fresh.argmax(axis=1)).all()
+        assert kept or not calibrator.keeps_argmax
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_row_or_a_batch_is_the_same(name: str) -> None:
     logits, labels = drawn(90, 3, 1.3)
-    found = calibrators.fit(name, logits, labels)
-    np.testing.assert_allclose(np.concatenate([found(row[None]) for row in logits]), found(logits), atol=1e-14)
+    calibrator = calibrators.fit(name, logits, labels)
+    np.testing.assert_allclose(
+        np.concatenate([calibrator(row[None]) for row in logits]), calibrator(logits), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("identity", "temperature")])
 def test_json_of_another_shape_and_logits_of_other_classes(name: str) -> None:
     logits, labels = drawn(100, 3, 1.3)
-    found = calibrators.fit(name, logits, labels)
+    calibrator = calibrators.fit(name, logits, labels)
     with pytest.raises(ValueError, match="cannot be restored from"):
         calibrators.from_json({"calibrator": name, "extra": 1})
-    if found.classes is not None:
+    if calibrator.classes is not None:
         with pytest.raises(ValueError, match=r"logits has shape \(1, 4\); this calibrator was fitted on 3 classes"):
-            found(np.zeros((1, 4)))
-    assert found != calibrators.Identity()
-    assert found != calibrators.fit(name, logits[:80], labels[:80])
-    assert hash(found) == hash(calibrators.fit(name, logits, labels))
+            calibrator(np.zeros((1, 4)))
+    assert calibrator != calibrators.Identity()
+    assert calibrator != calibrators.fit(name, logits[:80], labels[:80])
+    assert hash(calibrator) == hash(calibrators.fit(name, logits, labels))
 
 
 def test_what_a_fit_makes_worse_is_in_its_json() -> None:
@@ -435,10 +437,10 @@ def test_an_old_file_without_the_newer_keys_is_read() -> None:
 
 def test_a_thousand_classes_survive_json() -> None:
     rng = np.random.default_rng(0)
-    found = calibrators.Matrix(rng.normal(size=(300, 300)), rng.normal(size=300))
-    assert calibrators.from_json(json.loads(json.dumps(found.to_json()))) == found
+    calibrator = calibrators.Matrix(rng.normal(size=(300, 300)), rng.normal(size=300))
+    assert calibrators.from_json(json.loads(json.dumps(calibrator.to_json()))) == calibrator
     with pytest.raises(ValueError, match="read-only"):
-        np.asarray(found.bias_C)[0] = 1
+        np.asarray(calibrator.bias_C)[0] = 1
 
 
 def test_what_no_temperature_can_be_is_not_restored() -> None:
@@ -477,12 +479,12 @@ def test_a_class_without_rows_is_named(name: str) -> None:
 def test_overfitting_is_said(name: str) -> None:
     """100 rows of ten classes: fresh rows pay for 20 to 110 parameters, and the fit says so, also from its JSON."""
     logits, labels = drawn(100, 10, 1.0, 8.0, seed=3)
-    found = calibrators.fit(name, logits, labels)
-    (note,) = [note for note in found.notes() if "overfits" in note]
-    assert f"{found.parameters} parameters for 100 rows" in note and "Use 'temperature', or more rows" in note
-    assert calibrators.from_json(json.loads(json.dumps(found.to_json()))).notes() == found.notes()
+    calibrator = calibrators.fit(name, logits, labels)
+    (note,) = [note for note in calibrator.notes() if "overfits" in note]
+    assert f"{calibrator.parameters} parameters for 100 rows" in note and "Use 'temperature', or more rows" in note
+    assert calibrators.from_json(json.loads(json.dumps(calibrator.to_json()))).notes() == calibrator.notes()
     fresh, truth = drawn(4_000, 10, 1.0, 8.0, seed=1)
-    worse = -np.log(found(fresh)[np.arange(4_000), truth]).mean()
+    worse = -np.log(calibrator(fresh)[np.arange(4_000), truth]).mean()
     assert worse > 1.5 * mean_nll(fresh, truth, 1.0)
     many, labels = drawn(3_000, 10, 1.5, 3.0)
     assert not any("overfits" in note for note in calibrators.fit(name, many, labels).notes())
@@ -491,5 +493,5 @@ def test_overfitting_is_said(name: str) -> None:
 def test_what_a_prior_holds_is_not_checked_for_overfitting() -> None:
     logits, labels = drawn(30, 4)
     for name in ("identity", "temperature", "ensemble_temperature"):
-        found = calibrators.fit(name, logits, labels)
-        assert found.held and not any("overfits" in note for note in found.notes())
+        calibrator = calibrators.fit(name, logits, labels)
+        assert calibrator.held and not any("overfits" in note for note in calibrator.notes())

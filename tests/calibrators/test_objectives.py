@@ -19,10 +19,10 @@ from trueodds.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
 
 
 def by(objective: str, z: npt.NDArray[np.floating], labels: Labels, **options: float) -> Temperature:
-    found = calibrators.fit("temperature", z, labels, objective=objective, **options)
-    assert isinstance(found, Temperature)
-    assert found.objective == objective
-    return found
+    calibrator = calibrators.fit("temperature", z, labels, objective=objective, **options)
+    assert isinstance(calibrator, Temperature)
+    assert calibrator.objective == objective
+    return calibrator
 
 
 @settings(max_examples=25)
@@ -56,11 +56,11 @@ def test_nll_slope_and_curvature_are_derivatives() -> None:
 @given(st.integers(0, 10_000), st.floats(0.4, 4))
 def test_brier_temperature_is_the_least_of_a_fine_scan(seed: int, temperature: float) -> None:
     z, labels = drawn(60, 4, temperature, 2.0, seed)
-    rows, found = objectives.Rows(z, labels), by("brier", z, labels)
+    rows, calibrator = objectives.Rows(z, labels), by("brier", z, labels)
     least = min(rows.brier(1 / t)[0] for t in np.geomspace(LOWEST, HIGHEST, 800))
-    assert rows.brier(1 / found.temperature)[0] <= least + 1e-12
-    if found.bound is None:
-        assert abs(rows.brier(1 / found.temperature)[1]) < 1e-9
+    assert rows.brier(1 / calibrator.temperature)[0] <= least + 1e-12
+    if calibrator.bound is None:
+        assert abs(rows.brier(1 / calibrator.temperature)[1]) < 1e-9
 
 
 def test_the_grid_takes_the_least_ece_and_the_first_of_equals() -> None:
@@ -110,14 +110,14 @@ def test_soft_binned_ece_by_hand() -> None:
 
 def test_soft_binned_temperature_is_the_least_of_a_fine_scan() -> None:
     z, labels = drawn(300, 4, 2.0)
-    rows, found = objectives.Rows(z, labels), by("sb_ece", z, labels)
+    rows, calibrator = objectives.Rows(z, labels), by("sb_ece", z, labels)
 
     def value(t: float) -> float:
         return objectives.sb_ece(rows.confidence(1 / t), rows.correct_N, 15, 0.01, 2.0)
 
-    around = found.temperature * np.linspace(0.8, 1.25, 300)
-    assert value(found.temperature) <= min(map(value, around)) + 1e-9
-    assert found.temperature == pytest.approx(2.0, rel=0.3)
+    around = calibrator.temperature * np.linspace(0.8, 1.25, 300)
+    assert value(calibrator.temperature) <= min(map(value, around)) + 1e-9
+    assert calibrator.temperature == pytest.approx(2.0, rel=0.3)
 
 
 @pytest.mark.parametrize("objective", objectives.NAMES)
@@ -130,9 +130,9 @@ def test_blocks_and_the_warm_start_change_nothing() -> None:
     """More rows than one block holds, and enough values for a start from a part of them, sorted by label."""
     z, labels = drawn(30_000, 10, 1.7)
     order = np.argsort(labels)
-    found, rows = by("nll", z[order], labels[order]).temperature, objectives.Rows(z, labels)
+    calibrator, rows = by("nll", z[order], labels[order]).temperature, objectives.Rows(z, labels)
     rows.shrink(SHRINKAGE)
-    assert abs(rows.nll_slope(1 / found)[0]) < 1e-11
+    assert abs(rows.nll_slope(1 / calibrator)[0]) < 1e-11
     half = z.astype(np.float16)
     assert by("nll", half, labels) == by("nll", half.astype(np.float64), labels)
 
@@ -159,25 +159,29 @@ def test_options_that_are_not_allowed(options: dict[str, Any], message: str) -> 
 def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str, temperature: float) -> None:
     z, labels = drawn(25, 3, temperature, 2.0, seed)
     errors, objective = (3.0 if objective == "shrunk" else 0.0), objective.replace("shrunk", "nll")
-    found = calibrators.fit("ensemble_temperature", z, labels, objective=objective, shrinkage=errors)
-    assert isinstance(found, EnsembleTemperature)
-    assert found.temperature == by(objective, z, labels, shrinkage=errors).temperature
+    calibrator = calibrators.fit("ensemble_temperature", z, labels, objective=objective, shrinkage=errors)
+    assert isinstance(calibrator, EnsembleTemperature)
+    assert calibrator.temperature == by(objective, z, labels, shrinkage=errors).temperature
 
     def loss(weights: tuple[float, ...]) -> float:
         pull = -errors / 25 * np.log(max(weights[1], 1e-300)) if errors else 0.0
         return pull + reference_calibrators.ensemble_loss(
-            z.tolist(), labels.tolist(), found.temperature, weights, objective
+            z.tolist(), labels.tolist(), calibrator.temperature, weights, objective
         )
 
-    at = loss(tuple(np.asarray(found.weight_3)))
+    at = loss(tuple(np.asarray(calibrator.weight_3)))
     for i, j in itertools.product(range(11), repeat=2):
         if 0 < i + j <= 10:  # the pure uniform corner aside, every tenth of the simplex
             assert at <= loss((i / 10, j / 10, (10 - i - j) / 10)) + 1e-9
     np.testing.assert_allclose(
-        found(z[:1])[0, labels[0]],
+        calibrator(z[:1])[0, labels[0]],
         np.exp(
             -reference_calibrators.ensemble_loss(
-                z[:1].tolist(), labels[:1].tolist(), found.temperature, tuple(np.asarray(found.weight_3)), "nll"
+                z[:1].tolist(),
+                labels[:1].tolist(),
+                calibrator.temperature,
+                tuple(np.asarray(calibrator.weight_3)),
+                "nll",
             )
         ),
     )
@@ -186,8 +190,8 @@ def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str
 def test_ensemble_by_hand() -> None:
     """Confidence near 1, half of the rows wrong: T stops at 20, and of the three members 1/2 is best."""
     z = np.array([[20.0, 0.0]] * 2)
-    found = calibrators.fit("ensemble_temperature", z, [0, 1], shrinkage=0.0)
-    weight_3 = np.asarray(found.weight_3)  # type: ignore[attr-defined]
+    calibrator = calibrators.fit("ensemble_temperature", z, [0, 1], shrinkage=0.0)
+    weight_3 = np.asarray(calibrator.weight_3)  # type: ignore[attr-defined]
     assert weight_3[2] == pytest.approx(1, abs=1e-5)
 
 
@@ -195,17 +199,17 @@ def test_a_pseudo_row_of_the_plain_softmax_by_hand() -> None:
     """40 rows of which the softmax is sure, 20 of them wrong, and 4 pseudo-rows: stationary in w, the plain softmax's
     weight, where 4 / w + 20 / (w + (1 - w) / 2) = 44."""
     z = np.array([[500.0, 0.0]] * 40)
-    found = calibrators.fit("ensemble_temperature", z, [0, 1] * 20, shrinkage=4.0)
-    assert np.asarray(found.weight_3)[0] == 0  # type: ignore[attr-defined]
-    weight = np.asarray(found.weight_3)[1]  # type: ignore[attr-defined]
+    calibrator = calibrators.fit("ensemble_temperature", z, [0, 1] * 20, shrinkage=4.0)
+    assert np.asarray(calibrator.weight_3)[0] == 0  # type: ignore[attr-defined]
+    weight = np.asarray(calibrator.weight_3)[1]  # type: ignore[attr-defined]
     assert 4 / weight + 20 / (weight + (1 - weight) / 2) == pytest.approx(44)
 
 
 def test_an_ensemble_that_is_uniform_does_not_claim_to_keep_the_argmax() -> None:
     z = np.random.default_rng(0).normal(0, 3, (50, 4))
-    found = calibrators.fit("ensemble_temperature", z, z.argmin(axis=1), shrinkage=0.0)
-    assert (found(z).argmax(axis=1) == 0).all()
-    assert not found.keeps_argmax
+    calibrator = calibrators.fit("ensemble_temperature", z, z.argmin(axis=1), shrinkage=0.0)
+    assert (calibrator(z).argmax(axis=1) == 0).all()
+    assert not calibrator.keeps_argmax
     assert EnsembleTemperature(2.0, [0.5, 0.0, 0.5]).keeps_argmax
 
 
@@ -216,10 +220,12 @@ def test_a_row_that_both_softmaxes_exclude_is_no_obstacle_to_the_ensemble(rows: 
     z = rng.normal(0, 1, (rows, 4))
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     z[0], labels[0] = [3e4, 0.0, 0.0, 0.0], 1
-    found = calibrators.fit("ensemble_temperature", z, labels, shrinkage=0.0)
-    assert isinstance(found, EnsembleTemperature)
-    weight_3, at = np.asarray(found.weight_3), (np.arange(rows), labels)
-    true_N3 = np.stack([Temperature(found.temperature)(z)[at], Temperature(1.0)(z)[at], np.full(rows, 0.25)], axis=1)
+    calibrator = calibrators.fit("ensemble_temperature", z, labels, shrinkage=0.0)
+    assert isinstance(calibrator, EnsembleTemperature)
+    weight_3, at = np.asarray(calibrator.weight_3), (np.arange(rows), labels)
+    true_N3 = np.stack(
+        [Temperature(calibrator.temperature)(z)[at], Temperature(1.0)(z)[at], np.full(rows, 0.25)], axis=1
+    )
     slope_3 = (true_N3 / (true_N3 @ weight_3)[:, None]).mean(axis=0)
     assert weight_3[2] > 0.1 / rows
     assert slope_3.max() <= 1 + 1e-8  # the optimum: no member would gain from more weight

@@ -31,9 +31,9 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def curves(found: Calibrator) -> Curves:
-    assert isinstance(found, Curves)
-    return found
+def curves(calibrator: Calibrator) -> Curves:
+    assert isinstance(calibrator, Curves)
+    return calibrator
 
 
 def coarse(n: int, classes: int, seed: int = 0) -> tuple[Array, Labels]:
@@ -43,59 +43,59 @@ def coarse(n: int, classes: int, seed: int = 0) -> tuple[Array, Labels]:
     return np.round(z), labels
 
 
-def restored(found: Curves, score: float, which: int = 0) -> float:
-    return float(found._curve(np.array([score]), which)[0])
+def restored(calibrator: Curves, score: float, which: int = 0) -> float:
+    return float(calibrator._curve(np.array([score]), which)[0])
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(2, 4))
 def test_isotonic_equals_its_twin(seed: int, classes: int) -> None:
     z, labels = coarse(25, classes, seed)
-    scores, found = softmax(z), curves(calibrators.fit("isotonic", z, labels))
+    scores, calibrator = softmax(z), curves(calibrators.fit("isotonic", z, labels))
     for k in range(classes):
         hits = (labels == k).astype(int)
         expected = twin.isotonic(scores[:, k].tolist(), hits.tolist())
         for score, value in expected.items():
-            assert restored(found, score, k) == pytest.approx(float(value), abs=1e-12)
+            assert restored(calibrator, score, k) == pytest.approx(float(value), abs=1e-12)
 
 
 @settings(max_examples=15)
 @given(st.integers(0, 10_000))
 def test_pooled_isotonic_equals_its_twin_on_all_pairs(seed: int) -> None:
     z, labels = coarse(12, 3, seed)
-    scores, found = softmax(z), curves(calibrators.fit("isotonic", z, labels, form="pooled"))
+    scores, calibrator = softmax(z), curves(calibrators.fit("isotonic", z, labels, form="pooled"))
     expected = twin.isotonic(scores.ravel().tolist(), np.eye(3, dtype=int)[labels].ravel().tolist())
     for score, value in expected.items():
-        assert restored(found, score) == pytest.approx(float(value), abs=1e-12)
+        assert restored(calibrator, score) == pytest.approx(float(value), abs=1e-12)
 
 
 def test_isotonic_agrees_with_scikit_learn() -> None:
     """At the fitted scores; those are apart here, for it takes scores within 1e-15 of each other for equal."""
     z, labels = drawn(400, 3, 1.5)
-    scores, found = softmax(z), curves(calibrators.fit("isotonic", z, labels))
+    scores, calibrator = softmax(z), curves(calibrators.fit("isotonic", z, labels))
     for k in range(3):
         other = IsotonicRegression().fit(scores[:, k], labels == k)
-        np.testing.assert_allclose(found._curve(scores[:, k], k), other.predict(scores[:, k]), atol=1e-12)
+        np.testing.assert_allclose(calibrator._curve(scores[:, k], k), other.predict(scores[:, k]), atol=1e-12)
 
 
 def test_pooled_isotonic_by_hand() -> None:
     """Two rows, K = 2: scores .8/.2 (right) and .6/.4 (wrong): sorted hits 0, 1, 0, 1 pool to 0, 1/2, 1/2, 1."""
     z = np.log([[0.8, 0.2], [0.6, 0.4]])
-    found = curves(calibrators.fit("isotonic", z, [0, 1], form="pooled"))
-    assert [restored(found, s) for s in (0.1, 0.41, 0.61, 0.81)] == [0, 0.5, 0.5, 1]
-    assert found.mixed == 1 / 3
-    np.testing.assert_allclose(found(z), [[2 / 3 + 0.8 / 3, 0.2 / 3], [1 / 3 + 0.2, 1 / 3 + 0.4 / 3]], rtol=1e-12)
+    calibrator = curves(calibrators.fit("isotonic", z, [0, 1], form="pooled"))
+    assert [restored(calibrator, s) for s in (0.1, 0.41, 0.61, 0.81)] == [0, 0.5, 0.5, 1]
+    assert calibrator.mixed == 1 / 3
+    np.testing.assert_allclose(calibrator(z), [[2 / 3 + 0.8 / 3, 0.2 / 3], [1 / 3 + 0.2, 1 / 3 + 0.4 / 3]], rtol=1e-12)
 
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(2, 6))
 def test_pooled_isotonic_keeps_every_order(seed: int, classes: int) -> None:
     z, labels = drawn(30, classes, 2.0, 3.0, seed)
-    found = calibrators.fit("isotonic", z, labels, form="pooled")
-    assert found.keeps_argmax
+    calibrator = calibrators.fit("isotonic", z, labels, form="pooled")
+    assert calibrator.keeps_argmax
     assert not calibrators.Isotonic("one_vs_rest", [[0.5]], [[0.0, 1.0]], 0.1).keeps_argmax
     fresh, _ = drawn(50, classes, 1.0, 3.0, seed + 1)
-    assert (found(fresh).argsort(axis=1) == fresh.argsort(axis=1)).all()
+    assert (calibrator(fresh).argsort(axis=1) == fresh.argsort(axis=1)).all()
 
 
 @settings(max_examples=20)
@@ -104,26 +104,26 @@ def test_histogram_equals_its_twin(seed: int, bins: int, binning: str) -> None:
     z, labels = coarse(30, 3, seed)
     scores = softmax(z)
     top, right = scores.max(axis=1), (scores.argmax(axis=1) == labels).astype(int)
-    found = curves(calibrators.fit("histogram", z, labels, bins=bins, binning=binning))
-    edges = np.asarray(found.knots[0]).tolist()
+    calibrator = curves(calibrators.fit("histogram", z, labels, bins=bins, binning=binning))
+    edges = np.asarray(calibrator.knots[0]).tolist()
     assert edges == ([b / bins for b in range(1, bins)] if binning == "width" else sorted(set(edges)))
     for score in [*top, 0.0, 0.01, 0.999, 1.0]:
-        assert restored(found, score) == pytest.approx(float(twin.histogram(top, right, edges, score)), abs=1e-12)
+        assert restored(calibrator, score) == pytest.approx(float(twin.histogram(top, right, edges, score)), abs=1e-12)
 
 
 def test_histogram_by_hand() -> None:
     """Confidences .6, .6, .9 with hits 1, 0, 1; two bins: the upper one holds all, the lower says its middle."""
     z = np.log([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9]])
-    found = curves(calibrators.fit("histogram", z, [0, 1, 1], bins=2))
-    assert [restored(found, s) for s in (0.5, 0.51)] == [0.25, 2 / 3]
+    calibrator = curves(calibrators.fit("histogram", z, [0, 1, 1], bins=2))
+    assert [restored(calibrator, s) for s in (0.5, 0.51)] == [0.25, 2 / 3]
     three = curves(calibrators.fit("histogram", z, [0, 1, 1], bins=3, binning="mass"))
     assert [restored(three, s) for s in (0.55, 0.6 + 1e-9)] == [0.5, 1.0]
 
 
 def test_equal_mass_bins_hold_equal_counts() -> None:
     z, labels = drawn(100, 3)
-    found = curves(calibrators.fit("histogram", z, labels, bins=7, binning="mass"))
-    counts = np.bincount(np.searchsorted(np.asarray(found.knots[0]), softmax(z).max(axis=1)))
+    calibrator = curves(calibrators.fit("histogram", z, labels, bins=7, binning="mass"))
+    counts = np.bincount(np.searchsorted(np.asarray(calibrator.knots[0]), softmax(z).max(axis=1)))
     assert len(counts) == 7
     assert counts.max() - counts.min() <= 1
 
@@ -134,15 +134,15 @@ def test_bbq_equals_its_twin(seed: int, n: int) -> None:
     z, labels = drawn(n, 3, 1.5, 2.0, seed)
     scores = softmax(z)
     top, right = scores.max(axis=1), (scores.argmax(axis=1) == labels).astype(int)
-    found = curves(calibrators.fit("bbq", z, labels))
+    calibrator = curves(calibrators.fit("bbq", z, labels))
     for score in [*top, 0.01, 0.999]:
-        assert restored(found, score) == pytest.approx(twin.bbq(top.tolist(), right.tolist(), score), abs=1e-6)
+        assert restored(calibrator, score) == pytest.approx(twin.bbq(top.tolist(), right.tolist(), score), abs=1e-6)
 
 
 def test_bbq_of_one_row_by_hand() -> None:
     """One row, right: one bin, alpha = beta = 1, posterior mean 2/3."""
-    found = curves(calibrators.fit("bbq", [[1.0, 0.0]], [0]))
-    assert restored(found, 0.7) == pytest.approx(2 / 3)
+    calibrator = curves(calibrators.fit("bbq", [[1.0, 0.0]], [0]))
+    assert restored(calibrator, 0.7) == pytest.approx(2 / 3)
 
 
 def test_spline_equals_least_squares_on_its_basis() -> None:
@@ -167,9 +167,9 @@ def test_spline_equals_least_squares_on_its_basis() -> None:
 
 def test_spline_of_calibrated_scores_changes_little_and_says_where_it_falls() -> None:
     z, labels = drawn(20_000, 4)
-    found = curves(calibrators.fit("spline", z, labels))
+    calibrator = curves(calibrators.fit("spline", z, labels))
     score = np.linspace(0.4, 0.99, 50)
-    assert np.abs(found._curve(score, 0) - score).max() < 0.03
+    assert np.abs(calibrator._curve(score, 0) - score).max() < 0.03
     falling = calibrators.Spline("top_label", [[0.2, 0.5, 1.0]], [[0.3, 0.2, 0.9]], 0.01)
     assert falling.notes() == ["The fitted curve falls somewhere: there a higher score is given a lower probability."]
     assert calibrators.Spline("top_label", [[0.2, 1.0]], [[0.3, 0.9]], 0.01).notes() == []
@@ -177,20 +177,20 @@ def test_spline_of_calibrated_scores_changes_little_and_says_where_it_falls() ->
 
 def test_a_long_spline_is_stored_short() -> None:
     z, labels = drawn(5_000, 3, 1.5)
-    found = curves(calibrators.fit("spline", z, labels))
-    assert len(np.asarray(found.knots[0])) == 1024
+    calibrator = curves(calibrators.fit("spline", z, labels))
+    assert len(np.asarray(calibrator.knots[0])) == 1024
     scores = softmax(z)
     knots, values = recalibration(scores.max(axis=1), (scores.argmax(axis=1) == labels).astype(float), 6)
     whole = np.interp(scores.max(axis=1), knots, values)
-    assert np.abs(found._curve(scores.max(axis=1), 0) - whole).max() < 1e-3
+    assert np.abs(calibrator._curve(scores.max(axis=1), 0) - whole).max() < 1e-3
 
 
 @pytest.mark.parametrize(("name", "options"), FORMS)
 def test_no_form_says_zero(name: str, options: dict[str, Any]) -> None:
     z, labels = drawn(80, 4, 1.5)
-    found = calibrators.fit(name, z, labels, **options)
+    calibrator = calibrators.fit(name, z, labels, **options)
     fresh, _ = drawn(500, 4, seed=9)
-    probabilities, plain = found(fresh), softmax(fresh)
+    probabilities, plain = calibrator(fresh), softmax(fresh)
     assert (probabilities >= plain / 81 * (1 - 1e-12)).all()
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
 
@@ -204,9 +204,9 @@ def test_one_class_and_saturated_scores(name: str, options: dict[str, Any]) -> N
 
 
 def test_the_rest_is_shared_in_proportion() -> None:
-    found = calibrators.Histogram("top_label", [[0.5]], [[0.25, 0.4]], 0.0)
-    np.testing.assert_allclose(found(np.log([[0.6, 0.3, 0.1]])), [[0.4, 0.45, 0.15]])
-    np.testing.assert_allclose(found([[9e3, 0.0, 0.0]]), [[0.4, 0.3, 0.3]])
+    calibrator = calibrators.Histogram("top_label", [[0.5]], [[0.25, 0.4]], 0.0)
+    np.testing.assert_allclose(calibrator(np.log([[0.6, 0.3, 0.1]])), [[0.4, 0.45, 0.15]])
+    np.testing.assert_allclose(calibrator([[9e3, 0.0, 0.0]]), [[0.4, 0.3, 0.3]])
 
 
 @pytest.mark.parametrize(("name", "options"), [f for f in FORMS if f[1]["form"] == "one_vs_rest"])
@@ -261,9 +261,9 @@ def test_the_cure_of_an_unseen_class_is_a_form_that_exists(name: str) -> None:
 def test_a_step_of_isotonic_begins_half_way() -> None:
     """Scores .1 and .2 wrong, .6 and .9 right for class 1: the step from 0 to 1 lies at .4, not at .6."""
     scores = np.array([0.1, 0.2, 0.6, 0.9])
-    found = curves(calibrators.fit("isotonic", np.log(np.stack([1 - scores, scores], axis=1)), [0, 0, 1, 1]))
-    np.testing.assert_allclose(np.asarray(found.knots[1]), [0.4])
-    assert [restored(found, s, 1) for s in (0.05, 0.39, 0.41, 1.0)] == [0, 0, 1, 1]
+    calibrator = curves(calibrators.fit("isotonic", np.log(np.stack([1 - scores, scores], axis=1)), [0, 0, 1, 1]))
+    np.testing.assert_allclose(np.asarray(calibrator.knots[1]), [0.4])
+    assert [restored(calibrator, s, 1) for s in (0.05, 0.39, 0.41, 1.0)] == [0, 0, 1, 1]
     lowest = curves(calibrators.fit("isotonic", np.log(np.stack([1 - scores, scores], axis=1)), [0, 1, 1, 1]))
     assert [restored(lowest, s, 1) for s in (0.05, 0.14, 0.16)] == [0, 0, 1]
     assert restored(lowest, 0.01, 0) == 0  # class 0's highest score alone is right
@@ -290,10 +290,10 @@ def test_the_order_of_equal_scores_says_nothing_to_a_spline(form: str) -> None:
 @pytest.mark.parametrize(("name", "options"), FORMS)
 def test_another_number_of_classes_is_refused(name: str, options: dict[str, Any]) -> None:
     z, labels = drawn(60, 3, 1.5)
-    found = calibrators.fit(name, z, labels, **options)
+    calibrator = calibrators.fit(name, z, labels, **options)
     with pytest.raises(ValueError, match=r"logits has shape \(1, 4\); this calibrator was fitted on 3 classes"):
-        found(np.zeros((1, 4)))
-    tree = found.to_json()
+        calibrator(np.zeros((1, 4)))
+    tree = calibrator.to_json()
     assert calibrators.from_json(tree).classes == 3
     with pytest.raises(ValueError, match=r"fitted_classes is 0; allowed is an integer"):
         calibrators.from_json(tree | {"fitted_classes": 0})

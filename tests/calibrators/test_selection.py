@@ -18,9 +18,9 @@ from trueodds.errors import ConfigError
 
 def test_it_finds_what_the_truth_needs() -> None:
     z, labels = drawn(3_000, 4, 2.0)
-    found = calibrators.select(z, labels)
-    identity, temperature, *_ = found.table
-    assert found.calibrator.name != "identity"
+    calibrator = calibrators.select(z, labels)
+    identity, temperature, *_ = calibrator.table
+    assert calibrator.calibrator.name != "identity"
     assert temperature.within_one_standard_error
     assert identity.behind is not None and identity.behind_standard_error is not None
     assert identity.behind > 5 * identity.behind_standard_error > 0
@@ -33,19 +33,21 @@ def test_it_finds_what_the_truth_needs() -> None:
 
 def test_the_numbers_are_those_of_plain_folds() -> None:
     z, labels = drawn(60, 3, 1.5)
-    found = calibrators.select(z, labels, candidates=["temperature", ("temperature", {"objective": "brier"})], folds=3)
+    calibrator = calibrators.select(
+        z, labels, candidates=["temperature", ("temperature", {"objective": "brier"})], folds=3
+    )
     fold = stratified(labels, 3)
     losses = np.empty(60)
     for f in range(3):
         t = calibrators.fit("temperature", z[fold != f], labels[fold != f]).temperature  # type: ignore[attr-defined]
         losses[fold == f] = [mean_nll(z[[i]], labels[[i]], t) for i in np.flatnonzero(fold == f)]
-    line = found.table[0]
+    line = calibrator.table[0]
     assert line.nll == pytest.approx(losses.mean(), rel=1e-9)
     assert line.standard_error == pytest.approx(losses.std(ddof=1) / np.sqrt(60), rel=1e-9)
-    assert found.table[1].options == {"objective": "brier"}
-    best = min(found.table, key=lambda c: c.nll or 0.0)
+    assert calibrator.table[1].options == {"objective": "brier"}
+    best = min(calibrator.table, key=lambda c: c.nll or 0.0)
     assert (best.behind, best.behind_standard_error, best.within_one_standard_error) == (0, 0, True)
-    assert found.calibrator == calibrators.fit(best.name, z, labels, **best.options)
+    assert calibrator.calibrator == calibrators.fit(best.name, z, labels, **best.options)
 
 
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=60), st.integers(2, 5))
@@ -62,10 +64,10 @@ def test_a_candidate_that_cannot_be_fitted_is_out() -> None:
     z, labels = drawn(50, 3)
     labels[labels == 2] = 1
     labels[0] = 2  # one row: unseen in the fold that holds it
-    found = calibrators.select(z, labels, candidates=("vector", "temperature"))
-    assert found.calibrator.name == "temperature"
-    assert found.table[0].nll is None
-    assert "never hold class 2" in (found.table[0].problem or "")
+    calibrator = calibrators.select(z, labels, candidates=("vector", "temperature"))
+    assert calibrator.calibrator.name == "temperature"
+    assert calibrator.table[0].nll is None
+    assert "never hold class 2" in (calibrator.table[0].problem or "")
     with pytest.raises(FitError, match="no candidate can be fitted: vector: labels never hold"):
         calibrators.select(z, labels, candidates=("vector",))
 
@@ -90,7 +92,7 @@ def test_what_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("candidates", "message"),
     [
         ("temperature", r"candidates is 'temperature'; allowed is a sequence: \['temperature'\]"),
         (3, "candidates is 3; allowed is a sequence"),
@@ -98,10 +100,10 @@ def test_what_is_refused() -> None:
         ([("temperature", "brier")], "candidates holds .*; allowed are names and pairs"),
     ],
 )
-def test_candidates_are_names_and_pairs(given: Any, message: str) -> None:
+def test_candidates_are_names_and_pairs(candidates: Any, message: str) -> None:
     z, labels = drawn(20, 3)
     with pytest.raises(ValueError, match=message):
-        calibrators.select(z, labels, candidates=given)
+        calibrators.select(z, labels, candidates=candidates)
 
 
 def few_errors(rows: int, wrong: int, seed: int = 0) -> tuple[Array, Labels]:
@@ -117,8 +119,8 @@ def test_fifty_rows_never_cost_much(wrong: int) -> None:
     fresh, truth = drawn(4_000, 10, 1.0, 27.0, seed=99)
     plain = mean_nll(fresh, truth, 1.0)
     for seed in range(3):
-        found = calibrators.select(*few_errors(50, wrong, seed)).calibrator
-        assert -np.log(found(fresh)[np.arange(4_000), truth]).mean() < plain + 0.05
+        calibrator = calibrators.select(*few_errors(50, wrong, seed)).calibrator
+        assert -np.log(calibrator(fresh)[np.arange(4_000), truth]).mean() < plain + 0.05
 
 
 def test_a_fit_at_a_bound_or_without_doubt_is_passed_over() -> None:
@@ -128,9 +130,9 @@ def test_a_fit_at_a_bound_or_without_doubt_is_passed_over() -> None:
         ("temperature", {"shrinkage": 0.0}),
         ("ensemble_temperature", {"objective": "brier"}),
     ]
-    found = calibrators.select(z, labels, candidates=pairs)
-    assert found.calibrator.name == "identity"
-    identity, *others = found.table
+    calibrator = calibrators.select(z, labels, candidates=pairs)
+    assert calibrator.calibrator.name == "identity"
+    identity, *others = calibrator.table
     assert identity.behind == 0 and identity.passed_over is None
     for line in others:
         assert line.passed_over == "its fit on all rows stopped at a bound"
@@ -146,8 +148,8 @@ def test_few_wrong_rows_are_not_enough_for_weights_of_each_class() -> None:
     labels = (z @ mixing + np.random.default_rng(1).gumbel(size=z.shape)).argmax(axis=1)
     wrong = np.cumsum(z.argmax(axis=1) != labels)
     for rows, name in ((int(np.searchsorted(wrong, 19, "right")), "identity"), (4_000, "structured_matrix")):
-        found = calibrators.select(z[:rows], labels[:rows], candidates=("identity", "structured_matrix"))
-        assert found.calibrator.name == name
+        calibrator = calibrators.select(z[:rows], labels[:rows], candidates=("identity", "structured_matrix"))
+        assert calibrator.calibrator.name == name
     line = calibrators.select(z[:100], labels[:100], candidates=("identity", "structured_matrix")).table[1]
     assert line.passed_over is None or line.passed_over.endswith("too few for weights of each class; 20 are needed")
 
@@ -155,7 +157,7 @@ def test_few_wrong_rows_are_not_enough_for_weights_of_each_class() -> None:
 def test_rows_that_are_separated_are_passed_over() -> None:
     labels = np.arange(60) % 3
     z = np.eye(3)[labels] + [1.2, 0, 0] + np.random.default_rng(0).normal(0, 0.02, (60, 3))
-    found = calibrators.select(z, labels, candidates=("vector", "structured_vector"))
+    calibrator = calibrators.select(z, labels, candidates=("vector", "structured_vector"))
     assert (z.argmax(axis=1) != labels).sum() >= 20
-    assert found.calibrator.name == "structured_vector"
-    assert found.table[0].passed_over == "its fit separates the rows: it has no doubt left about any"
+    assert calibrator.calibrator.name == "structured_vector"
+    assert calibrator.table[0].passed_over == "its fit separates the rows: it has no doubt left about any"

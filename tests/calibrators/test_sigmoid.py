@@ -19,15 +19,15 @@ from trueodds.sums.inputs import softmax
 
 
 def platt(z: object, y: object) -> Platt:
-    found = calibrators.fit("platt", z, y)  # type: ignore[arg-type]
-    assert isinstance(found, Platt)
-    return found
+    calibrator = calibrators.fit("platt", z, y)  # type: ignore[arg-type]
+    assert isinstance(calibrator, Platt)
+    return calibrator
 
 
 def beta(z: object, y: object) -> Beta:
-    found = calibrators.fit("beta", z, y)  # type: ignore[arg-type]
-    assert isinstance(found, Beta)
-    return found
+    calibrator = calibrators.fit("beta", z, y)  # type: ignore[arg-type]
+    assert isinstance(calibrator, Beta)
+    return calibrator
 
 
 @settings(max_examples=8)
@@ -58,15 +58,15 @@ def test_both_are_the_minimum_of_the_slow_loss(seed: int, classes: int) -> None:
 
 def test_platt_by_hand() -> None:
     """A score that says nothing: targets 4/5 (3 hits) and 1/3 (1 miss) average to (3 * 4/5 + 1/3) / 4 = .68333."""
-    found = platt(np.zeros((4, 2)), [1, 1, 1, 0])
-    np.testing.assert_allclose(found([[0.0, 0.0]]), [[1 - 41 / 60, 41 / 60]], rtol=1e-8)
+    calibrator = platt(np.zeros((4, 2)), [1, 1, 1, 0])
+    np.testing.assert_allclose(calibrator([[0.0, 0.0]]), [[1 - 41 / 60, 41 / 60]], rtol=1e-8)
 
 
 def test_beta_by_hand() -> None:
     """Scores .2 and .8 with 1 of 4 and 3 of 4 hits: symmetric, so a = b, c = 0 and sigma(a ln 16 / 2) = 3/4."""
     z = np.log([[0.8, 0.2]] * 4 + [[0.2, 0.8]] * 4)
-    found = beta(z, [0, 0, 0, 1, 1, 1, 1, 0])
-    np.testing.assert_allclose(found(z)[[0, 4], 1], [1 / 4, 3 / 4], rtol=1e-6)
+    calibrator = beta(z, [0, 0, 0, 1, 1, 1, 1, 0])
+    np.testing.assert_allclose(calibrator(z)[[0, 4], 1], [1 / 4, 3 / 4], rtol=1e-6)
 
 
 def test_beta_holds_the_identity() -> None:
@@ -102,8 +102,8 @@ def test_separable_and_turned_round_rows_stop_at_the_bounds() -> None:
 @pytest.mark.parametrize("scale", [1e-4, 50.0, 1e4])
 def test_scores_of_any_size(scale: float) -> None:
     z, labels = drawn(200, 4, 1.5)
-    for found in (platt(scale * z, labels), beta(scale * z, labels)):
-        probabilities = found(scale * z)
+    for calibrator in (platt(scale * z, labels), beta(scale * z, labels)):
+        probabilities = calibrator(scale * z)
         assert np.isfinite(probabilities).all()
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
 
@@ -135,9 +135,9 @@ def test_logits_turned_round_are_noted() -> None:
     z, labels = drawn(600, 3, 1.5)
     turned = z * [1.0, 1.0, -1.0]
     for name in ("platt", "beta", "vector"):
-        found = calibrators.fit(name, turned, labels)
-        assert "The logit of class 2 points the wrong way" in found.notes()[-1]
-        assert found.at_bound
+        calibrator = calibrators.fit(name, turned, labels)
+        assert "The logit of class 2 points the wrong way" in calibrator.notes()[-1]
+        assert calibrator.at_bound
         assert not any("wrong way" in note for note in calibrators.fit(name, z, labels).notes())
     steep = calibrators.fit("beta", 3 * z, z.argmax(axis=1))
     assert steep.at_bound and "stopped at the steepest slope 20" in steep.notes()[-1]

@@ -109,10 +109,10 @@ def test_both_ways_to_bins_of_equal_mass_agree(rows: Rows, bins: int) -> None:
 @given(rows_of, st.sampled_from(NORMS), st.sampled_from(BINNINGS))
 def test_sweep_equals_its_twin(rows: Rows, norm: Norm, binning: Binning) -> None:
     rows = halves(rows)
-    found = sweep_ece(*two_classes(rows), norm=norm, binning=binning)
+    sweep = sweep_ece(*two_classes(rows), norm=norm, binning=binning)
     expected, bins = twin.sweep_ece(rows, norm, binning)
-    assert found.bins == bins
-    assert found.ece == pytest.approx(expected, abs=1e-12)
+    assert sweep.bins == bins
+    assert sweep.ece == pytest.approx(expected, abs=1e-12)
 
 
 @given(rows_of)
@@ -125,8 +125,8 @@ def test_ks_equals_its_twin(rows: Rows) -> None:
 @given(rows_of, st.sampled_from([1, 5, 15, 20]), st.sampled_from(BINNINGS))
 def test_brier_decomposition_equals_its_twin(rows: Rows, bins: int, binning: Binning) -> None:
     rows = halves(rows)
-    found = brier_decomposition(*two_classes(rows), bins=bins, binning=binning)
-    assert dataclasses.astuple(found) == pytest.approx(twin.brier_terms(rows, bins, binning), abs=1e-12)
+    terms = brier_decomposition(*two_classes(rows), bins=bins, binning=binning)
+    assert dataclasses.astuple(terms) == pytest.approx(twin.brier_terms(rows, bins, binning), abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [50, 1000, 20_000])
@@ -189,8 +189,8 @@ def test_sums_are_exact_where_cells_hold_one_confidence() -> None:
     confidence = rng.integers(1500, 3001, 400) / 3000
     rows = np.stack([confidence, 1 - confidence], axis=1), rng.integers(0, 2, 400)
     for metric in METRICS:
-        found, expected = metric(CalibrationSums.from_probabilities(*rows)), metric(*rows)
-        pair = [dataclasses.astuple(v) if dataclasses.is_dataclass(v) else v for v in (found, expected)]  # type: ignore[arg-type]
+        value, expected = metric(CalibrationSums.from_probabilities(*rows)), metric(*rows)
+        pair = [dataclasses.astuple(v) if dataclasses.is_dataclass(v) else v for v in (value, expected)]  # type: ignore[arg-type]
         assert pair[0] == pytest.approx(pair[1], abs=1e-12), metric
 
 
@@ -276,13 +276,13 @@ def test_sweep_of_sums_keeps_its_bound(n: int, binning: Binning) -> None:
         c = rng.uniform(0.9, 1, n)
         p_NC, wrong = np.stack([c, 1 - c], axis=1), (rng.random(n) > c - 0.05).astype(int)
         sums = CalibrationSums.from_probabilities(p_NC, wrong)
-        exact, found = sweep_ece(p_NC, wrong, binning=binning), sweep_ece(sums, binning=binning)
+        exact, sweep = sweep_ece(p_NC, wrong, binning=binning), sweep_ece(sums, binning=binning)
         off = np.abs((1 - wrong) - c).mean()
-        for value in (exact.ece, found.ece):
+        for value in (exact.ece, sweep.ece):
             assert abs(signed_gap(sums)) - 1e-12 <= value <= off + 1e-12
         count_C, _, right_C = sums.cells[:3]
         end_C, bins = np.cumsum(count_C), exact.bins
-        if found.bins != bins:
+        if sweep.bins != bins:
             continue
         same += 1
         if binning == "mass":
@@ -292,16 +292,16 @@ def test_sweep_of_sums_keeps_its_bound(n: int, binning: Binning) -> None:
         else:
             cut = (np.ceil(EDGES[:-1] * bins) < np.ceil(EDGES[1:] * bins)) & (count_C > 0)
             bound = 2 / n * np.maximum(right_C, count_C - right_C)[cut].sum()
-        assert abs(exact.ece - found.ece) <= bound + 1e-12
+        assert abs(exact.ece - sweep.ece) <= bound + 1e-12
     assert same >= 3
 
 
 def test_sweep_by_hand() -> None:
     """Two bins are right in 1/2 and 1/2 of their rows; three in 0, 1 and 1/2, which falls."""
     rows: Rows = [(0.6, 0), (0.7, 1), (0.8, 0), (0.9, 1)]
-    found = sweep_ece(*two_classes(rows))
-    assert found.bins == 2
-    assert found.ece == pytest.approx((abs(1 - 1.3) + abs(1 - 1.7)) / 4)
+    sweep = sweep_ece(*two_classes(rows))
+    assert sweep.bins == 2
+    assert sweep.ece == pytest.approx((abs(1 - 1.3) + abs(1 - 1.7)) / 4)
 
 
 @pytest.mark.parametrize(
@@ -337,8 +337,8 @@ def test_sweep_of_rising_rows_goes_to_one_row_a_bin() -> None:
 def test_one_early_error_is_swept_fast_and_right() -> None:
     """The one error among 3,000 rows stands third: bins of three rows hide it, of two do not."""
     rows: Rows = [(0.5 + i / 6000, int(i != 2)) for i in range(3000)]
-    found = sweep_ece(*two_classes(rows))
-    assert found.bins == 1000
+    sweep = sweep_ece(*two_classes(rows))
+    assert sweep.bins == 1000
     assert twin.mass_bins(rows, 1001)[1][0][1] == 0  # row 2 opens the second of 1,001 bins
 
 
@@ -401,8 +401,8 @@ def test_layout_and_precision_do_not_matter(kind: Literal["float16", "float32", 
     else:
         changed = np.asfortranarray(rows) if kind == "fortran" else rows[::-1].copy()[::-1]
     for metric in METRICS:
-        found, expected = metric(changed, labels), metric(rows, labels)
-        assert found == expected, metric
+        value, expected = metric(changed, labels), metric(rows, labels)
+        assert value == expected, metric
 
 
 WIDTH: list[Callable[..., Any]] = [

@@ -46,8 +46,8 @@ def drawn(n: int, classes: int, seed: int = 0) -> tuple[Array, npt.NDArray[np.in
 @given(classified(), st.sampled_from([1, 2, 15]), st.sampled_from(BINNINGS), st.sampled_from([0.0, 0.01, 0.25, 0.5]))
 def test_equals_its_twin(data: Table, bins: int, binning: Binning, threshold: float) -> None:
     options: dict[str, Any] = {"bins": bins, "binning": binning, "threshold": threshold}
-    found, expected = ece_per_class(*data, **options), twin.ece_per_class(*data, **options)
-    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+    value, expected = ece_per_class(*data, **options), twin.ece_per_class(*data, **options)
+    assert value.tolist() == pytest.approx(expected, abs=1e-12)
     assert classwise_ece(*data, **options) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
@@ -73,8 +73,8 @@ def test_a_class_below_the_threshold_adds_nothing() -> None:
 
 @pytest.mark.parametrize("binning", BINNINGS)
 def test_certain_rows_err_by_their_errors(binning: Binning) -> None:
-    found = ece_per_class(np.eye(3)[[0, 0, 0, 1]], [0, 0, 1, 1], binning=binning)
-    assert found == pytest.approx([1 / 4, 1 / 4, 0])
+    value = ece_per_class(np.eye(3)[[0, 0, 0, 1]], [0, 0, 1, 1], binning=binning)
+    assert value == pytest.approx([1 / 4, 1 / 4, 0])
 
 
 @pytest.mark.parametrize("binning", BINNINGS)
@@ -109,19 +109,19 @@ def test_float32_probabilities_are_binned_as_float64() -> None:
 def test_a_thousand_classes() -> None:
     p, y = drawn(300, 1000)
     columns = [(c, k) for k in (0, 999) for c in [ece_per_class(p, y)[k]]]
-    for found, k in columns:
+    for value, k in columns:
         expected = twin.ece(
             [(float(row[k]), int(label == k)) for row, label in zip(p, y, strict=True)], 15, "l1", "width"
         )
-        assert found == pytest.approx(expected, abs=1e-12)
+        assert value == pytest.approx(expected, abs=1e-12)
     assert classwise_ece(p.astype(np.float16), y) == pytest.approx(classwise_ece(p, y), abs=1e-4)
 
 
 def test_classwise_of_two_classes_is_symmetric() -> None:
     p, y = drawn(500, 2)
     for binning in BINNINGS:
-        found = ece_per_class(p, y, binning=binning, bins=10)  # 10 divides 500: equal mass is symmetric too
-        assert found[0] == pytest.approx(found[1], abs=1e-12)
+        value = ece_per_class(p, y, binning=binning, bins=10)  # 10 divides 500: equal mass is symmetric too
+        assert value[0] == pytest.approx(value[1], abs=1e-12)
 
 
 GOOD = [[0.9, 0.1], [0.2, 0.8]]
@@ -189,9 +189,9 @@ def test_vote_noise_equals_its_twin(votes: int, norm: Any) -> None:
     """Exact for l1; the others are of 200,000 fixed draws."""
     p = [[0.5, 0.3, 0.2], [0.9, 0.1, 0.0], [0.05, 0.05, 0.9]]
     expected = np.mean([twin.samplewise_noise(row, votes, norm) for row in p])
-    found = samplewise_noise_floor(p, votes, norm=norm)
-    assert found == pytest.approx(expected, rel=1e-12 if norm == "l1" else 0.005)
-    assert samplewise_noise_floor(p, [votes] * 3, norm=norm) == found
+    value = samplewise_noise_floor(p, votes, norm=norm)
+    assert value == pytest.approx(expected, rel=1e-12 if norm == "l1" else 0.005)
+    assert samplewise_noise_floor(p, [votes] * 3, norm=norm) == value
 
 
 def test_vote_noise_by_hand() -> None:

@@ -71,35 +71,35 @@ def test_equal_to_its_twin(n: int, level: float) -> None:
     rng = np.random.default_rng(n)
     confidence = rng.uniform(0.4, 1, n)
     rows = [(float(c), int(a)) for c, a in zip(confidence, rng.random(n) < confidence - 0.1, strict=True)]
-    found = gap_sequence(sums_of(rows), level=level)
+    sequence = gap_sequence(sums_of(rows), level=level)
     lower, upper = twin.gap_limits(rows, level)
-    assert lower - 1e-4 <= found.lower <= lower + 1e-9
-    assert upper - 1e-9 <= found.upper <= upper + 1e-4
-    assert found.gap == pytest.approx(signed_gap(sums_of(rows)))
+    assert lower - 1e-4 <= sequence.lower <= lower + 1e-9
+    assert upper - 1e-9 <= sequence.upper <= upper + 1e-4
+    assert sequence.gap == pytest.approx(signed_gap(sums_of(rows)))
 
 
 def test_one_label_says_nothing() -> None:
-    found = gap_sequence(CalibrationSums.from_top([0.7], [1]))
-    assert (found.lower, found.upper) == (-1.0, 1.0)
+    sequence = gap_sequence(CalibrationSums.from_top([0.7], [1]))
+    assert (sequence.lower, sequence.upper) == (-1.0, 1.0)
 
 
 def test_always_wrong_by_hand() -> None:
     """200 labels at confidence 1, all wrong: a - c = -1, so mean_L (1 - L (-1 - m))^200 = 40 at the upper limit."""
-    found = gap_sequence(CalibrationSums.from_top([1.0] * 200, [0] * 200))
+    sequence = gap_sequence(CalibrationSums.from_top([1.0] * 200, [0] * 200))
     stakes = [0.98 * x for x in (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5)]
     upper = reference.bisect(lambda m: sum((1 + L * (1 + m)) ** 200 for L in stakes) / 8 - 40, -1, 1)
-    assert (found.gap, found.lower) == (-1, -1)
-    assert found.upper == pytest.approx(upper, abs=1e-4)
-    assert found.upper >= upper
+    assert (sequence.gap, sequence.lower) == (-1, -1)
+    assert sequence.upper == pytest.approx(upper, abs=1e-4)
+    assert sequence.upper >= upper
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=60))
 @settings(max_examples=50)
 def test_ordered_and_nested(rows: list[twin.Row]) -> None:
-    found = [gap_sequence(sums_of(rows), level=level) for level in (0.5, 0.9, 0.99)]
-    for one in found:
+    sequences = [gap_sequence(sums_of(rows), level=level) for level in (0.5, 0.9, 0.99)]
+    for one in sequences:
         assert -1 <= one.lower <= one.gap <= one.upper <= 1
-    for narrow, wide in itertools.pairwise(found):
+    for narrow, wide in itertools.pairwise(sequences):
         assert wide.lower <= narrow.lower + 1e-9
         assert narrow.upper <= wide.upper + 1e-9
 
@@ -117,15 +117,15 @@ def test_widths_of_the_note() -> None:
     for n, width in ((1_000, 0.050), (10_000, 0.016)):
         c = np.where(np.arange(n) % 10 < 5, 0.9965, 0.870)  # variance c(1-c) .0584, that of shape A
         a = (np.arange(n) % 10 < 5) | (np.arange(n) % 100 < 87)
-        found = gap_sequence(CalibrationSums.from_top(c, a))
-        assert found.upper - found.lower == pytest.approx(width, rel=0.15)
+        sequence = gap_sequence(CalibrationSums.from_top(c, a))
+        assert sequence.upper - sequence.lower == pytest.approx(width, rel=0.15)
 
 
 def test_stays_useful_and_fast_to_ten_million() -> None:
     cells = [[k, 1e4, 1e4 * (k + 0.5) / CELLS, round(1e4 * (k + 0.5) / CELLS), 0, 0, 0, 0] for k in range(1500, 2500)]
-    found = gap_sequence(CalibrationSums.from_cells(cells))
-    assert 0 < found.upper - found.lower < 0.003
-    assert found.lower < 0 < found.upper
+    sequence = gap_sequence(CalibrationSums.from_cells(cells))
+    assert 0 < sequence.upper - sequence.lower < 0.003
+    assert sequence.lower < 0 < sequence.upper
 
 
 def test_takes_probabilities() -> None:

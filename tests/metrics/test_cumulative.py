@@ -38,9 +38,9 @@ def test_against_every_outcome(data: list[tuple[float, bool]]) -> None:
     for labels in itertools.product([False, True], repeat=len(data)):
         chance = math.prod(c if a else 1 - c for c, a in zip(confidence, labels, strict=True))
         p_value += chance * (largest(labels) >= seen - 1e-9)
-    found = ks_test(CalibrationSums.from_top(confidence, [a for _, a in data]))
-    assert found.ks == pytest.approx(seen / len(data), abs=1e-12)
-    assert found.p_value == pytest.approx(p_value if seen > 1e-9 else 1.0, abs=1e-9)
+    result = ks_test(CalibrationSums.from_top(confidence, [a for _, a in data]))
+    assert result.ks == pytest.approx(seen / len(data), abs=1e-12)
+    assert result.p_value == pytest.approx(p_value if seen > 1e-9 else 1.0, abs=1e-9)
 
 
 def test_brownian_motion() -> None:
@@ -71,9 +71,9 @@ def test_the_statistic_is_that_of_the_metric_and_the_words_fit() -> None:
     c = rng.uniform(0.5, 1, 2000)
     for shift, word in [(0.0, "no larger"), (0.2, "more than chance")]:
         sums = CalibrationSums.from_top(c, rng.random(2000) < c - shift)
-        found = ks_test(sums)
-        assert found.ks == pytest.approx(ks_error(sums), abs=1e-12)
-        assert word in found.reading
+        result = ks_test(sums)
+        assert result.ks == pytest.approx(ks_error(sums), abs=1e-12)
+        assert word in result.reading
 
 
 def test_certain_answers() -> None:

@@ -12,14 +12,14 @@ from trueodds.sums.bins import bin_of
 
 
 def counts(confidence: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[int]:
-    found: list[int] = np.bincount(bin_of(confidence, 60), minlength=60).tolist()
-    return found
+    count_B: list[int] = np.bincount(bin_of(confidence, 60), minlength=60).tolist()
+    return count_B
 
 
 def test_distance_by_hand() -> None:
-    found = confidence_drift([10, 20, 10], [5, 10, 25])
-    assert found.distance == pytest.approx(30 / 40 - 15 / 40)
-    assert found.p_value < 0.01
+    drift = confidence_drift([10, 20, 10], [5, 10, 25])
+    assert drift.distance == pytest.approx(30 / 40 - 15 / 40)
+    assert drift.p_value < 0.01
     assert confidence_drift([10, 20, 10], [1, 2, 1]).p_value == 1
 
 
@@ -28,9 +28,9 @@ def test_p_value_is_kolmogorovs_without_ties() -> None:
     rng = np.random.default_rng(0)
     for size in (0.03, 0.05, 0.07):
         one, other = rng.random(4000), np.clip(rng.random(4000) + size, 0, 0.9999)
-        found = confidence_drift(*(np.bincount((x * 1000).astype(int), minlength=1000) for x in (one, other)))
-        expected = kolmogorov(found.distance * np.sqrt(2000))
-        assert found.p_value == pytest.approx(expected, abs=4 * np.sqrt(expected / 2000) + 1e-3)
+        drift = confidence_drift(*(np.bincount((x * 1000).astype(int), minlength=1000) for x in (one, other)))
+        expected = kolmogorov(drift.distance * np.sqrt(2000))
+        assert drift.p_value == pytest.approx(expected, abs=4 * np.sqrt(expected / 2000) + 1e-3)
 
 
 def test_size_where_half_of_the_answers_share_a_cell() -> None:

@@ -30,8 +30,8 @@ def confidences(shape: str, n: int = 50_000) -> Array:
     classes, mean, spread = {"A": (100, 9.9, 5.6), "B": (10, 10.0, 4.1)}[shape]
     logits = rng.normal(0, 1.2, (n, classes))
     logits[:, 0] += np.maximum(rng.normal(mean, spread, n), 0)
-    found: Array = 1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
-    return found
+    confidence: Array = 1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)
+    return confidence
 
 
 POOLS = {shape: confidences(shape) for shape in "ABC"}
@@ -171,11 +171,11 @@ def test_floor_without_doubt_is_zero() -> None:
 @given(some_rows, st.sampled_from([1, 10, 15, 100]))
 def test_interval_is_ordered_and_grows_with_the_level(data: list[tuple[float, bool]], bins: int) -> None:
     sums = CalibrationSums.from_top([c for c, _ in data], [a for _, a in data])
-    found = [ece_interval(sums, bins=bins, level=level) for level in (0.5, 0.8, 0.95, 0.99)]
-    for interval in found:
+    intervals = [ece_interval(sums, bins=bins, level=level) for level in (0.5, 0.8, 0.95, 0.99)]
+    for interval in intervals:
         assert 0 <= interval.lower <= interval.estimate <= interval.upper <= 1
         assert interval.ece == pytest.approx(ece(sums, bins=bins), abs=1e-15)
-    for narrow, wide in pairwise(found):
+    for narrow, wide in pairwise(intervals):
         assert wide.lower <= narrow.lower
         assert narrow.upper <= wide.upper
         assert narrow.estimate == wide.estimate
@@ -193,11 +193,11 @@ def test_interval_equals_its_twin(shifts: tuple[float, ...], monkeypatch: pytest
     few_BR = np.ascontiguousarray(_normals(10)[:, :512])  # the twin is slow
     monkeypatch.setattr(inversion, "DRAWS", 512)
     monkeypatch.setattr(inversion, "_normals", lambda bins: few_BR)
-    found = ece_interval(CalibrationSums.from_top(confidence, correct), bins=10)
+    interval = ece_interval(CalibrationSums.from_top(confidence, correct), bins=10)
     lower, estimate, upper = reference.ece_limits(confidence, correct, 10, 0.025, few_BR.tolist())
-    assert (found.lower, found.estimate) == pytest.approx((lower, estimate), abs=1e-4)
+    assert (interval.lower, interval.estimate) == pytest.approx((lower, estimate), abs=1e-4)
     certain = 1.959963984540054 * math.sqrt(sum(c * (1 - c) for c in confidence)) / 400
-    assert found.upper == pytest.approx(max(upper, certain), abs=1e-4)
+    assert interval.upper == pytest.approx(max(upper, certain), abs=1e-4)
 
 
 def test_one_bin_is_a_score_interval() -> None:
@@ -293,7 +293,7 @@ def test_same_answer_every_time() -> None:
 def test_bins_of_equal_mass_are_whole_cells(data: list[tuple[float, bool]], bins: int) -> None:
     """Each cut of equal counts goes to the end of a group that is nearest in rows, the later of two as near."""
     sums = CalibrationSums.from_top([c for c, _ in data], [a for _, a in data])
-    found = whole_bins(sums, bins, "mass")
+    table = whole_bins(sums, bins, "mass")
     groups = sorted({c for c, _ in data})
     ends = [sum(c <= group for c, _ in data) for group in groups]
     last = {len(groups) - 1}
@@ -303,12 +303,12 @@ def test_bins_of_equal_mass_are_whole_cells(data: list[tuple[float, bool]], bins
     starts = [0, *(k + 1 for k in sorted(last)[:-1])]
     for b, (low, high) in enumerate(zip(starts, sorted(last), strict=True)):
         inside = [(c, a) for c, a in data if groups[low] <= c <= groups[high]]
-        assert found.count_B[b] == len(inside)
-        assert found.correct_B[b] == sum(a for _, a in inside)
-        assert found.confidence_B[b] == pytest.approx(sum(c for c, _ in inside))
-        assert found.variance_B[b] == pytest.approx(sum(c * (1 - c) for c, _ in inside), abs=1e-9)
-        assert all((found.lo_B[b] < c or c == 0) and c <= found.hi_B[b] for c, _ in inside)
-    assert len(found.count_B) == len(last)
+        assert table.count_B[b] == len(inside)
+        assert table.correct_B[b] == sum(a for _, a in inside)
+        assert table.confidence_B[b] == pytest.approx(sum(c for c, _ in inside))
+        assert table.variance_B[b] == pytest.approx(sum(c * (1 - c) for c, _ in inside), abs=1e-9)
+        assert all((table.lo_B[b] < c or c == 0) and c <= table.hi_B[b] for c, _ in inside)
+    assert len(table.count_B) == len(last)
 
 
 @pytest.mark.parametrize("shape", "ABC")
@@ -363,9 +363,9 @@ def test_coverage(shape: str, n: int, truth: str) -> None:
     covered = below = 0
     for _ in range(runs):
         row_N = rng.integers(0, len(confidence), n)
-        found = ece_interval(CalibrationSums.from_top(confidence[row_N], rng.random(n) < chance[row_N]))
-        covered += found.lower <= true_ece <= found.upper
-        below += found.lower == 0
+        interval = ece_interval(CalibrationSums.from_top(confidence[row_N], rng.random(n) < chance[row_N]))
+        covered += interval.lower <= true_ece <= interval.upper
+        below += interval.lower == 0
     assert covered >= 85
     if truth == "calibrated":
         assert below >= 89  # 2.5% above zero are nominal, 4.5% measured: 12 of 100 is 3.6 standard errors away

@@ -36,12 +36,12 @@ def counts(confidence: npt.ArrayLike) -> Array:
 
 def test_chi_square_by_hand() -> None:
     """8 of 40 answers labelled: 7 of 20 at .5, 1 of 20 at .9; expected 4 and 4."""
-    found = choice_of_labels(CalibrationSums.from_top([0.5] * 7 + [0.9], [1] * 8), counts([0.5] * 20 + [0.9] * 20))
-    assert found.chi_square == pytest.approx(9 / 4 + 9 / 4)
+    choice = choice_of_labels(CalibrationSums.from_top([0.5] * 7 + [0.9], [1] * 8), counts([0.5] * 20 + [0.9] * 20))
+    assert choice.chi_square == pytest.approx(9 / 4 + 9 / 4)
     tail = 2 * sum(math.comb(20, k) * math.comb(20, 8 - k) for k in (7, 8)) / math.comb(40, 8)
-    assert found.p_value == pytest.approx(tail, abs=0.01)
-    assert not found.warning
-    assert "fair choice" in found.reading
+    assert choice.p_value == pytest.approx(tail, abs=0.01)
+    assert not choice.warning
+    assert "fair choice" in choice.reading
 
 
 @pytest.mark.parametrize("labels", [(0, 2, 3, 0), (1, 1, 1, 2), (0, 0, 5, 0)])
@@ -50,21 +50,21 @@ def test_chi_square_against_every_choice(labels: tuple[int, ...]) -> None:
     answers, places = (2, 9, 12, 1 + labels[3]), (0.1, 0.4, 0.7, 0.95)
     confidence = [c for c, n in zip(places, labels, strict=True) for _ in range(n)]
     all_c = [c for c, n in zip(places, answers, strict=True) for _ in range(n)]
-    found = choice_of_labels(CalibrationSums.from_top(confidence, [1] * len(confidence)), counts(all_c))
+    choice = choice_of_labels(CalibrationSums.from_top(confidence, [1] * len(confidence)), counts(all_c))
     exact = twin.chi_square_tail(labels, answers)
     draws = 1000 if exact > 0.1 else 5000
-    assert found.p_value == pytest.approx(exact, abs=3.5 * math.sqrt(exact * (1 - exact) / draws) + 3e-4)
+    assert choice.p_value == pytest.approx(exact, abs=3.5 * math.sqrt(exact * (1 - exact) / draws) + 3e-4)
 
 
 @pytest.mark.parametrize("few", [400, 410, 425, 445, 360])
 def test_large_counts_against_the_hypergeometric_law(few: int) -> None:
     """Two bins of 4,000 and 6,000 answers, 1,000 labels: exact but for the step that a count takes."""
-    told, everything = ([0.5] * n + [0.9] * m for n, m in ((few, 1000 - few), (4000, 6000)))
-    found = choice_of_labels(CalibrationSums.from_top(told, [1] * 1000), counts(everything))
+    confidence, everything = ([0.5] * n + [0.9] * m for n, m in ((few, 1000 - few), (4000, 6000)))
+    choice = choice_of_labels(CalibrationSums.from_top(confidence, [1] * 1000), counts(everything))
     law = stats.hypergeom(10_000, 4_000, 1_000)
     off = abs(few - 400)
     exact = law.cdf(400 - off) + law.sf(400 + off - 1) if off else 1.0
-    assert found.p_value == pytest.approx(exact, abs=1.1 * law.pmf(few) + 1e-5)
+    assert choice.p_value == pytest.approx(exact, abs=1.1 * law.pmf(few) + 1e-5)
 
 
 def test_choice_at_random_and_by_confidence() -> None:
@@ -92,8 +92,8 @@ def test_choice_within_bins(shape: str, least: int) -> None:
 
     def warned(keep: Array) -> bool:
         row = rng.integers(0, len(keep), FEW)
-        told = rows.confidence_M[row[rng.random(FEW) < keep[row]]]
-        sums, answers_C = CalibrationSums.from_top(told, np.ones(len(told))), counts(rows.confidence_M[row])
+        confidence = rows.confidence_M[row[rng.random(FEW) < keep[row]]]
+        sums, answers_C = CalibrationSums.from_top(confidence, np.ones(len(confidence))), counts(rows.confidence_M[row])
         return choice_of_labels(sums, answers_C).warning
 
     chosen = scaled(within_bins(rows.confidence_M))
@@ -103,23 +103,23 @@ def test_choice_within_bins(shape: str, least: int) -> None:
 
 def test_everything_labelled_is_a_fair_choice() -> None:
     c = [0.3, 0.5, 0.99]
-    found = choice_of_labels(CalibrationSums.from_top(c, [1, 1, 1]), counts(c))
-    assert (found.chi_square, found.p_value) == (0, 1)
+    choice = choice_of_labels(CalibrationSums.from_top(c, [1, 1, 1]), counts(c))
+    assert (choice.chi_square, choice.p_value) == (0, 1)
 
 
 def test_delay_by_hand() -> None:
     """Two bins. Fast: 4 at .9 (3 right), 2 at .5 (0 right); slow: 12 at .9 (12 right), 2 at .5 (2 right)."""
     fast = CalibrationSums.from_top([0.9] * 4 + [0.5] * 2, [1, 1, 1, 0, 0, 0])
     slow = CalibrationSums.from_top([0.9] * 12 + [0.5] * 2, [1] * 14)
-    found = label_delay(fast, slow)
+    delay = label_delay(fast, slow)
     weights = (4 * 12 / 16, 2 * 2 / 4)
     numerator = weights[0] * (-0.25) + weights[1] * (-1.0)
     variances = (0.09, 0.25)  # a = 15/16: a(1-a) = .0586 is below c(1-c); at .5 both are .25
-    assert found.difference == pytest.approx(numerator / sum(weights))
-    assert found.z == pytest.approx(numerator / math.sqrt(sum(w * v for w, v in zip(weights, variances, strict=True))))
-    assert found.p_value == pytest.approx(math.erfc(abs(found.z) / math.sqrt(2)))
+    assert delay.difference == pytest.approx(numerator / sum(weights))
+    assert delay.z == pytest.approx(numerator / math.sqrt(sum(w * v for w, v in zip(weights, variances, strict=True))))
+    assert delay.p_value == pytest.approx(math.erfc(abs(delay.z) / math.sqrt(2)))
     mirrored = label_delay(slow, fast)
-    assert (mirrored.z, mirrored.difference) == pytest.approx((-found.z, -found.difference))
+    assert (mirrored.z, mirrored.difference) == pytest.approx((-delay.z, -delay.difference))
 
 
 @pytest.mark.parametrize("truth", ["calibrated", "T = 2.5"])
@@ -136,9 +136,9 @@ def test_delays_that_are_harmless_and_not(truth: str) -> None:
         c, a = rows.confidence_M[i], rng.random(5_000) < rows.chances[truth][i]
         delay = rng.exponential(1, 5_000) / np.where(a, 1, factor)
         fast = delay <= np.median(delay)
-        found = label_delay(CalibrationSums.from_top(c[fast], a[fast]), CalibrationSums.from_top(c[~fast], a[~fast]))
-        assert ("wrong answers come sooner" in found.reading) == (found.warning and found.difference < 0)
-        return found.warning
+        result = label_delay(CalibrationSums.from_top(c[fast], a[fast]), CalibrationSums.from_top(c[~fast], a[~fast]))
+        assert ("wrong answers come sooner" in result.reading) == (result.warning and result.difference < 0)
+        return result.warning
 
     assert sum(warned(1) for _ in range(100)) <= 4
     assert sum(warned(2) for _ in range(10)) == 10
@@ -146,9 +146,9 @@ def test_delays_that_are_harmless_and_not(truth: str) -> None:
 
 def test_delay_without_doubt() -> None:
     certain = CalibrationSums.from_top([1.0] * 3, [1] * 3)
-    found = label_delay(certain, certain)
-    assert (found.z, found.p_value, found.warning) == (0, 1, False)
-    assert found.reading == "Labels that came fast and labels that came slowly tell the same."
+    delay = label_delay(certain, certain)
+    assert (delay.z, delay.p_value, delay.warning) == (0, 1, False)
+    assert delay.reading == "Labels that came fast and labels that came slowly tell the same."
 
 
 def test_sensitivity_by_hand() -> None:
@@ -184,16 +184,16 @@ def test_sensitivity_equals_its_twin(rows: list[twin.Row], others: list[float], 
     """Rows weighted one by one; cells know no more than their mean confidence."""
     answers = [c for c, _ in rows] + others
     sums = CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows])
-    found = sensitivity(sums, counts(answers), ratio=ratio)
+    result = sensitivity(sums, counts(answers), ratio=ratio)
     weights = twin.sensitivity(rows, answers, ratio)
     assert sum(weights) == pytest.approx(1)
     terms = twin.weighted_terms(rows, weights, 15)
-    assert found.ece == pytest.approx(sum(abs(t[0]) for t in terms), abs=1 / CELLS)
-    assert found.signed_gap == pytest.approx(sum(t[0] for t in terms), abs=1 / CELLS)
-    assert found.accuracy == pytest.approx(sum(w for w, (_, a) in zip(weights, rows, strict=True) if a), abs=1e-9)
+    assert result.ece == pytest.approx(sum(abs(t[0]) for t in terms), abs=1 / CELLS)
+    assert result.signed_gap == pytest.approx(sum(t[0] for t in terms), abs=1 / CELLS)
+    assert result.accuracy == pytest.approx(sum(w for w, (_, a) in zip(weights, rows, strict=True) if a), abs=1e-9)
     if ratio == 1 and not fullest_cell(sums, counts(answers)).refused:
-        assert found.ece == pytest.approx(weighted_ece(sums, counts(answers)).interval.ece, abs=1e-9)
-        assert found.impossible == 0
+        assert result.ece == pytest.approx(weighted_ece(sums, counts(answers)).interval.ece, abs=1e-9)
+        assert result.impossible == 0
 
 
 def test_sensitivity_undoes_a_selective_choice() -> None:

@@ -30,10 +30,10 @@ def test_equal_to_the_definition() -> None:
     confidence_N[3], correct_N[3] = 1.0, False  # counts as 1 - 1e-6
     rows = list(zip(confidence_N.tolist(), map(int, correct_N), strict=True))
     log_e, served = twin.compare([rows[first : first + 20] for first in range(0, 240, 20)])
-    found = Prequential.start().advance_each(confidence_N, correct_N)
-    assert found.log_e == pytest.approx(log_e, abs=1e-5)
-    assert found.served_log_loss == pytest.approx(served / 240, abs=1e-12)
-    assert found.recalibrated_log_loss == pytest.approx((served - log_e) / 240, abs=1e-7)
+    evidence = Prequential.start().advance_each(confidence_N, correct_N)
+    assert evidence.log_e == pytest.approx(log_e, abs=1e-5)
+    assert evidence.served_log_loss == pytest.approx(served / 240, abs=1e-12)
+    assert evidence.recalibrated_log_loss == pytest.approx((served - log_e) / 240, abs=1e-7)
 
 
 def test_one_block_by_hand() -> None:
@@ -82,11 +82,11 @@ def test_gradient_and_minimum() -> None:
     counts_RG2 = rng.integers(0, 30, (3, GROUPS, 2)).astype(float)
     counts_RG2[2] = 0
     counts_RG2[2, -1, 0] = 50.0  # very sure, and always wrong: a full Newton step would leap
-    for counts_G2, found in zip(counts_RG2, fit(counts_RG2, np.tile([1.0, 0.0], (3, 1))), strict=True):
-        for at in (np.array([1.3, -0.4]), found):
+    for counts_G2, minimum in zip(counts_RG2, fit(counts_RG2, np.tile([1.0, 0.0], (3, 1))), strict=True):
+        for at in (np.array([1.3, -0.4]), minimum):
             numeric = twin.numeric_gradient(partial(loss, counts_G2), at)
             assert objective(counts_G2, at)[1] == pytest.approx(numeric, rel=1e-5, abs=1e-3)
-        assert np.abs(objective(counts_G2, found)[1]).max() < 1e-4
+        assert np.abs(objective(counts_G2, minimum)[1]).max() < 1e-4
     assert CENTRES[0] < -3.8 and CENTRES[-1] > 8.7  # of the first and last confidence cell a top label comes in
 
 
@@ -118,9 +118,9 @@ def test_json_is_checked() -> None:
     for change, words in bad:
         with pytest.raises(ValueError, match=words):
             Prequential.from_json({**tree, **change})
-    for given, words in ((([0.5], [1, 0]), "one length"), (([1.5], [1]), "holds 1.5"), (([0.5], [3]), "holds 3")):
+    for pair, words in ((([0.5], [1, 0]), "one length"), (([1.5], [1]), "holds 1.5"), (([0.5], [3]), "holds 3")):
         with pytest.raises(ValueError, match=words):
-            Prequential.start().advance(*given)
+            Prequential.start().advance(*pair)
     with pytest.raises(ValueError, match="2 labels in blocks of 3; allowed are whole blocks only"):
         Prequential.start().advance_each([0.5] * 2, [1] * 2, 3)
 

@@ -42,8 +42,8 @@ def test_sums_of_every_width_and_precision(classes: int, dtype: str) -> None:
     p[:5] = np.eye(classes)[y[:5]]
     for layout in (p, np.asfortranarray(p), p[::-1].copy()[::-1], np.repeat(p, 2, axis=1)[:, ::2]):
         with mock.patch.object(rows, "ELEMENTS", 7 * classes):
-            found = CalibrationSums.from_probabilities(layout, y)
-        np.testing.assert_allclose(found.cells, slow_sums(p, y).cells, rtol=1e-12, atol=1e-12)
+            sums = CalibrationSums.from_probabilities(layout, y)
+        np.testing.assert_allclose(sums.cells, slow_sums(p, y).cells, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("classes", WIDTHS)

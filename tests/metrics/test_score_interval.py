@@ -28,9 +28,9 @@ def two_classes(right: int, wrong: int, c: float) -> CalibrationSums:
 
 def test_by_hand() -> None:
     """Half of 80 rows lose .4, half (wrong) 1.2: mean .8, s^2 = .16 x 80 / 79, t(79, .975) = 1.99045."""
-    found = score_interval(sums_of([0.4] * 40 + [1.2] * 40, [0.2] * 40 + [1.0] * 40))
+    interval = score_interval(sums_of([0.4] * 40 + [1.2] * 40, [0.2] * 40 + [1.0] * 40))
     half = 1.990450210 * math.sqrt(0.16 / 79)
-    assert (found.value, found.lower, found.upper) == pytest.approx((0.8, 0.8 - half, 0.8 + half))
+    assert (interval.value, interval.lower, interval.upper) == pytest.approx((0.8, 0.8 - half, 0.8 + half))
     brier = score_interval(sums_of([0.4] * 40 + [1.2] * 40, [0.2] * 40 + [1.0] * 40), score="brier", level=0.5)
     half = 0.677608 * math.sqrt(0.16 / 79)
     assert (brier.value, brier.lower, brier.upper) == pytest.approx((0.6, 0.6 - half, 0.6 + half), rel=1e-6)
@@ -46,7 +46,7 @@ def test_limits_stay_where_scores_can_be() -> None:
 @pytest.mark.parametrize(("right", "wrong"), [(50, 0), (999, 1), (993, 7), (4981, 19)])
 def test_errors_of_one_price_have_the_exact_limits_of_their_number(right: int, wrong: int) -> None:
     """c = .999 of two classes: an error costs log 1,000, so the limits are those of a Poisson count (Garwood 1936)."""
-    n, found = right + wrong, score_interval(two_classes(right, wrong, 0.999))
+    n, interval = right + wrong, score_interval(two_classes(right, wrong, 0.999))
 
     def below(k: int, mean: float) -> float:
         return sum(math.exp(j * math.log(mean) - mean - math.lgamma(j + 1)) for j in range(k + 1))
@@ -54,10 +54,10 @@ def test_errors_of_one_price_have_the_exact_limits_of_their_number(right: int, w
     most = reference.bisect(lambda mean: 0.025 - below(wrong, mean), 1e-9, 100)
     least = reference.bisect(lambda mean: 0.975 - below(wrong - 1, mean), 1e-9, 100) if wrong else 0.0
     sure = right * -math.log(0.999)
-    assert found.value == pytest.approx((sure + wrong * math.log(1000)) / n)
+    assert interval.value == pytest.approx((sure + wrong * math.log(1000)) / n)
     # of n answers the errors are binomial and vary less, by a share of wrong / n
-    assert n * found.upper == pytest.approx(sure + most * math.log(1000), rel=0.005)
-    assert n * found.lower == pytest.approx(sure + least * math.log(1000), rel=0.02)
+    assert n * interval.upper == pytest.approx(sure + most * math.log(1000), rel=0.005)
+    assert n * interval.lower == pytest.approx(sure + least * math.log(1000), rel=0.02)
 
 
 @pytest.mark.parametrize("score", ["nll", "brier"])
@@ -71,11 +71,11 @@ def test_rare_errors_equal_their_twin(wrong: tuple[int, ...], score: Any) -> Non
     for c, a in zip(confidence, correct, strict=True):
         others = 9 * ((1 - c) / 9) ** 2
         brier.append(c**2 + others + 1 - 2 * (c if a else (1 - c) / 9))
-    found = score_interval(CalibrationSums.from_top(confidence, correct, nll_N=nll, brier_N=brier), score=score)
+    interval = score_interval(CalibrationSums.from_top(confidence, correct, nll_N=nll, brier_N=brier), score=score)
     losses = nll if score == "nll" else brier
     if_wrong = [-math.log((1 - c) / 9) if score == "nll" else 1 + c**2 for c in confidence]
     lower, upper = reference.rare_error_limits(losses, correct, if_wrong, 0.025, 2.200985160)
-    assert (found.lower, found.upper) == pytest.approx((lower, upper), rel=1e-6)
+    assert (interval.lower, interval.upper) == pytest.approx((lower, upper), rel=1e-6)
 
 
 @pytest.mark.parametrize("n", [50, 200, 1000, 5000])
@@ -93,8 +93,8 @@ def test_coverage_of_near_certain_answers(errors: float, n: int) -> None:
     for wrong in range(45):
         chance = math.comb(n, wrong) * errors**wrong * (1 - errors) ** (n - wrong)
         for score, value in truth.items():
-            found = score_interval(two_classes(n - wrong, wrong, 0.999), score=score)  # type: ignore[arg-type]
-            covered[score] += chance * (found.lower <= value <= found.upper)
+            interval = score_interval(two_classes(n - wrong, wrong, 0.999), score=score)  # type: ignore[arg-type]
+            covered[score] += chance * (interval.lower <= value <= interval.upper)
     assert min(covered.values()) >= 0.93
 
 
@@ -111,31 +111,31 @@ def test_coverage_of_few_rows_with_few_errors() -> None:
     for _ in range(300):
         drawn = p_NC[rng.integers(0, 4000, 50)]
         labels = np.minimum((drawn.cumsum(axis=1) < rng.random((50, 1))).sum(axis=1), 9)
-        found = score_interval(drawn, labels)
-        held += found.lower <= truth <= found.upper
+        interval = score_interval(drawn, labels)
+        held += interval.lower <= truth <= interval.upper
     assert held >= 269
 
 
 def test_many_errors_leave_students_interval() -> None:
     """5,000 rows, 250 errors: not a bit wider."""
-    found = score_interval(two_classes(4750, 250, 0.9))
+    interval = score_interval(two_classes(4750, 250, 0.9))
     loss = np.repeat([-math.log(0.9), -math.log(0.1)], [4750, 250])
     half = 1.960439 * loss.std(ddof=1) / math.sqrt(5000)
-    assert (found.lower, found.upper) == pytest.approx((loss.mean() - half, loss.mean() + half), rel=1e-6)
+    assert (interval.lower, interval.upper) == pytest.approx((loss.mean() - half, loss.mean() + half), rel=1e-6)
 
 
 def test_a_model_that_is_hardly_ever_right() -> None:
     """All 50 wrong at .999: the share of right answers may be .071, so the NLL may be as low as .929 x 6.9."""
-    found = score_interval(two_classes(0, 50, 0.999))
-    assert found.lower == pytest.approx(0.025 ** (1 / 50) * math.log(1000), rel=1e-6)
-    assert found.upper == pytest.approx(math.log(1000))
+    interval = score_interval(two_classes(0, 50, 0.999))
+    assert interval.lower == pytest.approx(0.025 ** (1 / 50) * math.log(1000), rel=1e-6)
+    assert interval.upper == pytest.approx(math.log(1000))
 
 
 def test_coverage() -> None:
     """Exponential losses, 1,000 rows: 95% of 400 intervals hold the mean; fewer than 362 has probability .1%."""
     rng = np.random.default_rng(0)
-    found = [score_interval(sums_of(rng.exponential(0.5, 1000), np.zeros(1000))) for _ in range(400)]
-    assert 362 <= sum(one.lower <= 0.5 <= one.upper for one in found) <= 396
+    intervals = [score_interval(sums_of(rng.exponential(0.5, 1000), np.zeros(1000))) for _ in range(400)]
+    assert 362 <= sum(one.lower <= 0.5 <= one.upper for one in intervals) <= 396
 
 
 def test_input_is_checked() -> None:

@@ -105,8 +105,8 @@ def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> 
 @given(pairs, st.sampled_from([1, 10, 15, 100, 1000]), st.sampled_from(NORMS))
 def test_ece_equals_its_twin(data: list[tuple[float, bool]], bins: int, norm: Literal["l1", "l2", "max"]) -> None:
     confidence, correct = [c for c, _ in data], [int(a) for _, a in data]
-    found = ece(CalibrationSums.from_top(confidence, correct), bins=bins, norm=norm)
-    assert found == pytest.approx(reference.ece(confidence, correct, bins, norm), abs=1e-12)
+    value = ece(CalibrationSums.from_top(confidence, correct), bins=bins, norm=norm)
+    assert value == pytest.approx(reference.ece(confidence, correct, bins, norm), abs=1e-12)
 
 
 def test_by_hand() -> None:
@@ -212,9 +212,9 @@ def test_a_row_sum_just_above_one_is_clipped() -> None:
 def test_fraction_above_by_hand() -> None:
     rows, labels = [[0.995, 0.005], [0.99, 0.01], [0.999, 0.001], [0.6, 0.4], [0.002, 0.998]], [0, 0, 1, 1, 1]
     for given_rows in ((rows, labels), (CalibrationSums.from_probabilities(rows, labels),)):
-        found = fraction_above(*given_rows)  # .99 itself is not above .99
-        assert found.fraction == 3 / 5
-        assert found.accuracy == pytest.approx(2 / 3)
+        value = fraction_above(*given_rows)  # .99 itself is not above .99
+        assert value.fraction == 3 / 5
+        assert value.accuracy == pytest.approx(2 / 3)
         assert fraction_above(*given_rows, threshold=0).fraction == 1
         assert fraction_above(*given_rows, threshold=0.5).accuracy == accuracy(rows, labels)
         assert math.isnan(fraction_above(*given_rows, threshold=1).accuracy)

@@ -68,8 +68,8 @@ def test_equal_to_the_definition(null: Null) -> None:
     for sizes in ([1], [3, 1, 7], [20, 20, 5, 20], [1] * 12):
         rows = [[(float(c), int(rng.random() < 0.6)) for c in rng.random(size)] for size in sizes]
         assert after(EProcess, null, rows) == pytest.approx(math.log(twin.e_value(rows, null, 0.02)), abs=1e-9)
-        found = after(ShiryaevRoberts, null, rows)
-        assert found == pytest.approx(math.log(twin.shiryaev_roberts(rows, null, 0.02)), abs=1e-9)
+        value = after(ShiryaevRoberts, null, rows)
+        assert value == pytest.approx(math.log(twin.shiryaev_roberts(rows, null, 0.02)), abs=1e-9)
 
 
 @settings(max_examples=30)
@@ -199,11 +199,11 @@ def test_huge_blocks_stay_finite() -> None:
 
 def test_gammas_after_ten_million_blocks() -> None:
     """The share laid on a late block is a difference of near equals; its log must still be right."""
-    found = EProcess.step(np.array([-np.inf]), np.zeros(1), 10_000_000)[0]
+    value = EProcess.step(np.array([-np.inf]), np.zeros(1), 10_000_000)[0]
     # derivative of 1 / (1 + log2 j) at the middle of the step
     middle = 10_000_000.5
     expected = 1 / (middle * math.log(2) * (1 + math.log2(middle)) ** 2)
-    assert math.exp(found) == pytest.approx(expected, rel=1e-9)
+    assert math.exp(value) == pytest.approx(expected, rel=1e-9)
 
 
 def test_blocks_in_order_of_arrival() -> None:
@@ -224,19 +224,19 @@ def test_many_blocks_at_once(form: type[EProcess] | type[ShiryaevRoberts], null:
     for block in blocks(confidence, correct, size):
         state = state.advance(block)
         values.append(state.log_e if isinstance(state, EProcess) else state.log_r)
-    found, value_B = form.start(null).advance_each(confidence, correct, size)
-    assert (found.blocks, found.labels) == (state.blocks, state.labels) == (30, 30 * size)
+    evidence, value_B = form.start(null).advance_each(confidence, correct, size)
+    assert (evidence.blocks, evidence.labels) == (state.blocks, state.labels) == (30, 30 * size)
     np.testing.assert_allclose(value_B, values, rtol=1e-9, atol=1e-12)
-    assert found.log_wealth == pytest.approx(state.log_wealth, rel=1e-9, abs=1e-12)
-    assert found.peak == pytest.approx(max(values)) and found.peak == value_B.max()
+    assert evidence.log_wealth == pytest.approx(state.log_wealth, rel=1e-9, abs=1e-12)
+    assert evidence.peak == pytest.approx(max(values)) and evidence.peak == value_B.max()
     for cut in (1, 13, 29):
         first, one_B = form.start(null).advance_each(confidence[: cut * size], correct[: cut * size], size)
         second, two_B = first.advance_each(confidence[cut * size :], correct[cut * size :], size)
-        assert second == found and [*one_B, *two_B] == value_B.tolist()
-    same, none_B = found.advance_each([], [])
-    assert same is found and not len(none_B)
+        assert second == evidence and [*one_B, *two_B] == value_B.tolist()
+    same, none_B = evidence.advance_each([], [])
+    assert same is evidence and not len(none_B)
     with pytest.raises(ValueError, match=f"3 labels in blocks of {size + 3}; allowed are whole blocks only"):
-        found.advance_each([0.5] * 3, [1] * 3, size + 3)
+        evidence.advance_each([0.5] * 3, [1] * 3, size + 3)
 
 
 def test_bad_input_is_refused() -> None:
@@ -261,9 +261,9 @@ def test_bad_input_is_refused() -> None:
             list(blocks([0.5], [1], size=size))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="vectors of one length"):
         list(blocks([0.5], [1, 0]))
-    for said, was, words in (([1.5], [1], "holds 1.5"), ([0.5], [2], "holds 2"), ([0.5], [1, 0], "one length")):
+    for confidence, was, words in (([1.5], [1], "holds 1.5"), ([0.5], [2], "holds 2"), ([0.5], [1, 0], "one length")):
         with pytest.raises(ValueError, match=words):
-            EProcess.start().advance_each(said, was, 1)
+            EProcess.start().advance_each(confidence, was, 1)
 
 
 def test_states_are_frozen() -> None:
@@ -280,16 +280,16 @@ def shape_c() -> Pool:
 @pytest.mark.parametrize("truth", ["calibrated", "below by .02", "above by .02"])
 def test_false_alarms(shape_c: Pool, truth: str, null: Null) -> None:
     """100 streams of 20,000 labels of shape C, where chance is loudest: 5% are allowed, and 12 have p = .4%."""
-    found = first_alarms(shape_c, truth, null, 20, 100, 20_000, 0, seed=3)
-    assert np.isfinite(found["starts"]).sum() <= 11
-    assert np.isfinite(found["SR, A = 100,000"]).sum() <= 32  # at most 20% may, in a fifth of the run length
+    alarms = first_alarms(shape_c, truth, null, 20, 100, 20_000, 0, seed=3)
+    assert np.isfinite(alarms["starts"]).sum() <= 11
+    assert np.isfinite(alarms["SR, A = 100,000"]).sum() <= 32  # at most 20% may, in a fifth of the run length
 
 
 def test_a_change_is_seen(shape_c: Pool) -> None:
     """T = 1.5 after 2,000 good labels: the median delay lies near the published one (760 from the start on)."""
-    found = first_alarms(shape_c, "T = 1.5", "point", 20, 60, 4_000, 2_000, seed=4)["starts"] - 2_000
-    assert (found < 0).mean() <= 0.05
-    assert 500 < np.median(found) < 1_700
+    delays = first_alarms(shape_c, "T = 1.5", "point", 20, 60, 4_000, 2_000, seed=4)["starts"] - 2_000
+    assert (delays < 0).mean() <= 0.05
+    assert 500 < np.median(delays) < 1_700
 
 
 def test_library_and_benchmark_are_one(shape_c: Pool) -> None:

@@ -29,12 +29,12 @@ def rejected(shape: str, n: int, runs: int, off: npt.NDArray[Any] | float = 0.0,
     confidence = pool(shape, 4_000).confidence_M
     chance = np.clip(confidence + off, 0, 1)
     rng = np.random.default_rng([seed, n])
-    found = np.zeros(2)
+    count_2 = np.zeros(2)
     for _ in range(runs):
         row = rng.integers(0, len(confidence), n)
         sums = CalibrationSums.from_top(confidence[row], rng.random(n) < chance[row])
-        found += calibration_test(sums).p_value <= 0.05, ece(sums) > noise_floor(sums).p95
-    return found[0] / runs, found[1] / runs
+        count_2 += calibration_test(sums).p_value <= 0.05, ece(sums) > noise_floor(sums).p95
+    return count_2[0] / runs, count_2[1] / runs
 
 
 @pytest.mark.parametrize(("shape", "n"), [("A", 50), ("B", 50), ("C", 50), ("A", 500), ("C", 200), ("B", 20_000)])
@@ -72,18 +72,18 @@ def test_what_speaks_loudest() -> None:
         "jagged": np.where(np.ceil(c * 15) % 2, 0.04, -0.04),
     }
     for pattern, by in off.items():
-        found = calibration_test(CalibrationSums.from_top(c, rng.random(len(c)) < c + by))
-        assert found.pattern == pattern
-        assert found.p_value <= 0.001
-        assert "more than chance" in found.reading
+        result = calibration_test(CalibrationSums.from_top(c, rng.random(len(c)) < c + by))
+        assert result.pattern == pattern
+        assert result.p_value <= 0.001
+        assert "more than chance" in result.reading
 
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(0.01, 0.99), st.integers(0, 1)), min_size=1, max_size=30), st.sampled_from([1, 15]))
 def test_statistic_equals_its_twin(rows: list[twin.Row], bins: int) -> None:
     scores = twin.smooth_scores(rows, bins)
-    found = calibration_test(sums_of(rows), bins=bins)
-    assert found.statistic == pytest.approx(max(scores), abs=1e-8)
+    result = calibration_test(sums_of(rows), bins=bins)
+    assert result.statistic == pytest.approx(max(scores), abs=1e-8)
 
 
 @pytest.mark.parametrize("off", [0, 2, 5])
@@ -95,17 +95,17 @@ def test_p_value_against_every_outcome(off: int) -> None:
     for outcome in itertools.product((0, 1), repeat=8):
         if max(twin.smooth_scores(list(zip(confidence, outcome, strict=True)), 15)) >= observed - 1e-9:
             exact += math.prod(c if a else 1 - c for c, a in zip(confidence, outcome, strict=True))
-    found = calibration_test(sums_of(rows)).p_value
-    assert found == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 2000) + 1e-3)
+    p_value = calibration_test(sums_of(rows)).p_value
+    assert p_value == pytest.approx(exact, abs=3 * math.sqrt(exact * (1 - exact) / 2000) + 1e-3)
 
 
 def test_one_confidence_by_hand() -> None:
     """n rows at .5, k right: Z_1 = (k - n/2) / (sqrt(n)/2), the other waves vanish; a two-sided binomial test."""
-    found = calibration_test(CalibrationSums.from_top([0.5] * 64, [1] * 44 + [0] * 20))
+    result = calibration_test(CalibrationSums.from_top([0.5] * 64, [1] * 44 + [0] * 20))
     z = (44 - 32) / 4
-    assert found.statistic == pytest.approx((z**2 - 1) / math.sqrt(2))
+    assert result.statistic == pytest.approx((z**2 - 1) / math.sqrt(2))
     tail = 2 * sum(math.comb(64, k) for k in range(44, 65)) / 2**64
-    assert found.p_value == pytest.approx(tail, abs=0.0035)
+    assert result.p_value == pytest.approx(tail, abs=0.0035)
 
 
 def test_exact_and_normal_draws_meet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +152,9 @@ def test_what_subtraction_leaves_is_no_answer() -> None:
 
 @pytest.mark.parametrize("confidence", [5e-324, 1e-17, 1 - 1e-16, 0.5])
 def test_tiny_variances_are_no_trouble(confidence: float) -> None:
-    found = calibration_test(CalibrationSums.from_top([confidence, 0.9, 0.4], [confidence > 0.6, 1, 0]))
-    assert 0.1 < found.p_value <= 1
-    assert math.isfinite(found.statistic)
+    result = calibration_test(CalibrationSums.from_top([confidence, 0.9, 0.4], [confidence > 0.6, 1, 0]))
+    assert 0.1 < result.p_value <= 1
+    assert math.isfinite(result.statistic)
 
 
 def test_input_is_checked() -> None:

@@ -34,14 +34,14 @@ def drawn(n: int, seed: int, off: float = 1.0) -> Rows:
 @pytest.mark.parametrize(("n", "off"), [(12, 1.0), (30, 3.0)])
 def test_smooth_ece_is_the_fixed_point_of_the_direct_sum(n: int, off: float) -> None:
     rows = drawn(n, 0, off)
-    found = smooth_ece(sums_of(rows))
-    bound = sum(abs(a - c) for c, a in rows) / n / 3000 / found / np.sqrt(2 * np.pi)
-    assert twin.smooth_ece_at(rows, found) == pytest.approx(found, abs=bound)
-    assert twin.smooth_ece_at(rows, found) == pytest.approx(found, abs=2e-4)
+    value = smooth_ece(sums_of(rows))
+    bound = sum(abs(a - c) for c, a in rows) / n / 3000 / value / np.sqrt(2 * np.pi)
+    assert twin.smooth_ece_at(rows, value) == pytest.approx(value, abs=bound)
+    assert twin.smooth_ece_at(rows, value) == pytest.approx(value, abs=2e-4)
     # residuals moved to their cells' centres, which is what the cosine transforms smooth: equal to rounding
     centre = [(int(k) + 0.5) / 3000 for k in cell_of([c for c, _ in rows])]
     moved = [(m, m + a - c) for m, (c, a) in zip(centre, rows, strict=True)]
-    assert twin.smooth_ece_at(moved, found) == pytest.approx(found, abs=1e-9)
+    assert twin.smooth_ece_at(moved, value) == pytest.approx(value, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,8 +84,8 @@ def test_sece_from_cells_is_as_near_as_it_says() -> None:
 def test_sece_by_hand() -> None:
     """Two rows one bandwidth apart, one right: soft accuracies 1 / (1 + w) and w / (1 + w), w = exp(-1/2)."""
     w = np.exp(-0.5)
-    found = sece(CalibrationSums.from_top([0.60, 0.61], [1, 0]), bandwidth=0.01)
-    assert found == pytest.approx((abs(1 / (1 + w) - 0.60) + abs(w / (1 + w) - 0.61)) / 2, abs=1e-12)
+    value = sece(CalibrationSums.from_top([0.60, 0.61], [1, 0]), bandwidth=0.01)
+    assert value == pytest.approx((abs(1 / (1 + w) - 0.60) + abs(w / (1 + w) - 0.61)) / 2, abs=1e-12)
 
 
 @pytest.mark.parametrize("metric", METRICS)

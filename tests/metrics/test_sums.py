@@ -33,9 +33,9 @@ def random_sums(n: int, seed: int = 0) -> CalibrationSums:
     return CalibrationSums.from_probabilities(*random_rows(n, seed=seed))
 
 
-def assert_close(found: CalibrationSums, expected: CalibrationSums) -> None:
-    assert np.array_equal(found.cells[[0, 2]], expected.cells[[0, 2]])  # counts and correct are integers: exact
-    np.testing.assert_allclose(found.cells, expected.cells, rtol=1e-12, atol=1e-12)
+def assert_close(sums: CalibrationSums, expected: CalibrationSums) -> None:
+    assert np.array_equal(sums.cells[[0, 2]], expected.cells[[0, 2]])  # counts and correct are integers: exact
+    np.testing.assert_allclose(sums.cells, expected.cells, rtol=1e-12, atol=1e-12)
 
 
 def test_edges_are_the_nearest_floats_to_k_over_3000() -> None:

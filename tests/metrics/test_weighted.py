@@ -42,26 +42,26 @@ def counts(confidence: npt.ArrayLike) -> Array:
 def test_all_labelled_is_the_plain_interval(rows: list[twin.Row]) -> None:
     confidence, correct = [c for c, _ in rows], [a for _, a in rows]
     sums = CalibrationSums.from_top(confidence, correct)
-    found, plain = weighted_ece(sums, counts(confidence)), ece_interval(sums)
+    estimate, plain = weighted_ece(sums, counts(confidence)), ece_interval(sums)
     for name in ("ece", "estimate", "lower", "upper"):
-        assert getattr(found.interval, name) == pytest.approx(getattr(plain, name), abs=3e-6)
-    assert found.effective_n == pytest.approx(len(rows))
-    assert (found.unlabelled, found.interval.level) == (0, 0.95)
-    assert found.accuracy == pytest.approx(np.mean(correct))
-    assert found.signed_gap == pytest.approx(np.mean(correct) - np.mean(confidence))
+        assert getattr(estimate.interval, name) == pytest.approx(getattr(plain, name), abs=3e-6)
+    assert estimate.effective_n == pytest.approx(len(rows))
+    assert (estimate.unlabelled, estimate.interval.level) == (0, 0.95)
+    assert estimate.accuracy == pytest.approx(np.mean(correct))
+    assert estimate.signed_gap == pytest.approx(np.mean(correct) - np.mean(confidence))
 
 
 def test_two_strata_by_hand() -> None:
     """500 answers at .9 of which 10 are labelled (8 right), 500 at .6 of which 50 are (40 right)."""
     sums = CalibrationSums.from_top([0.9] * 10 + [0.6] * 50, [1] * 8 + [0] * 2 + [1] * 40 + [0] * 10)
-    found = weighted_ece(sums, counts([0.9] * 500 + [0.6] * 500))
-    assert found.interval.ece == pytest.approx(0.5 * 0.1 + 0.5 * 0.2)
-    assert found.accuracy == pytest.approx(0.5 * 0.8 + 0.5 * 0.8)
-    assert found.mean_confidence == pytest.approx(0.75)
-    assert found.effective_n == pytest.approx(1 / (10 * 0.05**2 + 50 * 0.01**2))
-    assert (found.heaviest, found.unlabelled, found.crowded) == pytest.approx((0.05, 0, 0.5))
+    estimate = weighted_ece(sums, counts([0.9] * 500 + [0.6] * 500))
+    assert estimate.interval.ece == pytest.approx(0.5 * 0.1 + 0.5 * 0.2)
+    assert estimate.accuracy == pytest.approx(0.5 * 0.8 + 0.5 * 0.8)
+    assert estimate.mean_confidence == pytest.approx(0.75)
+    assert estimate.effective_n == pytest.approx(1 / (10 * 0.05**2 + 50 * 0.01**2))
+    assert (estimate.heaviest, estimate.unlabelled, estimate.crowded) == pytest.approx((0.05, 0, 0.5))
     assert ece(sums) == pytest.approx((10 * 0.1 + 50 * 0.2) / 60)  # what the labels alone would say
-    assert found.reading == (
+    assert estimate.reading == (
         "These labels say as much as 33 chosen at random would. 50% of the answers share one cell, inside which a"
         " choice cannot be mended."
     )
@@ -78,9 +78,9 @@ def test_two_strata_by_hand() -> None:
 )
 def test_strata_equal_their_twin(piles: list[tuple[float, int]], labels: int) -> None:
     answers = [c for c, many in piles for _ in range(many)]
-    found, expected = Strata(counts(answers), labels), twin.strata(answers, labels)
-    assert {k: int(found.stratum_C[k]) for k in expected} == expected
-    np.testing.assert_array_equal(found.answers_K, np.bincount(found.stratum_C[cell_of(answers)]))
+    strata, expected = Strata(counts(answers), labels), twin.strata(answers, labels)
+    assert {k: int(strata.stratum_C[k]) for k in expected} == expected
+    np.testing.assert_array_equal(strata.answers_K, np.bincount(strata.stratum_C[cell_of(answers)]))
 
 
 def test_strata_are_equal_shares_and_full_cells_alone() -> None:
@@ -107,12 +107,12 @@ def test_terms_equal_their_twin(data: list[tuple[float, int, float]]) -> None:
     rows, probability = [(c, a) for c, a, _ in data], [p for _, _, p in data]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weighted, "interval_of", kept)
-        found = inverse_probability_ece([c for c, _ in rows], [a for _, a in rows], probability)
+        estimate = inverse_probability_ece([c for c, _ in rows], [a for _, a in rows], probability)
     terms, expected = captured[0], twin.weighted_terms(rows, [1 / p for p in probability], 15)
     columns = (terms.gap_B, terms.weight_B, terms.variance_B, terms.skew_B, terms.square_B)
     np.testing.assert_allclose(np.transpose(columns), expected, atol=1e-12)
-    assert found.interval.ece == pytest.approx(sum(abs(row[0]) for row in expected))
-    assert found.effective_n == pytest.approx(1 / sum(row[4] for row in expected))
+    assert estimate.interval.ece == pytest.approx(sum(abs(row[0]) for row in expected))
+    assert estimate.effective_n == pytest.approx(1 / sum(row[4] for row in expected))
 
 
 def test_known_probabilities_and_strata_agree() -> None:
@@ -140,20 +140,20 @@ def test_answers_too_unlikely_to_be_chosen_may_outweigh_the_others() -> None:
     rows = [0.9] * 50 + [0.95] * 50, [0] * 60 + [1] * 40
     even, one = np.full(100, 0.1), np.where(np.arange(100) == 3, 0.01, 0.1)
     assert inverse_probability_ece(*rows, even).interval.lower > 0.3
-    found = inverse_probability_ece(*rows, one)
-    assert (found.interval.lower, found.heavy) == (0, True)
-    assert found.heaviest == pytest.approx(10 / 109)
-    assert "One of them alone has 9% of the weight" in found.reading
+    estimate = inverse_probability_ece(*rows, one)
+    assert (estimate.interval.lower, estimate.heavy) == (0, True)
+    assert estimate.heaviest == pytest.approx(10 / 109)
+    assert "One of them alone has 9% of the weight" in estimate.reading
     assert inverse_probability_ece(*rows, one, counts([0.9] * 500 + [0.95] * 500)).interval.lower > 0.2
 
 
 def test_strata_without_labels_are_spoken_for_by_their_neighbours() -> None:
     sums = CalibrationSums.from_top([0.61, 0.91], [1, 0])
     answers = [0.61] * 2 + [0.65] + [0.85] + [0.91] * 4
-    found = weighted_ece(sums, counts(answers))
-    assert found.unlabelled == pytest.approx(2 / 8)
-    assert found.interval.ece == pytest.approx(3 / 8 * 0.39 + 5 / 8 * 0.91)  # .65 joins .61, .85 joins .91
-    assert "25% of the answers have confidences of which no label is known." in found.reading
+    estimate = weighted_ece(sums, counts(answers))
+    assert estimate.unlabelled == pytest.approx(2 / 8)
+    assert estimate.interval.ece == pytest.approx(3 / 8 * 0.39 + 5 / 8 * 0.91)  # .65 joins .61, .85 joins .91
+    assert "25% of the answers have confidences of which no label is known." in estimate.reading
     assert sorted(many for _, many in twin.spoken_for(answers, [0.61, 0.91])) == [3, 5]
 
 
@@ -187,17 +187,17 @@ def test_nets_whose_confidences_pile_up_at_one(labelling: str) -> None:
             chosen = row[rng.random(50_000) < keep[row]]
             right, answers_C = rng.random(len(chosen)) < chance[chosen], counts(c[row])
             sums = CalibrationSums.from_top(c[chosen], right)
-            found = inverse_probability_ece(c[chosen], right, keep[chosen], answers_C).interval
-            known += found.lower <= true <= found.upper
-            found = inverse_probability_ece(c[chosen], right, keep[chosen]).interval
-            alone += found.lower <= true <= found.upper
+            interval = inverse_probability_ece(c[chosen], right, keep[chosen], answers_C).interval
+            known += interval.lower <= true <= interval.upper
+            interval = inverse_probability_ece(c[chosen], right, keep[chosen]).interval
+            alone += interval.lower <= true <= interval.upper
             plain += ece_interval(sums).lower <= true
             if shape == "V":
                 with pytest.raises(CrowdedCellError, match=r"7[456]\.\d% of the answers"):
                     weighted_ece(sums, answers_C)
             else:
-                found = weighted_ece(sums, answers_C).interval
-                covered += found.lower <= true <= found.upper
+                interval = weighted_ece(sums, answers_C).interval
+                covered += interval.lower <= true <= interval.upper
         assert plain == 0
         assert min(known, alone) >= 17  # 93% are promised; fewer than 17 of 20 then have p = 1.5%
         assert covered >= 17 or shape == "V"
@@ -220,11 +220,11 @@ def test_labels_chosen_by_confidence(shape_a: Pool) -> None:
         row = rng.integers(0, len(c), 100_000)
         chosen = row[rng.random(100_000) < keep[row]]
         sums = CalibrationSums.from_top(c[chosen], rng.random(len(chosen)) < chance[chosen])
-        found = weighted_ece(sums, counts(c[row])).interval
-        covered += found.lower <= true <= found.upper
+        interval = weighted_ece(sums, counts(c[row])).interval
+        covered += interval.lower <= true <= interval.upper
         plain = ece_interval(sums)
         plain_covered += plain.lower <= true <= plain.upper
-        estimates.append(found.estimate)
+        estimates.append(interval.estimate)
     assert covered >= 35  # 93% are promised; fewer than 35 of 40 then have p = 2%, measured 98%
     assert plain_covered < 8
     assert np.mean(estimates) == pytest.approx(true, abs=0.003)

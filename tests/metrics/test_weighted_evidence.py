@@ -58,9 +58,9 @@ def test_it_gains_nothing_while_the_ece_so_far_is_within_the_tolerance(data: st.
         for a, c, p, g, s in zip(outcome, confidence, propensity, gap, sign, strict=True):
             rate = c + s * g
             chance *= 1 - p if a is None else p * (rate if a else 1 - rate)
-        told = [k for k in range(3) if outcome[k] is not None]
-        right = [outcome[k] == 1 for k in told]
-        parts = ([confidence[k] for k in told], right, [propensity[k] for k in told])
+        index = [k for k in range(3) if outcome[k] is not None]
+        right = [outcome[k] == 1 for k in index]
+        parts = ([confidence[k] for k in index], right, [propensity[k] for k in index])
         mean += chance * math.exp(WeightedEProcess.start(eps, floor).advance(*parts)[0].log_e)
     assert mean <= 1 + 1e-12
 
@@ -90,9 +90,9 @@ def test_where_the_labelled_traffic_is_not_all_traffic(kind: str) -> None:
 
 def test_what_was_measured() -> None:
     """The claim of docs/claims.md, by the committed result: 0 to 5% weighted where the plain test always alarms."""
-    found = json.loads(RESULT.read_text(encoding="utf-8"))["false_alarms"]
-    assert {row["stream"] for row in found} == {"corner", "phases", "phases, all labelled"} and len(found) == 9
-    assert all(row["streams"] >= 100 and row["plain"] == 1 and row["weighted"] <= 0.05 for row in found)
+    rows = json.loads(RESULT.read_text(encoding="utf-8"))["false_alarms"]
+    assert {row["stream"] for row in rows} == {"corner", "phases", "phases, all labelled"} and len(rows) == 9
+    assert all(row["streams"] >= 100 and row["plain"] == 1 and row["weighted"] <= 0.05 for row in rows)
 
 
 def test_an_error_in_what_is_seldom_labelled_is_found() -> None:

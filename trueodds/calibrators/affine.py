@@ -250,8 +250,8 @@ def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple
 def odir(rows: int, classes: int, off_diagonal: float | None, intercept: float | None) -> Array:
     """Penalty per parameter of a full matrix and its offsets; None takes the default of `Matrix`."""
     pairs = classes * max(classes - 1, 1)
-    given: dict[str, Any] = {"off_diagonal": off_diagonal, "intercept": intercept}
-    for name, value in given.items():
+    penalties: dict[str, Any] = {"off_diagonal": off_diagonal, "intercept": intercept}
+    for name, value in penalties.items():
         if value is not None:
             check_number(name, value, 0.0, 1e12)
     off_diagonal = pairs**2 / rows if off_diagonal is None else off_diagonal

@@ -154,7 +154,7 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is not an array of numbers; allowed is the output of to_json") from None
-    wanted = tuple(size if size is not None else given for size, given in zip(shape, array.shape, strict=False))
+    wanted = tuple(size if size is not None else length for size, length in zip(shape, array.shape, strict=False))
     if array.ndim != len(shape) or array.shape != wanted:
         allowed = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {array.shape}; allowed is ({allowed})")
@@ -203,8 +203,8 @@ def unseen(labels_N: Labels, classes: int) -> str:
 
 def listed(which_C: npt.NDArray[np.bool_]) -> str:
     """The numbers of the classes where it is true: the first five, and how many more."""
-    found = np.flatnonzero(which_C)
-    return ", ".join(map(str, found[:5])) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+    numbers = np.flatnonzero(which_C)
+    return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
 
 
 def softmax_over(own_NC: Array) -> Array:
@@ -246,16 +246,16 @@ def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple
     doubt, a class without rows."""
     before, after = _compare(calibrator, logits_NC, labels_N)
     was, now = before / len(labels_N), after / len(labels_N)
-    found = []
+    notes = []
     if after[0] < before[0]:
-        found.append(f"The calibrator lowers the accuracy on the rows of its fit from {was[0]:.4f} to {now[0]:.4f}.")
+        notes.append(f"The calibrator lowers the accuracy on the rows of its fit from {was[0]:.4f} to {now[0]:.4f}.")
     if now[1] > was[1] + 1e-9 * max(was[1], 1.0):
-        found.append(f"The calibrator raises the NLL on the rows of its fit from {was[1]:.4f} to {now[1]:.4f}.")
+        notes.append(f"The calibrator raises the NLL on the rows of its fit from {was[1]:.4f} to {now[1]:.4f}.")
     if after[1] < SEPARATED < before[1]:
-        found.append(
+        notes.append(
             f"The calibrator separates the {len(labels_N):,} rows of its fit (NLL {now[1]:.1e}): its probabilities of"
             " other rows are too sure. Use 'temperature' or 'structured_vector', or more rows."
         )
     if calibrator.classes is not None and (which := unseen(labels_N, calibrator.classes)):
-        found.append(f"The rows of the fit never hold class {which}: nothing was learned about it.")
-    return tuple(found)
+        notes.append(f"The rows of the fit never hold class {which}: nothing was learned about it.")
+    return tuple(notes)

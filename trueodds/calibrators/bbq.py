@@ -56,10 +56,10 @@ def averaged(score_N: Array, hit_N: Array) -> tuple[Array, Array]:
     root = np.cbrt(len(score_N))
     sizes = range(max(1, int(root / SPREAD)), min(int(np.ceil(SPREAD * root)), len(score_N)) + 1)
     models = {inner_B.tobytes(): inner_B for inner_B in (equal_mass(sorted_N, size) for size in sizes)}  # ties: once
-    found = [_model(sorted_N, hits_N, inner_B) for inner_B in models.values()]
-    score_M = np.array([score for score, _, _ in found])
+    scored = [_model(sorted_N, hits_N, inner_B) for inner_B in models.values()]
+    score_M = np.array([score for score, _, _ in scored])
     weight_M = np.exp(score_M - score_M.max())
-    kept = [(w, inner_B, mean_B) for w, (_, inner_B, mean_B) in zip(weight_M, found, strict=True) if w > NEGLIGIBLE]
+    kept = [(w, inner_B, mean_B) for w, (_, inner_B, mean_B) in zip(weight_M, scored, strict=True) if w > NEGLIGIBLE]
     knots_U = np.unique(np.concatenate([inner_B for _, inner_B, _ in kept]))
     inside_U = np.concatenate([knots_U, [2.0]])  # a point of each interval: its closed right end
     total = sum(w for w, _, _ in kept)

@@ -34,8 +34,8 @@ def nll_without(
     inside_N: np.typing.NDArray[np.bool_],
 ) -> Array:
     """-ln p_y of the rows inside, by the fit on the others."""
-    found = kind.fit(logits_NC[~inside_N], labels_N[~inside_N], **options)
-    return calibrated_nll(found, logits_NC[inside_N], labels_N[inside_N])
+    calibrator = kind.fit(logits_NC[~inside_N], labels_N[~inside_N], **options)
+    return calibrated_nll(calibrator, logits_NC[inside_N], labels_N[inside_N])
 
 
 def calibrated_nll(calibrator: Calibrator, logits_NC: Logits, labels_N: np.typing.NDArray[np.integer]) -> Array:

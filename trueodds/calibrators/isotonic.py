@@ -83,9 +83,9 @@ def _steps(true_N: Array, total: int, parts: Iterable[Array]) -> tuple[Array, Ar
         below_U += place_U
         last_U = np.maximum(last_U, np.where(place_U > 0, sorted_N[place_U - 1], -np.inf))
     cases_U = np.diff(below_U, append=total)
-    found = isotonic_regression(hits_U / cases_U, weights=cases_U.astype(np.float64))
-    first_B = found.blocks[:-1]
-    value_B = found.x[first_B]
+    steps = isotonic_regression(hits_U / cases_U, weights=cases_U.astype(np.float64))
+    first_B = steps.blocks[:-1]
+    value_B = steps.x[first_B]
     if below_U[0] > 0:
         value_B = np.concatenate([[0.0], value_B])
     else:

@@ -80,18 +80,18 @@ def options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def check_options(name: str, given: Iterable[str]) -> None:
+def check_options(name: str, option_names: Iterable[str]) -> None:
     """Raises ConfigError for an unknown calibrator, or an option that its fit does not have; it names the nearest."""
     allowed = options(name)
-    for option in given:
+    for option in option_names:
         if option not in allowed:
             raise unknown(f"option of {name!r}", option, allowed)
 
 
-def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **given: Any) -> Calibrator:
+def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
     """Fit the named calibrator on validation logits (any float dtype; computed in float64).
 
-    `given` are its options (see `options`). What the fit makes worse on these rows, or on rows held out of fits like
+    `options` are its own (see `options`). What the fit makes worse on these rows, or on rows held out of fits like
     it (see `held_out.overfitting`), is in its `warnings`.
 
     Raises:
@@ -103,12 +103,12 @@ def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **given: A
     >>> round(calibrators.fit("temperature", logits, labels).temperature, 3)
     1.777
     """
-    calibrator = get(name)
-    check_options(name, given)
+    kind = get(name)
+    check_options(name, options)
     logits, labels = checked_fit_data(logits_NC, labels_N)
-    found = calibrator.fit(logits, labels, **given)
-    warnings = (*found._compared(logits, labels), *overfitting(found, given, logits, labels))
-    return replace(found, warnings=warnings) if warnings else found
+    calibrator = kind.fit(logits, labels, **options)
+    warnings = (*calibrator._compared(logits, labels), *overfitting(calibrator, options, logits, labels))
+    return replace(calibrator, warnings=warnings) if warnings else calibrator
 
 
 def from_json(tree: dict[str, Any]) -> Calibrator:

@@ -133,13 +133,13 @@ def _first_sound(
         if not registry.get(name).held and wrong < ENOUGH:
             passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
             continue
-        found = registry.fit(name, logits_NC, labels_N, **options)
-        if found.at_bound:
+        calibrator = registry.fit(name, logits_NC, labels_N, **options)
+        if calibrator.at_bound:
             passed[i] = "its fit on all rows stopped at a bound"
-        elif separates(found, logits_NC, labels_N):
+        elif separates(calibrator, logits_NC, labels_N):
             passed[i] = "its fit separates the rows: it has no doubt left about any"
         else:
-            return found, i, passed
+            return calibrator, i, passed
     name, options = pairs[ranked[0]]
     return registry.fit(name, logits_NC, labels_N, **options), ranked[0], {}
 

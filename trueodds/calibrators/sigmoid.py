@@ -54,15 +54,15 @@ class Sigmoids(Calibrator):
         return bool(((highest_C <= 0) | (highest_C >= STEEPEST)).any())
 
     def notes(self) -> list[str]:
-        highest_C, found = np.max(self._slopes(), axis=0), super().notes()
+        highest_C, notes = np.max(self._slopes(), axis=0), super().notes()
         if (highest_C <= 0).any():
-            found.append(wrong_way(listed(highest_C <= 0)))
+            notes.append(wrong_way(listed(highest_C <= 0)))
         if (highest_C >= STEEPEST).any():
-            found.append(
+            notes.append(
                 f"The curve of class {listed(highest_C >= STEEPEST)} stopped at the steepest slope {STEEPEST:g}: the"
                 " rows of the fit separate it from the rest. Use 'temperature', or more rows."
             )
-        return found
+        return notes
 
     def _apply(self, logits_NC: Array) -> Array:
         eta_NC = np.broadcast_to(np.asarray(self.offset_C), logits_NC.shape)

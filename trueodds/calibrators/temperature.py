@@ -211,7 +211,7 @@ def _scan_soft(rows: objectives.Rows, bins: int, softness: float, order: float) 
 
     scanned = [value(1 / t) for t in SCAN]
     best = int(np.argmin(scanned))
-    found = minimize_scalar(value, bounds=_around(best), method="bounded", options={"xatol": 1e-6 / SCAN[best]})
-    if found.fun >= scanned[best]:
+    minimum = minimize_scalar(value, bounds=_around(best), method="bounded", options={"xatol": 1e-6 / SCAN[best]})
+    if minimum.fun >= scanned[best]:
         return float(SCAN[best]), _bound_of(best)
-    return float(np.clip(1 / found.x, LOWEST, HIGHEST)), None
+    return float(np.clip(1 / minimum.x, LOWEST, HIGHEST)), None

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, binned, bins_of, cut, ranked
-from trueodds.metrics.scores import Given
+from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning, Bins
 from trueodds.sums.inputs import Array
 
@@ -37,7 +37,7 @@ class SweepEce:
 
 
 def ece(
-    given: Given,
+    predictions: Predictions,
     labels_N: npt.ArrayLike | None = None,
     *,
     bins: int = 15,
@@ -67,20 +67,24 @@ def ece(
     >>> round(metrics.ece(probabilities, labels), 4)
     0.3
     """
-    return _error(bins_of(given, labels_N, bins, binning), norm)
+    return _error(bins_of(predictions, labels_N, bins, binning), norm)
 
 
-def mce(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width") -> float:
+def mce(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+) -> float:
     """Maximum calibration error: the largest |acc_b - conf_b| over occupied bins (Guo et al. 2017, eq. 5).
 
     >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
     >>> round(metrics.mce(probabilities, labels), 4)
     0.6
     """
-    return ece(given, labels_N, bins=bins, norm="max", binning=binning)
+    return ece(predictions, labels_N, bins=bins, norm="max", binning=binning)
 
 
-def adaptive_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, norm: Norm = "l1") -> float:
+def adaptive_ece(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, norm: Norm = "l1"
+) -> float:
     """`ece` in bins of equal mass: AdaECE (Nguyen and O'Connor 2015; Mukhoti et al. 2020), the gamma-net paper's ACE.
 
     Public versions build edges by interpolation and drop what ties with the lowest: they return 0 where every
@@ -90,11 +94,11 @@ def adaptive_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: i
     >>> round(metrics.adaptive_ece(probabilities, labels, bins=2), 4)
     0.15
     """
-    return ece(given, labels_N, bins=bins, norm=norm, binning="mass")
+    return ece(predictions, labels_N, bins=bins, norm=norm, binning="mass")
 
 
 def label_binned_ece(
-    given: Given,
+    predictions: Predictions,
     labels_N: npt.ArrayLike | None = None,
     *,
     bins: int = 15,
@@ -113,14 +117,14 @@ def label_binned_ece(
     >>> round(metrics.label_binned_ece(probabilities, labels), 4)
     0.3
     """
-    rows = binned(ranked(given, labels_N), bins, binning)
+    rows = binned(ranked(predictions, labels_N), bins, binning)
     table = rows.bins
     off_G = np.abs(table.accuracy_B[rows.bin_G] - rows.confidence_G)
     return _norm(off_G, rows.count_G / rows.n, norm)
 
 
 def debiased_ece(
-    given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "mass"
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "mass"
 ) -> float:
     """Debiased l2 calibration error of the top label (Kumar et al. 2019, section 5).
 
@@ -136,7 +140,7 @@ def debiased_ece(
     >>> round(metrics.debiased_ece(probabilities, labels, bins=2), 4)
     0.0
     """
-    table = bins_of(given, labels_N, bins, binning)
+    table = bins_of(predictions, labels_N, bins, binning)
     several = table.count_B >= 2
     count_B, accuracy_B = table.count_B[several], table.accuracy_B[several]
     squares_B = (table.gap_B[several] / count_B) ** 2 - accuracy_B * (1 - accuracy_B) / (count_B - 1)
@@ -144,7 +148,7 @@ def debiased_ece(
 
 
 def sweep_ece(
-    given: Given, labels_N: npt.ArrayLike | None = None, *, norm: Norm = "l1", binning: Binning = "mass"
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, norm: Norm = "l1", binning: Binning = "mass"
 ) -> SweepEce:
     """Monotonic sweep calibration error (Roelofs et al. 2022): `ece` in b* bins.
 
@@ -165,14 +169,14 @@ def sweep_ece(
     """
     if binning not in BINNINGS:
         raise unknown("binning", binning, BINNINGS)
-    rows = ranked(given, labels_N)
+    rows = ranked(predictions, labels_N)
     curve, best = _Curve(rows, binning), rows.n
     if (np.diff(rows.correct_G / rows.count_G) < 0).any():  # otherwise any bins rise, up to one for each row
         best = next((bins - 1 for bins in range(2, rows.n + 1) if curve.falls(bins)), rows.n)
     return SweepEce(_error(cut(rows, curve.cuts(np.arange(1, best), best)).bins, norm), best)
 
 
-def ks_error(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
+def ks_error(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
     """Kolmogorov-Smirnov calibration error: max over confidences s of |1/n sum_{c_i <= s} (a_i - c_i)|.
 
     Gupta et al. 2021. The authors' code also looks between tied rows, where the value depends on their order.
@@ -186,7 +190,7 @@ def ks_error(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     >>> round(metrics.ks_error(probabilities, labels), 4)
     0.15
     """
-    rows = ranked(given, labels_N)
+    rows = ranked(predictions, labels_N)
     return float(np.abs(np.cumsum(rows.correct_G - rows.count_G * rows.confidence_G)).max() / rows.n)
 
 

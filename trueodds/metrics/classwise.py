@@ -232,10 +232,10 @@ def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike
 
 
 def _votes(votes: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
-    given = as_numbers(votes, "votes")
-    if given.shape not in ((), (rows,)):
-        raise ValueError(f"votes has shape {given.shape}; expected one number, or ({rows},), one for each row")
-    sound = (given >= 1) & (np.floor(given) == given) & np.isfinite(given)
+    votes_N = as_numbers(votes, "votes")
+    if votes_N.shape not in ((), (rows,)):
+        raise ValueError(f"votes has shape {votes_N.shape}; expected one number, or ({rows},), one for each row")
+    sound = (votes_N >= 1) & (np.floor(votes_N) == votes_N) & np.isfinite(votes_N)
     if not sound.all():
-        raise ValueError(f"votes holds {given[~sound][0]}; allowed are whole numbers from 1 on")
-    return np.broadcast_to(given.astype(np.int64), (rows,))
+        raise ValueError(f"votes holds {votes_N[~sound][0]}; allowed are whole numbers from 1 on")
+    return np.broadcast_to(votes_N.astype(np.int64), (rows,))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.metrics.ranked import binned, ranked
-from trueodds.metrics.scores import Given
+from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning
 
 
@@ -32,7 +32,7 @@ class BrierDecomposition:
 
 
 def brier_decomposition(
-    given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> BrierDecomposition:
     """Murphy's decomposition of the top label's Brier score, with what bins of finite width leave over.
 
@@ -53,7 +53,7 @@ def brier_decomposition(
     >>> round(metrics.brier_decomposition(probabilities, labels).brier, 4)
     0.125
     """
-    rows = binned(ranked(given, labels_N), bins, binning)
+    rows = binned(ranked(predictions, labels_N), bins, binning)
     table, n, c_G = rows.bins, rows.n, rows.confidence_G
     occupied = table.count_B > 0
     share_B, accuracy_B, mean_B = (v[occupied] for v in (table.count_B / n, table.accuracy_B, table.mean_confidence_B))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import unknown
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import EDGES, Binning, Bins, bin_of, check_bins
 from trueodds.sums.inputs import Array
 from trueodds.sums.rows import top_labels
@@ -68,15 +68,15 @@ def rank(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Ranked:
     return Ranked(count_G, bits_N[start_G].view(np.float64), correct_G)
 
 
-def ranked(given: Given, labels_N: npt.ArrayLike | None = None) -> Ranked:
+def ranked(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> Ranked:
     """Probabilities and labels: groups of equal confidence. Sums: their occupied cells at their mean confidence.
 
     Raises:
         ValueError: as `as_sums`.
     """
-    if not isinstance(given, CalibrationSums) and labels_N is not None:
-        return rank(*top_labels(given, labels_N))
-    sums = as_sums(given, labels_N)
+    if not isinstance(predictions, CalibrationSums) and labels_N is not None:
+        return rank(*top_labels(predictions, labels_N))
+    sums = as_sums(predictions, labels_N)
     cell_G = np.flatnonzero(sums.cells[0])
     count_G, confidence_G, correct_G = sums.cells[:3, cell_G]
     # The mean of confidences in (lo, hi] may round to lo.
@@ -166,15 +166,15 @@ def binned(rows: Ranked, bins: int, binning: Binning) -> Binned:
     return Binned(rows.count_G, rows.confidence_G, rows.correct_G, bin_of(rows.confidence_G, bins), edge_B)
 
 
-def bins_of(given: Given, labels_N: npt.ArrayLike | None, bins: int, binning: Binning) -> Bins:
+def bins_of(predictions: Predictions, labels_N: npt.ArrayLike | None, bins: int, binning: Binning) -> Bins:
     """Sums per bin of probabilities and labels, or of `CalibrationSums`.
 
     Raises:
         ValueError: as `as_sums` and `binned`.
     """
     if binning == "width":  # without ranking: exact from cells
-        return as_sums(given, labels_N).bins(bins)
+        return as_sums(predictions, labels_N).bins(bins)
     if binning == "mass":  # checks the bins before it ranks the rows
         check_bins(bins, binning)
-        return mass_bins(ranked(given, labels_N), bins)
+        return mass_bins(ranked(predictions, labels_N), bins)
     raise unknown("binning", binning, BINNINGS)

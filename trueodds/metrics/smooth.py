@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import spherical_jn
 
 from trueodds.metrics.ranked import ranked
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, is_number
 
@@ -24,7 +24,7 @@ NARROWEST = 10 / CELLS
 PAIRS = 1 << 17  # kernel values held at a time
 
 
-def smooth_ece(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
+def smooth_ece(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
     """Smooth calibration error smECE (Blasiok and Nakkiran 2024): the sigma at which smECE_sigma equals sigma.
 
         smECE_sigma = int_0^1 |1/n sum_i (a_i - c_i) K_sigma(t, c_i)| dt
@@ -40,7 +40,7 @@ def smooth_ece(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     >>> round(metrics.smooth_ece(probabilities, labels), 4)
     0.1321
     """
-    sums = as_sums(given, labels_N)
+    sums = as_sums(predictions, labels_N)
     wave = dct((sums.cells[2] - sums.cells[1]) / sums.n)
 
     def above(sigma: float) -> float:
@@ -50,7 +50,9 @@ def smooth_ece(given: Given, labels_N: npt.ArrayLike | None = None) -> float:
     return min(float(brentq(above, 0.0, 1.001, xtol=1e-12)), 1.0) if above(0.0) > 0 else 0.0
 
 
-def kde_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: float | None = None) -> float:
+def kde_ece(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bandwidth: float | None = None
+) -> float:
     """Kernel-density calibration error (Zhang et al. 2020): int_0^1 |z - pi(z)| p(z) dz, the gamma-net paper's eq. 9.
 
         p(z) = 1/n sum_i K(z - c_i),  p(z) pi(z) = 1/n sum_i a_i K(z - c_i)
@@ -67,7 +69,7 @@ def kde_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: f
     >>> round(metrics.kde_ece(probabilities, labels), 4)
     0.1632
     """
-    sums = as_sums(given, labels_N)
+    sums = as_sums(predictions, labels_N)
     count, confidence, correct = sums.cells[:3]
     if bandwidth is None:
         mean = np.divide(confidence, count, out=np.zeros(CELLS), where=count > 0)
@@ -80,7 +82,7 @@ def kde_ece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: f
     return float(np.abs(right - CENTRE * density).sum())
 
 
-def sece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: float = 0.01) -> float:
+def sece(predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bandwidth: float = 0.01) -> float:
     """Smooth ECE of the gamma-net paper (eqs. 6 to 8): each confidence against the soft accuracy around it.
 
         SECE = 1/n sum_i |sum_j a_j K(c_i, c_j) / sum_j K(c_i, c_j) - c_i|,  K = exp(-(c_i - c_j)^2 / (2 h^2))
@@ -98,7 +100,7 @@ def sece(given: Given, labels_N: npt.ArrayLike | None = None, *, bandwidth: floa
     """
     if not (is_number(bandwidth) and bandwidth >= NARROWEST):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is 1/300 (ten cells) and above, such as 0.01")
-    rows = ranked(as_sums(given, labels_N))
+    rows = ranked(as_sums(predictions, labels_N))
     c_G, total = rows.confidence_G, 0.0
     for start in range(0, len(c_G), max(PAIRS // len(c_G), 1)):
         group = slice(start, start + max(PAIRS // len(c_G), 1))

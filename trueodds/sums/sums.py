@@ -92,7 +92,7 @@ class CalibrationSums:
         if confidence.ndim != 1 or correct.shape != confidence.shape:
             raise ValueError(f"confidence {confidence.shape} and correct {correct.shape} must be vectors of one length")
         n = len(confidence)
-        given = [_losses(nll_N, "nll", n, np.inf), _losses(brier_N, "brier", n, MOST_BRIER)]
+        losses = [_losses(nll_N, "nll", n, np.inf), _losses(brier_N, "brier", n, MOST_BRIER)]
         tally = _Tally()
         for start in range(0, len(confidence), ROWS):
             rows = slice(start, start + ROWS)
@@ -104,7 +104,7 @@ class CalibrationSums:
                 if not sound.all():
                     raise ValueError(f"correct holds {right[~sound][0]}; allowed are only 0 and 1 (or False and True)")
                 right = right.astype(bool)
-            tally.add(block, right, *(None if v is None else v[rows] for v in given))
+            tally.add(block, right, *(None if v is None else v[rows] for v in losses))
         return cls(tally.cells())
 
     @classmethod

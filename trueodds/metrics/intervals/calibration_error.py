@@ -17,7 +17,7 @@ from trueodds.metrics.intervals.binomial import binomial_interval, mean_deviatio
 from trueodds.metrics.intervals.inversion import GapTerms, Search
 from trueodds.metrics.intervals.rare_errors import exact_floor, rare_counts
 from trueodds.metrics.ranked import whole_bins
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS, EDGES, Binning, Bins
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
@@ -59,7 +59,7 @@ class EceInterval:
 
 
 def noise_floor(
-    given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> NoiseFloor:
     """Mean and 95th percentile of the plug-in ECE under perfect calibration.
 
@@ -83,7 +83,7 @@ def noise_floor(
     >>> round(metrics.noise_floor(sums).mean, 4)
     0.0657
     """
-    sums = as_sums(given, labels_N)
+    sums = as_sums(predictions, labels_N)
     table = whole_bins(sums, bins, binning)
     deviation_B = mean_deviation(table.confidence_B, table.count_B, table.variance_B)
     mean = float(deviation_B.sum()) / table.n
@@ -109,7 +109,7 @@ def _rare_floor(sums: CalibrationSums, table: Bins) -> NoiseFloor:
 
 
 def ece_interval(
-    given: Given,
+    predictions: Predictions,
     labels_N: npt.ArrayLike | None = None,
     *,
     bins: int = 15,
@@ -158,7 +158,7 @@ def ece_interval(
     >>> round(metrics.ece_interval(sums, level=0.9).upper, 3)
     0.497
     """
-    table = whole_bins(as_sums(given, labels_N), bins, binning)
+    table = whole_bins(as_sums(predictions, labels_N), bins, binning)
     n, skew_B = table.n, table.count_B - 2 * table.confidence_B
     parts = (table.gap_B / n, table.count_B / n, table.variance_B / n**2, skew_B / n**2, table.count_B / n**2)
     empty = min(bins, CELLS) - len(table.count_B)  # equal mass: one table of draws, however many bins have become one

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, check_level
 
@@ -33,7 +33,9 @@ class GapSequence:
     level: float
 
 
-def gap_sequence(given: Given, labels_N: npt.ArrayLike | None = None, *, level: float = 0.95) -> GapSequence:
+def gap_sequence(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, level: float = 0.95
+) -> GapSequence:
     """Anytime-valid limits of E[a - c] from the sums of all labels since the start; the sums are the whole state.
 
     With probability `level` the limits hold after every label, for ever, so they may be watched and acted upon. Bets
@@ -58,7 +60,7 @@ def gap_sequence(given: Given, labels_N: npt.ArrayLike | None = None, *, level: 
     -0.096
     """
     check_level(level)
-    count_C, confidence_C, correct_C = as_sums(given, labels_N).cells[:3]
+    count_C, confidence_C, correct_C = as_sums(predictions, labels_N).cells[:3]
     cell = np.flatnonzero(count_C)
     right_M, wrong_M = correct_C[cell], count_C[cell] - correct_C[cell]
     mean_M = np.clip(confidence_C[cell] / count_C[cell], 0.0, 1.0)

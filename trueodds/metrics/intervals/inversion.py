@@ -65,13 +65,13 @@ class Search:
 
     def variance(self, shift_B: Array) -> Array:
         """v_b(s), what the hypothesis implies; of all bins."""
-        found: Array = np.maximum(self.variance_B + shift_B * self.skew_B, shift_B**2 * self.square_B)
-        return found
+        variance_B: Array = np.maximum(self.variance_B + shift_B * self.skew_B, shift_B**2 * self.square_B)
+        return variance_B
 
     def spread(self, shift_B: Array) -> Array:
         """Its root; of the occupied bins."""
-        found: Array = np.sqrt(self.variance(shift_B)[self.occupied])
-        return found
+        spread_B: Array = np.sqrt(self.variance(shift_B)[self.occupied])
+        return spread_B
 
     def away(self, shift_B: Array, spread_B: Array, normal_BR: Array) -> Array:
         """T* - T of each draw, at some shifts of the occupied bins."""
@@ -133,11 +133,11 @@ class _Ends:
         """Where a line would be at T, and a little farther, to come down on the other side of it."""
         low, high = self.low / GRID, self.high / GRID
         if math.isinf(self.above):  # T* grows about as fast as theta where the shifts outweigh the noise, else slower
-            found = low - 2 * self.below if low else max(self._limit, -self.below)
+            theta = low - 2 * self.below if low else max(self._limit, -self.below)
         else:
-            found = low + (high - low) * self.below / (self.below - self.above)
-            found += scale / 8 if self._was_low else -scale / 8
-        return min(max(round(found * GRID), self.low + 1), self.high - 1)
+            theta = low + (high - low) * self.below / (self.below - self.above)
+            theta += scale / 8 if self._was_low else -scale / 8
+        return min(max(round(theta * GRID), self.low + 1), self.high - 1)
 
     def close_in(self, middle: int, away: float) -> bool:
         """Take one step in; whether it is the new `low`. An end that stays twice counts half (the Illinois rule)."""

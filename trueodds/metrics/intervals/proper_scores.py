@@ -11,7 +11,7 @@ from scipy.special import gammaincinv, stdtrit
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.sums import COLUMNS, CalibrationSums
@@ -50,7 +50,7 @@ class Parts:
 
 
 def score_interval(
-    given: Given, labels_N: npt.ArrayLike | None = None, *, score: Score = "nll", level: float = 0.95
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, score: Score = "nll", level: float = 0.95
 ) -> ScoreInterval:
     """Interval for the expected NLL (nats) or Brier score: Student's mean +- t s / sqrt(n), cut at what scores can be.
 
@@ -85,7 +85,7 @@ def score_interval(
     if score not in MOST:
         raise unknown("score", score, MOST)
     check_level(level)
-    sums = as_sums(given, labels_N, scores=True)
+    sums = as_sums(predictions, labels_N, scores=True)
     n, total, squares = sums.n, sums.total(score), sums.total(f"{score}_squared")
     mean = total / n
     if n == 1:
@@ -155,8 +155,8 @@ def _other_classes(sums: CalibrationSums) -> float:
     There NLL and Brier give both: nll^2 is (log c)^2 and brier (1-c)^2 + sum of squares. 1 where they are unknown.
     """
     count, confidence, right, _, nll_squared, brier, _ = sums.cells
-    told = (count > 0) & (right == count) & (confidence > 0) & (confidence < count)
-    share: Array = confidence[told] / count[told]
-    rest = float((nll_squared[told] * ((1 - share) / np.log(share)) ** 2).sum())
-    squares = float(brier[told].sum()) - rest
+    known = (count > 0) & (right == count) & (confidence > 0) & (confidence < count)
+    share: Array = confidence[known] / count[known]
+    rest = float((nll_squared[known] * ((1 - share) / np.log(share)) ** 2).sum())
+    squares = float(brier[known].sum()) - rest
     return min(max(rest / squares, 1.0), MOST_CLASSES) if squares > 0 and np.isfinite(rest) else 1.0

@@ -111,14 +111,14 @@ class WeightedEce:
     @property
     def reading(self) -> str:
         """In plain words."""
-        said = [f"These labels say as much as {self.effective_n:,.0f} chosen at random would."]
+        notes = [f"These labels say as much as {self.effective_n:,.0f} chosen at random would."]
         if self.heavy:
-            said.append(f"One of them alone has {self.heaviest:.0%} of the weight, so the next ones may change much.")
+            notes.append(f"One of them alone has {self.heaviest:.0%} of the weight, so the next ones may change much.")
         if self.unlabelled >= 0.01:
-            said.append(f"{self.unlabelled:.0%} of the answers have confidences of which no label is known.")
+            notes.append(f"{self.unlabelled:.0%} of the answers have confidences of which no label is known.")
         if self.crowded > CROWDED:
-            said.append(f"{self.crowded:.0%} of the answers share one cell, inside which a choice cannot be mended.")
-        return " ".join(said)
+            notes.append(f"{self.crowded:.0%} of the answers share one cell, inside which a choice cannot be mended.")
+        return " ".join(notes)
 
 
 def fullest_cell(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> FullestCell:

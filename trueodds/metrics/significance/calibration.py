@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS, check_bins
 from trueodds.sums.inputs import Array
 
@@ -46,7 +46,9 @@ class CalibrationTest:
         return f"The gaps are more than chance (p = {self.p_value:.2g})."
 
 
-def calibration_test(given: Given, labels_N: npt.ArrayLike | None = None, *, bins: int = 15) -> CalibrationTest:
+def calibration_test(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15
+) -> CalibrationTest:
     """P-value of the null that every confidence is the probability of being right: a ~ Bernoulli(c), independent.
 
     Neyman's smooth test with the number of components chosen by the data (Fan 1996), beside a chi-square over bins:
@@ -73,7 +75,7 @@ def calibration_test(given: Given, labels_N: npt.ArrayLike | None = None, *, bin
     >>> metrics.calibration_test(sums).p_value < 0.001
     True
     """
-    sums = as_sums(given, labels_N)
+    sums = as_sums(predictions, labels_N)
     bins = check_bins(bins)
     cell = np.flatnonzero(sums.cells[0])
     count_M, confidence_M, correct_M = sums.cells[:3, cell]

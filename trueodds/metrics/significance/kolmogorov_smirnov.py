@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erfc, gammaln, xlog1py, xlogy
 
-from trueodds.metrics.scores import Given, as_sums
+from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.inputs import Array
 
 EXACT_BELOW = 150.0
@@ -36,7 +36,7 @@ class KsTest:
         return f"The cumulative gap is more than chance (p = {self.p_value:.2g})."
 
 
-def ks_test(given: Given, labels_N: npt.ArrayLike | None = None) -> KsTest:
+def ks_test(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> KsTest:
     """P-value of KS = max_k |S_k| / n, S_k = sum of (a - c) over the first k cells, if a ~ Bernoulli(c).
 
     Given the confidences S is then a walk of independent steps, with variances n_i c_i (1 - c_i) that add up to V. For
@@ -56,7 +56,7 @@ def ks_test(given: Given, labels_N: npt.ArrayLike | None = None) -> KsTest:
     >>> metrics.ks_test(sums).p_value < 0.001
     True
     """
-    cells = as_sums(given, labels_N).cells[:3]
+    cells = as_sums(predictions, labels_N).cells[:3]
     count_M, confidence_M, correct_M = cells[:, cells[0] > 0]
     n = float(count_M.sum())
     largest = float(np.abs(np.cumsum(correct_M - confidence_M)).max())
@@ -105,12 +105,12 @@ def _inside(count_M: Array, chance_M: Array, bound: float) -> float:
 def _places(least_M: npt.NDArray[np.int64], size_M: npt.NDArray[np.int64]) -> Array:
     """least, least + 1, ... of each cell, one after the other."""
     start_M = np.cumsum(size_M) - size_M
-    found: Array = (np.arange(size_M.sum()) + np.repeat(least_M - start_M, size_M)).astype(np.float64)
-    return found
+    place: Array = (np.arange(size_M.sum()) + np.repeat(least_M - start_M, size_M)).astype(np.float64)
+    return place
 
 
 def _binomial(n: Array, p: Array, k: Array) -> Array:
     """P(X = k) of n tosses."""
     ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    found: Array = np.exp(ways + xlogy(k, p) + xlog1py(n - k, -p))
-    return found
+    probability: Array = np.exp(ways + xlogy(k, p) + xlog1py(n - k, -p))
+    return probability
