@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """What was given, what is allowed, and the cure. A command prints it and exits with 1."""
+    """Names the wrong value, what is allowed, and the cure. A command prints it and exits with 1."""
 
 
 class ConfigError(UserError, ValueError):

@@ -40,7 +40,7 @@ def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) 
 
 
 def notes(path: Path) -> list[str]:
-    """What must be known of the rows, those of validation above all; empty where there is nothing to say.
+    """Notes on the rows, those of validation above all, that a user must know; empty where there are none.
 
     Raises:
         LogitsError: no such file.

@@ -118,7 +118,7 @@ class Description(_Part):
 
 
 class Card(Description):
-    """What is known about a model. It holds no dates: equal runs give equal cards."""
+    """All that is known about a model. It holds no dates: equal runs give equal cards."""
 
     files: dict[str, str]
     """The sha256 of model.onnx and calibrator.json."""

@@ -41,7 +41,7 @@ class Contents:
     identity: str | None = None
     """Tells this model folder from others, wherever it is mounted; None before the first publication."""
     problems: tuple[str, ...] = ()
-    """What is named and not there; the first says why there is no default, if there is none."""
+    """Models and versions that are named and not there; the first says why there is no default, if there is none."""
 
     def __contains__(self, key: Key) -> bool:
         return key[0] in self.models and key[1] in self.models[key[0]].versions
@@ -120,7 +120,7 @@ def version_of(folder: Path, role: Role) -> str | None:
 
 
 def identity_of(models: Path) -> str | None:
-    """What tells a model folder from others; None where nothing was ever published."""
+    """The identity that tells a model folder from others; None where nothing was ever published."""
     try:
         text = (models / IDENTITY).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

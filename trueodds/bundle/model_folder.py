@@ -164,10 +164,10 @@ class ModelFolder(PublishedModels):
         return name
 
     def identify(self) -> str:
-        """What tells this folder from others; made now if it has nothing.
+        """The identity that tells this folder from others; made now if it has none.
 
         Raises:
-            OSError: it has nothing and cannot be written.
+            OSError: it has none and cannot be written.
         """
         if (identity := identity_of(self.path)) is None:
             with AuditLog(self.path).writing():

@@ -112,7 +112,7 @@ class PublishedModels:
         return int((self.path / name / SHADOW).stat().st_mtime * 1000)
 
     def standing(self, name: str, version: str) -> str:
-        """What a published version does, and how to ask it, for people."""
+        """Describes, for people, the role of a published version and how to ask it."""
         this = f"{name}/{version}"
         option = "" if self.path == PublishedModels.from_environment().path else f" --models {self.path}"
         default, default_model = self.version_of(name, DEFAULT), self.default_model()

@@ -219,7 +219,7 @@ class Matrix(Affine):
 
 
 def wrong_way(which: str) -> str:
-    """What a user must know of classes, listed in words, whose logits are left out by the fit."""
+    """Note for the user on classes, listed in words, whose logits are left out by the fit."""
     return (
         f"The logit of class {which} points the wrong way on the rows of the fit: it falls where the class is right,"
         " and is left out. Check that logits and labels belong together, or use more rows."

@@ -1,4 +1,4 @@
-"""What every calibrator is: a frozen object whose fields are the fitted numbers, callable on logits, JSON both ways."""
+"""Base of every calibrator: a frozen object whose fields are the fitted numbers, callable on logits, JSON both ways."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Calibrator(ABC):
     """Whether it has no parameter, or a prior holds them: a fit on a handful of wrong rows does little harm."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
-    """What `fit` found wrong on the fitting rows, sentence by sentence: worse accuracy, worse NLL."""
+    """Faults that `fit` saw on the fitting rows, sentence by sentence: worse accuracy, worse NLL."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(self.warnings))
@@ -242,8 +242,8 @@ def _compare(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tup
 
 
 def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
-    """What the rows of the fit say against it: lower accuracy or higher NLL than the plain softmax, a fit without any
-    doubt, a class without rows."""
+    """Warnings from the rows of the fit: lower accuracy or higher NLL than the plain softmax, a fit without any doubt,
+    a class without rows."""
     before, after = _compare(calibrator, logits_NC, labels_N)
     was, now = before / len(labels_N), after / len(labels_N)
     notes = []

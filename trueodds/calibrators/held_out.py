@@ -1,4 +1,4 @@
-"""What fits say of rows that they did not see: folds, their NLL, and a warning where a fit has overfitted."""
+"""Judges fits by rows that they did not see: folds, their NLL, and a warning where a fit has overfitted."""
 
 from __future__ import annotations
 

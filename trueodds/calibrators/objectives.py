@@ -1,4 +1,4 @@
-"""What a temperature may be chosen by, as functions of beta = 1/T, read block by block: no N x C temporaries."""
+"""Objectives that may choose a temperature, as functions of beta = 1/T, read block by block: no N x C temporaries."""
 
 from __future__ import annotations
 

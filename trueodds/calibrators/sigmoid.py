@@ -38,7 +38,7 @@ class Sigmoids(Calibrator):
     @staticmethod
     @abstractmethod
     def targets(hit_N: npt.NDArray[np.bool_]) -> Array:
-        """What a class's curve should say for its own rows and for the rest."""
+        """Targets of a class's curve, for its own rows and for the rest."""
 
     @property
     def keeps_argmax(self) -> bool:

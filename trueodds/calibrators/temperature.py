@@ -127,7 +127,7 @@ class Temperature(Calibrator):
 
 
 def bound_notes(temperature: float, bound: Bound, what: str) -> list[str]:
-    """What a user must know of a temperature at the end of its range; `what` names the objective."""
+    """Notes for the user on a temperature at the end of its range; `what` names the objective."""
     if bound is None:
         return []
     if bound == "lower":

@@ -52,7 +52,7 @@ class Plain:
 
 
 def plain(data: bytes) -> Plain | None:
-    """What a PNG holds, if it is a plain and sound one; what is wrong with another, Pillow's reader says better.
+    """Content of a plain and sound PNG; None for any other, of which Pillow's reader says better what is wrong.
 
     A 32 x 32 PNG takes a third of that reader's time, in a service that answers thousands of them a second.
     """

@@ -1,4 +1,4 @@
-"""What a bin is: the only definition in the project.
+"""Definition of a bin, the only one in the project.
 
 The confidence axis [0, 1] is cut into 3,000 equal cells. A confidence c lies in cell k (0-based) when
 k/3000 < c <= (k+1)/3000, decided by comparison in float64; 0 lies in the first cell. An equal-width bin (lo, hi] is a

@@ -1,4 +1,4 @@
-"""What the metrics and calibrators accept, checked in one place with errors that name the cure."""
+"""Checks of what the metrics and calibrators accept, in one place, with errors that name the cure."""
 
 from __future__ import annotations
 

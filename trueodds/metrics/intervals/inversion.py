@@ -23,7 +23,7 @@ BLOCK = 16  # bins whose draws fit the cache together
 
 @dataclass(frozen=True)
 class GapTerms:
-    """What the interval needs of each bin: sums over its rows of the weight times a power of what is said there."""
+    """Terms of each bin for the interval: sums over its rows, as each field says."""
 
     gap_B: Array
     """S_b = sum w (a-c)."""

@@ -108,7 +108,7 @@ def calibration_test(
 
 
 def _loadings(variance_M: Array, bin_M: npt.NDArray[np.intp]) -> Array:
-    """What a label's (a - c) adds to each wave (scaled by 1 / sqrt V) and to the bin it lies in."""
+    """Weights by which a label's (a - c) adds to each wave (scaled by 1 / sqrt V) and to the bin it lies in."""
     share_M = variance_M / variance_M.sum()
     middle_M, j = np.cumsum(share_M) - share_M / 2, np.arange(1, WAVES)
     # the mean of cos(j pi t) over a cell's stretch of t
