@@ -195,14 +195,14 @@ def mean(
 
 def slope(value: Callable[[list[list[float]]], float], rows: Rows, step: float = 1e-6) -> list[list[float]]:
     """Central differences of a function of all logits."""
-    found = []
+    slopes = []
     for n, row in enumerate(rows):
-        found.append([0.0] * len(row))
+        slopes.append([0.0] * len(row))
         for i in range(len(row)):
             ends = []
             for sign in (1, -1):
                 moved = [list(other) for other in rows]
                 moved[n][i] += sign * step
                 ends.append(value(moved))
-            found[n][i] = (ends[0] - ends[1]) / (2 * step)
-    return found
+            slopes[n][i] = (ends[0] - ends[1]) / (2 * step)
+    return slopes

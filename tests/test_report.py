@@ -86,7 +86,7 @@ def test_the_words_of_nothing_name_no_service() -> None:
     none = report_of("answers.npz", "1", AnswerSums.zero())
     assert none.headline == "Nothing has been asked yet."
     assert "/" not in page.render(none, now=NOW).partition('<h2 id="now-title">')[2].partition("</h2>")[0]
-    told = report_of("m", "v", AnswerSums.zero(), next_steps={"no_answers": "Send some."})
-    assert told.headline == "Nothing has been asked yet. Send some."
+    report = report_of("m", "v", AnswerSums.zero(), next_steps={"no_answers": "Send some."})
+    assert report.headline == "Nothing has been asked yet. Send some."
     window = Options(Window(tag="night"))
     assert report_of("m", "v", AnswerSums.zero(), window).headline.startswith("There are no answers with tag night")
