@@ -23,7 +23,7 @@ def by_outcome(rows: Rows, labels: Sequence[int]) -> dict[str, float | None]:
         values[f"nll_{outcome}"].append(-math.log(max(p[label], 2.2250738585072014e-308)))
         values[f"entropy_{outcome}"].append(-math.fsum(value * math.log(value) for value in p if value > 0))
         values[f"p_{outcome}"].append(p[label])
-    return {name: math.fsum(column) / len(column) if column else None for name, column in values.items()}
+    return {name: math.fsum(found) / len(found) if found else None for name, found in values.items()}
 
 
 def gradient_norms(
