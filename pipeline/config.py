@@ -29,7 +29,7 @@ class _Section(BaseModel):
 
 
 class Data(_Section):
-    """What to learn from, and how its rows are split."""
+    """The data set to learn from, and how its rows are split."""
 
     dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """digits, cifar10, cifar100, or the name of your own data set, found under `path`."""
@@ -105,7 +105,7 @@ class Training(_Section):
 
 
 class Calibration(_Section):
-    """What is fitted on the validation logits after training."""
+    """The calibrator that is fitted on the validation logits after training."""
 
     calibrator: str = "temperature"
     """A name that `trueodds calibrators` lists, or select: the one of least cross-validated NLL."""
@@ -177,9 +177,9 @@ def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None =
 
 def parse(tree: Mapping[str, Any], source: str = "params") -> Params:
     """Validate a tree of sections; see `load`. A section without keys (YAML's null) keeps its defaults."""
-    given = {key: {} if value is None and key in Params.model_fields else value for key, value in tree.items()}
+    sections = {key: {} if value is None and key in Params.model_fields else value for key, value in tree.items()}
     try:
-        params = Params.model_validate(given)
+        params = Params.model_validate(sections)
     except ValidationError as error:
         lines = dict.fromkeys(f"{source}: {_explain(e)}" for e in error.errors())  # a union reports each member
         raise ConfigError("\n".join(lines)) from None
@@ -208,24 +208,24 @@ def read_yaml(text: str) -> Any:
 def _explain(error: Any) -> str:
     """One error of pydantic's in this file's words: key = value: what is allowed, what is near."""
     section, leaf, *inside = (*(str(part) for part in error["loc"]), "", "")
-    found = f"{'.'.join(filter(None, (section, leaf)))} = {error['input']!r}"
+    entry = f"{'.'.join(filter(None, (section, leaf)))} = {error['input']!r}"
     if error["type"] in ("extra_forbidden", "invalid_key"):
-        return _explain_unknown(section, leaf, found)
+        return _explain_unknown(section, leaf, entry)
     if not leaf:
-        return f"{found}: '{section}' is a section; its keys are {', '.join(_keys(section))}"
+        return f"{entry}: '{section}' is a section; its keys are {', '.join(_keys(section))}"
     if error["type"] == "value_error":
-        return f"{found}: {error['ctx']['error']}"
+        return f"{entry}: {error['ctx']['error']}"
     field = _section(section).model_json_schema()["properties"][leaf]
     if inside[0]:
-        found = f"{section}.{leaf}.{inside[0]} = {error['input']!r}"
+        entry = f"{section}.{leaf}.{inside[0]} = {error['input']!r}"
         inner = (part.get("items") or part.get("additionalProperties") for part in [field, *field.get("anyOf", ())])
         field = next(filter(None, inner))
     choices = [str(choice) for part in [field, *field.get("anyOf", ())] for choice in part.get("enum", ())]
     hint = nearest(str(error["input"]), choices) if choices else ""
-    return f"{found}: allowed is {_allowed(field)}.{hint}"
+    return f"{entry}: allowed is {_allowed(field)}.{hint}"
 
 
-def _explain_unknown(section: str, leaf: str, found: str) -> str:
+def _explain_unknown(section: str, leaf: str, entry: str) -> str:
     name, allowed = (leaf, _keys(section)) if leaf else (section, list(Params.model_fields))
     if name in SECTION_OF:  # before the nearest spelling: data.batch_size is not a misspelt image_size
         hint = f" '{name}' belongs under '{SECTION_OF[name]}'."
@@ -234,7 +234,7 @@ def _explain_unknown(section: str, leaf: str, found: str) -> str:
         elsewhere = difflib.get_close_matches(name, SECTION_OF, n=1, cutoff=0.75)
         if not hint and elsewhere:
             hint = f" Did you mean '{SECTION_OF[elsewhere[0]]}.{elsewhere[0]}'?"
-    return f"unknown key {found}; allowed here: {', '.join(allowed)}.{hint}"
+    return f"unknown key {entry}; allowed here: {', '.join(allowed)}.{hint}"
 
 
 def _section(name: str) -> type[_Section]:

@@ -25,7 +25,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Judged:
-    """What one calibrator's probabilities of the test rows amount to: all that tables and pictures need."""
+    """The figures of one calibrator's probabilities of the test rows: all that tables and pictures need."""
 
     name: str
     sums: CalibrationSums
@@ -34,7 +34,7 @@ class Judged:
     ece_C: Array
     """Per class, equal width."""
     floor_C: Array
-    """What `ece_C` would be on average if the probabilities were right."""
+    """The mean of `ece_C` if the probabilities were right."""
 
 
 @dataclass(frozen=True)

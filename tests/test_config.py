@@ -126,16 +126,16 @@ def test_whole_numbers_are_numbers() -> None:
 
 def test_method_options_keep_their_types() -> None:
     options = {"gamma": 2, "rate": 0.5, "gra": True, "variant": "official"}
-    found = config.parse({"training": {"method_options": options}}).training.method_options
-    assert {k: (v, type(v)) for k, v in found.items()} == {k: (v, type(v)) for k, v in options.items()}
+    values = config.parse({"training": {"method_options": options}}).training.method_options
+    assert {k: (v, type(v)) for k, v in values.items()} == {k: (v, type(v)) for k, v in options.items()}
 
 
 def test_lists_of_calibrators() -> None:
     tree = {"calibration": {"calibrator": "select", "calibrator_options": {"candidates": ["vector"], "folds": 3}},
             "evaluation": {"compare": ["all"]}}  # fmt: skip
-    found = config.parse(tree)
-    assert found.calibration.calibrator_options == {"candidates": ["vector"], "folds": 3}
-    assert found.evaluation.compare == ["all"]
+    params = config.parse(tree)
+    assert params.calibration.calibrator_options == {"candidates": ["vector"], "folds": 3}
+    assert params.evaluation.compare == ["all"]
 
 
 def test_load_and_override(tmp_path: Path) -> None:
@@ -222,8 +222,8 @@ def test_names_as_dvc_has_them(tmp_path: Path) -> None:
     words = ["training.epochs=3", "training.method_options.gamma=2", "+training.method_options.mmce.beta=1e-2"]
     overrides = parameters.parse_overrides(words)
     assert overrides == {"epochs": 3, "method_options.gamma": 2, "method_options.mmce.beta": 0.01}
-    found = config.load(written(tmp_path, "training:\n  method_options: {gamma: 1, alpha: 3}\n"), overrides).training
-    assert found.epochs == 3 and found.method_options == {"gamma": 2, "alpha": 3, "mmce.beta": 0.01}
+    training = config.load(written(tmp_path, "training:\n  method_options: {gamma: 1, alpha: 3}\n"), overrides).training
+    assert training.epochs == 3 and training.method_options == {"gamma": 2, "alpha": 3, "mmce.beta": 0.01}
     assert config.load(written(tmp_path, ""), {"method_options.gamma": 2}).training.method_options == {"gamma": 2}
 
 
@@ -232,8 +232,8 @@ def test_options_are_set_as_dvc_users_do(tmp_path: Path) -> None:
     params = shutil.copy(ROOT / "params.yaml", tmp_path)
     for leaf in ("training.method_options", "calibration.calibrator_options"):
         apply_overrides(params, [f"{leaf}={{gamma: 2}}"])
-    found = config.load(params)
-    assert found.training.method_options == found.calibration.calibrator_options == {"gamma": 2}
+    loaded = config.load(params)
+    assert loaded.training.method_options == loaded.calibration.calibrator_options == {"gamma": 2}
     apply_overrides(params, ["+training.method_options.alpha=3"])
     assert config.load(params).training.method_options == {"gamma": 2, "alpha": 3}
     with pytest.raises(DvcException) as caught:

@@ -38,14 +38,14 @@ def pinned(file: str, python: str) -> dict[NormalizedName, Version]:
         "python_version": python.rpartition(".")[0],
         "python_full_version": python,
     }  # the rest: of this system
-    found: dict[NormalizedName, Version] = {}
+    versions: dict[NormalizedName, Version] = {}
     for requirement in (Requirement(line) for line in lines if not line.startswith("#")):
         if requirement.marker is None or requirement.marker.evaluate(environment):
             (specifier,) = requirement.specifier
             name = canonicalize_name(requirement.name)
-            assert specifier.operator == "==" and name not in found, requirement
-            found[name] = Version(specifier.version)
-    return found
+            assert specifier.operator == "==" and name not in versions, requirement
+            versions[name] = Version(specifier.version)
+    return versions
 
 
 def required(*extras: str) -> list[Requirement]:
@@ -112,7 +112,7 @@ def test_an_image_file_lists_all_that_is_needed(file: str, extras: tuple[str, ..
 def test_the_environment_is_the_pinned_one() -> None:
     """So `make setup` leaves it, and so CI must have it; elsewhere another choice is somebody's right."""
     versions = pinned("constraints", ".".join(map(str, sys.version_info[:3])))
-    installed = {canonicalize_name(found.metadata["Name"]): Version(found.version) for found in distributions()}
+    installed = {canonicalize_name(package.metadata["Name"]): Version(package.version) for package in distributions()}
     installed = {name: version for name, version in installed.items() if name not in ("pip", PROJECT["name"])}
     differing = [
         f"{name} {installed.get(name, 'is missing')} ({versions.get(name, 'not pinned')})"
@@ -166,7 +166,7 @@ def test_the_command_writes_keeps_and_compares(tmp_path: Path) -> None:
     wheel(index, "alpha", "1.1")
     wheel(index, "alpha", "2.0")  # pyproject.toml does not admit it
     before = written("constraints")
-    assert "alpha" in (said := command("--diff")) and "1.0 -> 1.1" in said and "would change: 1 of 2" in said
+    assert "alpha" in (output := command("--diff")) and "1.0 -> 1.1" in output and "would change: 1 of 2" in output
     assert "changed: 0 of 2" in command("--keep")
     assert written("constraints") == before
     command()

@@ -59,21 +59,21 @@ def cases() -> dict[str, tuple[Tensor, Tensor]]:
 def test_means_of_right_and_wrong_rows(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     logits, labels = cases()[case]
     monkeypatch.setattr(curves, "ELEMENTS", 7 * logits.shape[1])  # several blocks, the last one shorter
-    found, expected = curves.by_outcome(logits, labels), reference.by_outcome(logits.tolist(), labels.tolist())
-    assert list(found) == list(curves.BY_OUTCOME) == list(expected)
+    means, expected = curves.by_outcome(logits, labels), reference.by_outcome(logits.tolist(), labels.tolist())
+    assert list(means) == list(curves.BY_OUTCOME) == list(expected)
     for name, value in expected.items():
-        assert found[name] is None if value is None else found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+        assert means[name] is None if value is None else means[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
 
 
 def test_they_are_the_metrics_of_the_rows() -> None:
     logits, labels = rows(500, 10, 2.0)
-    found, right = curves.scores(logits, labels), curves.is_right(logits, labels)
+    table, right = curves.scores(logits, labels), curves.is_right(logits, labels)
     p = metrics.softmax(logits.numpy())
-    assert list(found) == list(curves.COLUMNS)
-    assert found["error"] == metrics.error_rate(p, labels.numpy()) and found["ece"] == metrics.ece(p, labels.numpy())
+    assert list(table) == list(curves.COLUMNS)
+    assert table["error"] == metrics.error_rate(p, labels.numpy()) and table["ece"] == metrics.ece(p, labels.numpy())
     for chosen, outcome in ((right, "right"), (~right, "wrong")):
-        assert found[f"nll_{outcome}"] == pytest.approx(metrics.nll(p[chosen], labels.numpy()[chosen]), rel=1e-12)
-        assert found[f"entropy_{outcome}"] == pytest.approx(metrics.mean_entropy(p[chosen]), rel=1e-12)
+        assert table[f"nll_{outcome}"] == pytest.approx(metrics.nll(p[chosen], labels.numpy()[chosen]), rel=1e-12)
+        assert table[f"entropy_{outcome}"] == pytest.approx(metrics.mean_entropy(p[chosen]), rel=1e-12)
 
 
 def test_norm_of_the_last_layer() -> None:
@@ -104,10 +104,10 @@ def test_gradient_norms_equal_autograd_row_by_row(name: str) -> None:
     head, features = nn.Linear(6, 4).double(), torch.randn(9, 6, dtype=torch.float64)
     labels = torch.arange(9) % 4
     torch.manual_seed(4)
-    found = curves.gradient_norms(method, head, features, labels, progress=0.5)
+    norms = curves.gradient_norms(method, head, features, labels, progress=0.5)
     torch.manual_seed(4)  # `consistency` draws
     expected = reference.gradient_norms(method, head, features, labels, 0.5)
-    assert found.tolist() == pytest.approx(expected, rel=1e-9)
+    assert norms.tolist() == pytest.approx(expected, rel=1e-9)
     assert all(weight.grad is None for weight in head.parameters())
 
 
@@ -116,8 +116,8 @@ def test_gradients_of_rows_that_are_nearly_certain() -> None:
     head = nn.Linear(2, 2)
     nn.init.zeros_(head.bias)
     nn.init.eye_(head.weight)
-    found = curves.gradient_norms(methods.build("ce"), head, torch.tensor([[30.0, 0.0]]), torch.tensor([0]))
-    assert float(found) == pytest.approx(math.sqrt(2) * math.exp(-30) * math.sqrt(901), rel=1e-6)
+    norm = curves.gradient_norms(methods.build("ce"), head, torch.tensor([[30.0, 0.0]]), torch.tensor([0]))
+    assert float(norm) == pytest.approx(math.sqrt(2) * math.exp(-30) * math.sqrt(901), rel=1e-6)
 
 
 def same(a: Trained, b: Trained) -> bool:
@@ -264,8 +264,8 @@ def test_the_gamma_curve_needs_no_run(workspace: Path) -> None:
 def test_epochs_without_wrong_rows(tmp_path: Path) -> None:
     epochs, _ = written(tmp_path, *made_up(2, 0, wrong=False))
     assert ",nan," in epochs.read_text() and ",," not in epochs.read_text()  # which `dvc plots` would draw as 0
-    found = pictures.read(epochs)
-    assert np.isnan(found["val_nll_wrong"]).all() and np.isfinite(found["val_nll_right"]).all()
+    columns = pictures.read(epochs)
+    assert np.isnan(columns["val_nll_wrong"]).all() and np.isfinite(columns["val_nll_right"]).all()
 
 
 def test_files_that_cannot_be_drawn(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def instructions(file: Path) -> list[tuple[str, str]]:
 
 def last_stage(file: Path) -> list[tuple[str, str]]:
     """The instructions from the last FROM on."""
-    found = instructions(file)
-    return found[max(at for at, (word, _) in enumerate(found) if word == "FROM") :]
+    lines = instructions(file)
+    return lines[max(at for at, (word, _) in enumerate(lines) if word == "FROM") :]
 
 
 def copied(file: Path) -> set[str]:
@@ -122,11 +122,11 @@ def test_prefect_is_set_as_pyproject_sets_it() -> None:
     set_here = environment_of(DOCKER / "train.Dockerfile")
 
     def leaves(tree: dict[str, Any], prefix: str) -> dict[str, str]:
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for key, value in tree.items():
             name = f"{prefix}_{key.upper()}"
-            found |= leaves(value, name) if isinstance(value, dict) else {name: str(value)}
-        return found
+            values |= leaves(value, name) if isinstance(value, dict) else {name: str(value)}
+        return values
 
     for name, value in leaves(set_there, "PREFECT").items():
         if name != "PREFECT_API_URL":  # of a server on this machine
@@ -194,13 +194,13 @@ def compose() -> list[str]:
 
 def test_compose_has_prometheus_for_those_who_ask(compose: list[str]) -> None:
     command = [*compose, "-f", str(DOCKER / "compose.yaml"), "--profile", "monitoring", "config", "--format", "json"]
-    found = json.loads(run(command, ROOT).stdout)["services"]["prometheus"]
+    service = json.loads(run(command, ROOT).stdout)["services"]["prometheus"]
     assert {
         "type": "bind",
         "source": str(DOCKER / "prometheus"),
         "target": "/etc/prometheus",
         "read_only": True,
-    }.items() <= (found["volumes"][0].items())
+    }.items() <= (service["volumes"][0].items())
     assert [target for config in PROMETHEUS["scrape_configs"] for target in config["static_configs"][0]["targets"]] == [
         f"service:{environment_of(DOCKER / 'serve.Dockerfile')['TRUEODDS_PORT']}"
     ]
@@ -213,6 +213,6 @@ def test_compose_accepts_it(compose: list[str], files: list[str]) -> None:
     assert Path(config["services"]["server"]["build"]["context"]) == ROOT
     worker = config["services"]["worker"]
     assert any(mount.get("source") == str(ROOT / "datasets") for mount in worker["volumes"])
-    asked = worker.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
-    assert bool(asked) == (len(files) == 2)
+    devices = worker.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    assert bool(devices) == (len(files) == 2)
     assert "prometheus" not in config["services"], "only where its profile is asked for"

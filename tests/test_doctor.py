@@ -24,16 +24,16 @@ def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:
     (tmp_path / doctor.CONSTRAINTS).write_text("\n".join(lines))
     assert str(doctor.versions(tmp_path)).startswith("ok    versions   the 1 installed packages")
     (tmp_path / doctor.CONSTRAINTS).write_text("numpy==1.0\n")
-    found = doctor.versions(tmp_path)
-    assert found.state == "wrong" and f"numpy {numpy} (tested 1.0)" in found.words and "make setup" in found.cure
+    check = doctor.versions(tmp_path)
+    assert check.state == "wrong" and f"numpy {numpy} (tested 1.0)" in check.words and "make setup" in check.cure
 
 
 def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
     ours = ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     ModelFolder(tmp_path / "others").publish(write_bundle(tmp_path / "bundle"))
     nobody = {"PREFECT_API_URL": "http://127.0.0.1:1/api", "PREFECT_HOME": str(tmp_path / "prefect")}
-    with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (found, _):
-        client = Client(str(found.base_url).rstrip("/"))
+    with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (http, _):
+        client = Client(str(http.base_url).rstrip("/"))
         words = ["doctor", "--service", client.url, "--models", str(tmp_path / "models")]
         done = subprocess.run(
             [sys.executable, "-m", "pipeline", *words],

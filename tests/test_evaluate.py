@@ -41,12 +41,12 @@ def table(calibrator: calibrators.Calibrator, z: Any, y: Any, settings: Evaluati
 def test_every_number_before_and_after() -> None:
     z, y = rows()
     calibrator = calibrators.fit("temperature", z, y)
-    found = table(calibrator, z, y, Evaluation())
-    assert found["calibrator"]["temperature"] == pytest.approx(2.0, rel=0.05)
-    assert found["unit"] == "fraction"
+    metrics_table = table(calibrator, z, y, Evaluation())
+    assert metrics_table["calibrator"]["temperature"] == pytest.approx(2.0, rel=0.05)
+    assert metrics_table["unit"] == "fraction"
     before, after = metrics.softmax(z.astype(float)), calibrator(z)
     for when, p in (("before", before), ("after", after)):
-        values = found[when]
+        values = metrics_table[when]
         assert values["ece"] == metrics.ece(p, y)
         assert values["nll"] == metrics.nll(p, y)
         assert values["ece_lower"] <= values["ece_estimate"] <= values["ece_upper"]
@@ -59,9 +59,9 @@ def test_every_number_before_and_after() -> None:
         assert values["top_brier"] == pytest.approx(
             binned + part["within_bin_variance"] - part["within_bin_covariance"]
         )
-    assert found["before"]["ece"] > 0.08 > 0.03 > found["after"]["ece"]
-    assert found["before"]["calibration_p_value"] < 1e-3 < found["after"]["calibration_p_value"]
-    assert found["notes"] == []
+    assert metrics_table["before"]["ece"] > 0.08 > 0.03 > metrics_table["after"]["ece"]
+    assert metrics_table["before"]["calibration_p_value"] < 1e-3 < metrics_table["after"]["calibration_p_value"]
+    assert metrics_table["notes"] == []
 
 
 def test_what_is_not_defined_is_null() -> None:
@@ -74,21 +74,21 @@ def test_what_is_not_defined_is_null() -> None:
 
 def test_large_fits_stay_out_of_the_table() -> None:
     z, y = rows(300)
-    found = table(calibrators.fit("matrix", z, y), z, y, Evaluation())
-    assert found["calibrator"] == {"calibrator": "matrix"}
+    metrics_table = table(calibrators.fit("matrix", z, y), z, y, Evaluation())
+    assert metrics_table["calibrator"] == {"calibrator": "matrix"}
 
 
 def test_a_difference_below_the_floor_is_called_that() -> None:
     z, y = rows(300, temperature=1.0)
-    found = table(calibrators.Identity(), z, y, Evaluation())
-    assert len(found["notes"]) == 1 and "they cannot be told apart" in found["notes"][0]
+    metrics_table = table(calibrators.Identity(), z, y, Evaluation())
+    assert len(metrics_table["notes"]) == 1 and "they cannot be told apart" in metrics_table["notes"][0]
 
 
 def test_a_hit_bound_is_written_down() -> None:
     z, y = np.eye(3)[[0, 1, 2]] * 5, np.array([0, 1, 2])
-    found = table(calibrators.fit("temperature", z, y, shrinkage=0.0), z, y, Evaluation())
-    assert found["calibrator"]["bound"] == "lower"
-    assert "stopped at its lower bound 0.05" in found["notes"][0]
+    metrics_table = table(calibrators.fit("temperature", z, y, shrinkage=0.0), z, y, Evaluation())
+    assert metrics_table["calibrator"]["bound"] == "lower"
+    assert "stopped at its lower bound 0.05" in metrics_table["notes"][0]
 
 
 def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> None:
@@ -111,8 +111,8 @@ def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
     assert "vector" in problems and "never hold class 3" in problems["vector"]
     assert "structured_vector" not in problems
     before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
-    found, lines = table_of(before, now, others, after, settings), rows_of(before, now, others)
-    assert found["compared"]["vector"] == {"problem": problems["vector"]}
+    metrics_table, lines = table_of(before, now, others, after, settings), rows_of(before, now, others)
+    assert metrics_table["compared"]["vector"] == {"problem": problems["vector"]}
     assert {line["calibrator"]: line["problem"] for line in lines}["vector"] == problems["vector"]
     assert len({tuple(line) for line in lines}) == 1, "all rows have the same columns"
 

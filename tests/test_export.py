@@ -107,10 +107,10 @@ def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, t
     session = onnxruntime.InferenceSession(str(tmp_path / "model_calibrated.onnx"), providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["probabilities"]
     for rows in (1, 5, 300):
-        found = session.run(None, {"images": images[:rows]})[0]
+        probabilities = session.run(None, {"images": images[:rows]})[0]
         expected = calibrator(infer(tmp_path / "model.onnx", images[:rows]))
-        assert found.dtype == np.float32
-        assert np.abs(found - expected).max() <= 1e-6
+        assert probabilities.dtype == np.float32
+        assert np.abs(probabilities - expected).max() <= 1e-6
     assert not list(tmp_path.glob("*.part"))
 
 

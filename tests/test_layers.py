@@ -128,7 +128,8 @@ LAYERS = {
         route
         watch
         readings schemas
-        state webhooks
+        advice webhooks
+        state
     """,
 }
 """From the top down. Modules and packages on one line do not know each other; `__init__` stands above its folder."""

@@ -40,14 +40,14 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
 
 def left(folder: Path) -> list[psutil.Process]:
     """Processes that still run in the folder."""
-    found = []
+    children = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
+                children.append(process)
         except psutil.Error:
             continue
-    return found
+    return children
 
 
 def test_the_introduction_takes_its_numbers_from_the_service() -> None:

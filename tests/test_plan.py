@@ -71,11 +71,11 @@ def test_the_code_is_the_methods_own(workspace: Path) -> None:
 
 def test_what_the_tables_say_is_in_the_plan(workspace: Path) -> None:
     rows = data.load(Data(train_size=100))
-    said = plan(rows, Training(method="fl_mdca", width=8)).to_json()
-    assert said["method"]["parts"]["focal"] == {"gamma": 1.0, "alpha": 1.0, "gra": False}
-    assert said["method"]["parts"]["mdca"] == {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
-    assert said["net"] == {"name": "resnet8", "stages": 3, "width": 8, "depth": 1}
-    assert said["recipe"]["epochs"] == 24 and None not in said["recipe"].values()
+    tree = plan(rows, Training(method="fl_mdca", width=8)).to_json()
+    assert tree["method"]["parts"]["focal"] == {"gamma": 1.0, "alpha": 1.0, "gra": False}
+    assert tree["method"]["parts"]["mdca"] == {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
+    assert tree["net"] == {"name": "resnet8", "stages": 3, "width": 8, "depth": 1}
+    assert tree["recipe"]["epochs"] == 24 and None not in tree["recipe"].values()
 
 
 def test_only_code_in_use_trains_anew(reproduced: Path, tmp_path: Path) -> None:

@@ -72,12 +72,12 @@ def test_without_pidfd_the_process_is_looked_at(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     monkeypatch.setattr(processes, "_POLL_SECONDS", 0.01)
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    said: list[str] = []
-    processes.when_gone(process.pid, lambda: said.append("gone"))
+    messages: list[str] = []
+    processes.when_gone(process.pid, lambda: messages.append("gone"))
     time.sleep(0.1)
-    assert not said
+    assert not messages
     process.communicate()
     end = time.monotonic() + 5
-    while not said and time.monotonic() < end:
+    while not messages and time.monotonic() < end:
         time.sleep(0.01)
-    assert said == ["gone"]
+    assert messages == ["gone"]

@@ -87,13 +87,13 @@ def test_classes_that_never_come_leave_candidates_out_but_not_all(tmp_path: Path
 
 def test_evidence_is_the_likelihood_ratio_and_says_who_is_better() -> None:
     z_NC, labels_N = answers(300, TRUE)
-    found = compare(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
+    lead = compare(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
     p_NC, q_NC = (softmax(z_NC.astype(float) / t, axis=1)[np.arange(300), labels_N] for t in (SERVED, TRUE))
-    assert found.log_e == pytest.approx(np.log(q_NC / p_NC).sum(), rel=1e-12)
-    assert found.verdict == "better" and found.gain is not None and found.lower is not None and found.upper is not None
-    assert found.gain == pytest.approx(found.log_e / 300) and found.lower < found.gain < found.upper
+    assert lead.log_e == pytest.approx(np.log(q_NC / p_NC).sum(), rel=1e-12)
+    assert lead.verdict == "better" and lead.gain is not None and lead.lower is not None and lead.upper is not None
+    assert lead.gain == pytest.approx(lead.log_e / 300) and lead.lower < lead.gain < lead.upper
     back = compare(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
-    assert back.verdict == "worse" and back.log_e == pytest.approx(-found.log_e)
+    assert back.verdict == "worse" and back.log_e == pytest.approx(-lead.log_e)
     few = compare(Temperature(SERVED), Temperature(TRUE), z_NC[:99], labels_N[:99])
     assert few.log_e > np.log(20) and few.verdict == "open"
     assert compare(Temperature(SERVED), Temperature(SERVED), z_NC, labels_N).verdict == "open"
@@ -117,8 +117,8 @@ def test_where_the_served_is_right_one_look_after_every_label_rarely_promotes() 
 def serving(folder: Path) -> Iterator[tuple[httpx.Client, str]]:
     """A service of the tiny bundle, and the version it answers with."""
     path = ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
-    with server(folder) as (found, _):
-        yield found, path.name
+    with server(folder) as (http, _):
+        yield http, path.name
 
 
 def label(service: httpx.Client, count: int, truth: float, seed: int, served: float = SERVED) -> str:

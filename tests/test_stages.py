@@ -100,9 +100,9 @@ def test_git_tracks_the_small_tables_and_dvc_keeps_the_rest() -> None:
 def test_metrics_in_a_fresh_clone(tmp_path: Path) -> None:
     """Without `dvc repro`, and without the cache that made them."""
     clone = copy_of_repository(tmp_path / "clone")
-    asked = run(["dvc", "metrics", "show", "--json"], clone)
-    assert "failed" not in asked.stderr  # DVC takes a figure whose name is `error` for a file that cannot be read
-    shown = json.loads(asked.stdout)
+    answer = run(["dvc", "metrics", "show", "--json"], clone)
+    assert "failed" not in answer.stderr  # DVC takes a figure whose name is `error` for a file that cannot be read
+    shown = json.loads(answer.stdout)
     table = clone / "artifacts/evaluation/metrics.json"
     before = shown[""]["data"]["artifacts/evaluation/metrics.json"]["data"]["after"]["nll"]
     assert before == json.loads(table.read_text())["after"]["nll"]
@@ -281,11 +281,13 @@ def test_all_without_dvc(workspace: Path) -> None:
     assert (workspace / published / "model.onnx").is_file()
     assert (workspace / "models" / "default").read_text().strip() == published.removeprefix("models/")
     # AdaFocal learns from the validation rows: said where the calibrator is fitted, and wherever its results are read.
-    said = "Training learned from the validation rows (method adafocal), so the calibrator was fitted on rows that are"
-    assert said in done.stderr
+    sentence = (
+        "Training learned from the validation rows (method adafocal), so the calibrator was fitted on rows that are"
+    )
+    assert sentence in done.stderr
     for file in ("model/training.json", "evaluation/metrics.json", "bundle/card.json"):
         notes = json.loads((workspace / "artifacts" / file).read_text())["notes"]
-        assert any(note.startswith(said) for note in notes), file
+        assert any(note.startswith(sentence) for note in notes), file
 
 
 @pytest.fixture
@@ -326,8 +328,8 @@ def test_fold_writes_beside_the_bundle(trained: Path) -> None:
     card = json.loads(before["card.json"])
     pixels = np.frombuffer(base64.b64decode(card["golden"]["input_b64"]), np.uint8).reshape(1, 8, 8, 1)
     session = onnxruntime.InferenceSession(str(trained / "artifacts/model_calibrated.onnx"))
-    (found,) = session.run(None, {session.get_inputs()[0].name: pixels})
-    assert np.abs(found[0] - card["golden"]["probabilities"]).max() < 1e-5
+    (probabilities,) = session.run(None, {session.get_inputs()[0].name: pixels})
+    assert np.abs(probabilities[0] - card["golden"]["probabilities"]).max() < 1e-5
 
 
 def test_what_is_not_affine_is_not_folded(trained: Path) -> None:

@@ -94,8 +94,8 @@ def test_beside_another_pipeline_its_commands_name_the_clash(installed: Path, fo
     done = trueodds(installed, "train", pythonpath=(foreign,))
     assert (done.returncode, done.stdout) == (1, "")
     ours, theirs = site(installed) / "pipeline", foreign / "pipeline" / "__init__.py"
-    said = f"error: the commands of {ours} are not available: `import pipeline` takes {theirs}. Give TrueOdds an"
-    assert done.stderr.startswith(said) and len(done.stderr.splitlines()) == 1
+    message = f"error: the commands of {ours} are not available: `import pipeline` takes {theirs}. Give TrueOdds an"
+    assert done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
 
 
 def test_without_an_installation_there_is_no_command(installed: Path, tmp_path: Path) -> None:

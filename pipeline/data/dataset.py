@@ -41,7 +41,7 @@ def save(data: DataSet, out: Path) -> None:
 
 
 def read(out: Path) -> DataSet:
-    """What `save` wrote.
+    """Reads a data set that `save` wrote.
 
     Raises:
         DataError: a missing file, or arrays that are not those the card describes.

@@ -56,16 +56,16 @@ def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
         )
     for label, name in enumerate(classes):
         every = [path for path in (folder / name).rglob("*") if path.is_file()]
-        found = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
-        if len(found) < len(every):
-            left_out = len(every) - len(found)
+        images = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
+        if len(images) < len(every):
+            left_out = len(every) - len(images)
             log.warning("%s: files left out: %d; read are %s", folder / name, left_out, ", ".join(sorted(SUFFIXES)))
-        if not found and folder.name == "train":
+        if not images and folder.name == "train":
             raise DataError(
                 f"{folder / name} holds no image; allowed are {', '.join(sorted(SUFFIXES))}. Remove it or fill it"
             )
-        files += found
-        labels += [label] * len(found)
+        files += images
+        labels += [label] * len(images)
     return files, np.asarray(labels, dtype=np.int64)
 
 
@@ -99,12 +99,12 @@ def _survey(files: list[Path], image_size: int | None) -> tuple[int, int, int]:
 
 def _damaged(files: list[Path]) -> dict[Path, str]:
     """Why a file whose header is sound cannot be read all the same: beside bad headers all are named at once."""
-    found = {}
+    problems = {}
     with bar(len(files), "read images", "image") as shown:
         for path in files:
             try:
                 read_picture(path, 3)
             except (PictureError, OSError) as error:
-                found[path] = str(error)
+                problems[path] = str(error)
             shown.update()
-    return found
+    return problems

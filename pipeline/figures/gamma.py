@@ -1,4 +1,4 @@
-"""What focal loss does to the gradient of cross entropy, and the exponents that follow from it."""
+"""The effect of focal loss on the gradient of cross entropy, and the exponents that follow from it."""
 
 from __future__ import annotations
 

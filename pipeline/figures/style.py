@@ -1,4 +1,4 @@
-"""What the pictures share. Nothing depends on colour alone: lines differ in dash and weight, points in shape."""
+"""The pictures' common style. Nothing depends on colour alone: lines differ in dash and weight, points in shape."""
 
 from __future__ import annotations
 

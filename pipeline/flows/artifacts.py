@@ -1,4 +1,4 @@
-"""What a run shows in Prefect's UI: progress while it trains, then the table, the picture and the way to the bundle."""
+"""A run's artifacts in Prefect's UI: progress while it trains, then the table, the picture and the bundle's path."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Progress:
 
     def read(self, line: str) -> None:
         """Take the percentage from a line such as `training:  40%|####      | 12/30 [...]`."""
-        found = _PERCENT.match(line)
-        if found is None or int(found["percent"]) == self._shown:
+        match = _PERCENT.match(line)
+        if match is None or int(match["percent"]) == self._shown:
             return
-        self._shown = int(found["percent"])
+        self._shown = int(match["percent"])
         if self._artifact is None:
             key = f"progress-{re.sub('[^a-z0-9]+', '-', self._stage.lower())}"
-            description = f"{self._stage}: {found['what'].strip()}"
+            description = f"{self._stage}: {match['what'].strip()}"
             made = create_progress_artifact(float(self._shown), key=key, description=description)
             self._artifact = cast(UUID, made)  # a coroutine only where an event loop runs
         else:

@@ -1,4 +1,4 @@
-"""What a workspace takes from the caller's checkout: code with its uncommitted changes, data, DVC's cache.
+"""The parts of the caller's checkout that a workspace takes: code with its uncommitted changes, data, DVC's cache.
 
 Nothing in the checkout is written. A workspace that is there already is brought up to the checkout in place: what was
 built in it, and a checkpoint, stay.
@@ -19,7 +19,7 @@ from trueodds.errors import ConfigError, UserError
 RUNS = ".runs"
 _NOT_COPIED = (".git", RUNS, ".prefect", "models", "downloads")
 _KEPT = ("artifacts", ".checkpoints", ".dvc")
-"""What a copy that is brought up to date keeps; a worktree keeps all that git ignores."""
+"""Folders that a copy keeps when it is brought up to date; a worktree keeps all that git ignores."""
 _IDENTITY = ("-c", "user.name=TrueOdds", "-c", "user.email=runs@trueodds.invalid")
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 """Variables by which git, called from a hook of its own, would work in another place than it is told to."""
@@ -169,12 +169,12 @@ def is_git(home: Path) -> bool:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git prints in a folder. Raises WorkspaceError with what it said."""
+    """Runs git in a folder and returns its output. Raises WorkspaceError with git's message."""
     return call(["git", *arguments], folder, {k: v for k, v in os.environ.items() if k not in _ELSEWHERE})
 
 
 def call(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    """What a command prints. Raises WorkspaceError with what it said."""
+    """Runs a command and returns its output. Raises WorkspaceError with the command's message."""
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise WorkspaceError(f"{' '.join(command)} failed in {folder}: {done.stderr.strip() or done.stdout.strip()}")

@@ -58,7 +58,7 @@ def read(folder: Path) -> list[Stage]:
 
 
 def _name(node: Any, folder: Path) -> str:
-    """What `dvc repro` in `folder` calls the stage; DVC's own `addressing` is relative to the current directory."""
+    """The stage's name for `dvc repro` in `folder`; DVC's own `addressing` is relative to the current directory."""
     file = Path(node.path).resolve().relative_to(folder.resolve()).as_posix()
     name = getattr(node, "name", None)  # none: a .dvc file
     if name is None:
@@ -66,10 +66,10 @@ def _name(node: Any, folder: Path) -> str:
     return str(name) if file == "dvc.yaml" else f"{file}:{name}"
 
 
-def _meta(stage: str, given: Any) -> Meta:
+def _meta(stage: str, tree: Any) -> Meta:
     where = f"dvc.yaml, stage {stage}, meta"
     try:
-        return Meta.model_validate({} if given is None else given)
+        return Meta.model_validate({} if tree is None else tree)
     except ValidationError as failure:
         error = failure.errors()[0]
         key = ".".join(str(part) for part in error["loc"]) or "meta"

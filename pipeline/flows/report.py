@@ -29,8 +29,8 @@ _NUMBERS = {
 
 def run_name() -> str:
     """`digits, 7 days`."""
-    given = flow_run.get_parameters() or {}
-    return f"{given.get('model') or 'what answers'}, {given.get('days', 7)} days"
+    parameters = flow_run.get_parameters() or {}
+    return f"{parameters.get('model') or 'what answers'}, {parameters.get('days', 7)} days"
 
 
 @flow(name="calibration-report", flow_run_name=run_name, persist_result=False, log_prints=False)

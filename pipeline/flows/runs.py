@@ -1,4 +1,4 @@
-"""What the Prefect server knows of a run."""
+"""The state of a run, as the Prefect server knows it."""
 
 from __future__ import annotations
 

@@ -69,9 +69,9 @@ def run_stage(stage: graph.Stage, place: workspace.Workspace) -> State[None] | N
     with _slot(stage.meta.concurrency):
         status = child.run(command, place.folder, place.environment(), line, stage.meta.timeout_seconds)
     if status:
-        said = [text for text in last if text.startswith("error: ")]
-        words = "\n".join(said or last)
-        raise StageError(f"stage {stage.name} ended with status {status}:\n{words}", wrong_input=bool(said))
+        errors = [text for text in last if text.startswith("error: ")]
+        words = "\n".join(errors or last)
+        raise StageError(f"stage {stage.name} ended with status {status}:\n{words}", wrong_input=bool(errors))
     return Completed(name="Skipped", message=skipped[-1]) if skipped else None
 
 
@@ -84,12 +84,12 @@ def _worth_another_try(_task: object, _run: object, state: State[Any]) -> bool:
 def _train(**leaves: Any) -> None:
     home, log = Path.cwd(), get_run_logger()
     role: Publish = leaves.pop(PUBLISH, "shadow")
-    given = {name: value for name, value in leaves.items() if value is not None}
+    overrides = {name: value for name, value in leaves.items() if value is not None}
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
         processes.die_with_parent(signal.SIGTERM, os.getppid())
     workspace.prune(home, log.info, was_cancelled)
-    with workspace.opened(home, run, given, log.info) as place:
+    with workspace.opened(home, run, overrides, log.info) as place:
         try:
             _run_graph(place)
         except TerminationSignal:
@@ -160,19 +160,19 @@ class TrainFlow(Flow[Any, Any]):
             ConfigError: naming it, what is allowed and the nearest.
         """
         parameters = read_text(parameters)
-        given = {name: value for name, value in parameters.items() if value is not None}
-        if (role := given.pop(PUBLISH, "shadow")) not in get_args(Publish):
+        overrides = {name: value for name, value in parameters.items() if value is not None}
+        if (role := overrides.pop(PUBLISH, "shadow")) not in get_args(Publish):
             raise ConfigError(f"publish is {role!r}; allowed are {', '.join(get_args(Publish))}")
-        stages.check_names(config.load(Path.cwd() / "params.yaml", given))
+        stages.check_names(config.load(Path.cwd() / "params.yaml", overrides))
         return parameters
 
 
 def run_name() -> str:
     """`digits`, `cifar100 method=focal seed=42`: the data set and what differs from params.yaml."""
-    given = {name: value for name, value in (flow_run.get_parameters() or {}).items() if value is not None}
-    given.pop(PUBLISH, None)
-    dataset = given.pop("dataset", None) or config.load(Path.cwd() / "params.yaml").data.dataset
-    return " ".join([str(dataset), *(f"{name}={value}" for name, value in given.items())])
+    overrides = {name: value for name, value in (flow_run.get_parameters() or {}).items() if value is not None}
+    overrides.pop(PUBLISH, None)
+    dataset = overrides.pop("dataset", None) or config.load(Path.cwd() / "params.yaml").data.dataset
+    return " ".join([str(dataset), *(f"{name}={value}" for name, value in overrides.items())])
 
 
 def experiment_name(name: str, run: str) -> str:

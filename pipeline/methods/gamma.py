@@ -50,9 +50,9 @@ def gamma_star(p: float | Array | Tensor) -> Array | Tensor:
     log_a, b = np.log1p(-inside), inside * np.log(inside)
     ratio = np.exp(log_a) / b
     argument = np.maximum(-np.exp((1 - ratio) * log_a) / b * log_a, -BRANCH)
-    found = ratio + lambertw(argument, k=-1).real / log_a
+    exponent = ratio + lambertw(argument, k=-1).real / log_a
     # Rounding leaves it below 0 in the last 1e-8 before 1/2.
-    return np.where(p >= 0.5, 0.0, np.where(p > SMALLEST, np.maximum(found, 0.0), np.inf))
+    return np.where(p >= 0.5, 0.0, np.where(p > SMALLEST, np.maximum(exponent, 0.0), np.inf))
 
 
 def gradient_ratio(p: npt.ArrayLike, gamma: float) -> Array:
@@ -135,7 +135,7 @@ RULES: dict[str, Rule] = {
     "flsd53": steps((5.0, 3.0), (0.2,), closed=False),
     "lambert": continuous,
 }
-"""What `gamma` may be besides a number."""
+"""The rules that `gamma` may name instead of being a number."""
 
 
 def resolve(gamma: float | str, p: Tensor, progress: float) -> Tensor | float:

@@ -1,4 +1,4 @@
-"""What the training loop knows of a method: the small protocol that every composition offers."""
+"""The small protocol that every composition offers to the training loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def identity(logits: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a loss may need besides logits and targets.
+    """A loss's inputs besides logits and targets.
 
     progress: the fraction of the run that is done, in [0, 1].
     features: (N, D), what `head` turned into the logits; None where only logits are known.
@@ -220,7 +220,7 @@ class Method:
         return bool(self._learners())
 
     def notes(self) -> list[str]:
-        """What a reader of the model's card must know; of a run that is over also of its penalties."""
+        """Notes for a reader of the model's card; of a run that is over also of its penalties."""
         notes = []
         if self.learns_from_validation:
             notes.append(
@@ -241,12 +241,12 @@ class Method:
 
     def acted(self) -> list[dict[str, Any]]:
         """Of each penalty name and weight, its steps so far, at how many it was not 0, and its mean, not weighted."""
-        found = []
+        lines = []
         for term in self.penalties:
             acted, mean = term.tally.read()
             line = {"name": term.name, "beta": term.weight, "steps": term.tally.steps, "acted": acted, "mean": mean}
-            found.append(line)
-        return found
+            lines.append(line)
+        return lines
 
     def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         """Called once an epoch with the validation logits; parts that adapt to them learn here."""
@@ -254,7 +254,7 @@ class Method:
             learner.after_validation(logits_NC, labels_N)
 
     def state(self) -> dict[str, Any]:
-        """What `after_validation` learned and what the penalties have done, for checkpoints."""
+        """The state that `after_validation` learned and the penalties' tallies, for checkpoints."""
         learned = {name: learner.state() for name, learner in self._learners().items()}
         return {"learned": learned, "penalties": [term.tally.state() for term in self.penalties]}
 

@@ -1,4 +1,4 @@
-"""What losses and changes of labels share: targets, class indices (N,) or distributions (N, C), and stable powers."""
+"""Shared by losses and changes of labels: targets, class indices (N,) or distributions (N, C), and stable powers."""
 
 from __future__ import annotations
 

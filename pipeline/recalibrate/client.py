@@ -1,4 +1,4 @@
-"""What recalibration asks of a running service: labelled answers and the report. Over HTTP, never from its database."""
+"""Reads labelled answers and the report from a running service, over HTTP, never from its database."""
 
 from __future__ import annotations
 

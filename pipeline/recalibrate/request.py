@@ -59,13 +59,13 @@ class Recalibration:
         return self.model or self.models.default().parent.name
 
     def reason(self, words: str) -> str:
-        """What the audit log says of a change: `why`, if it is set, and the result that led to the change."""
+        """The audit log's entry on a change: `why`, if it is set, and the result that led to the change."""
         return f"{self.why}: {words}" if self.why else words
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What was done, and what it was decided by."""
+    """The result of a recalibration, and the evidence that decided it."""
 
     status: Literal["kept", "published", "promoted", "withdrawn", "open", "nothing"]
     """kept: the served calibrator is as good. published, open: a candidate waits for evidence."""

@@ -33,7 +33,7 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def load(self, device: torch.device) -> dict[str, Any] | None:
-        """What `save` wrote last (`TrainingState.to_dict`); None where there is nothing, or a damaged file."""
+        """The state that `save` last wrote (`TrainingState.to_dict`); None for nothing, or a damaged file."""
         path = self.folder / "state.pt"
         if not path.exists():
             return None

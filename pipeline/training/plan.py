@@ -15,7 +15,7 @@ from pipeline.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Plan:
-    """What the training loop reads: no null is left, every name is resolved, and what does not fit was refused.
+    """The training loop's input: no null is left, every name is resolved, and what does not fit was refused.
 
     `pipeline.training.resolution.plan_of` makes it from params.yaml.
     device: auto, cpu or cuda; the loop finds it on the machine where it runs.
@@ -32,7 +32,7 @@ class Plan:
     code: Mapping[str, str]
 
     def result_settings(self) -> dict[str, Any]:
-        """What a model's card says of its training."""
+        """The settings of the training, as a model's card holds them."""
         return {
             "recipe": asdict(self.recipe),
             "method": self.method.to_json(),

@@ -29,7 +29,7 @@ class Selection:
             net.load_state_dict(self._weights)
 
     def notes(self, epochs: int) -> list[str]:
-        """What a reader must know of the choice: that validation rows made it, if they did."""
+        """Notes for a reader about the choice: that validation rows made it, if they did."""
         if self.rule == "last":
             return []
         return [

@@ -1,4 +1,4 @@
-"""What a training run changes as it goes, and what it takes to go on after a kill."""
+"""The state that a training run changes as it goes, and needs in order to go on after a kill."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The alarm: sequential evidence that a version's confidences are wrong, and what is done about it."""
 
-from service.alarm.readings import advice_of, alarm_and_advice, alarm_of
+from service.alarm.advice import advice_of
+from service.alarm.readings import alarm_and_advice, alarm_of
 from service.alarm.state import ALARM, AlarmState
 
 __all__ = ["ALARM", "AlarmState", "advice_of", "alarm_and_advice", "alarm_of"]

@@ -38,7 +38,7 @@ IN_MEMORY = 1024**2
 
 @dataclass
 class Report:
-    """What became of the rows so far."""
+    """The outcomes of the rows so far."""
 
     lines: IO[bytes] | None
     """One JSON object for each row, if they are wanted."""

@@ -47,16 +47,16 @@ def parse(tree: Any, max_labels: int) -> list[Label]:
     problems = [p for p in (row_problem(i, row) for i, row in enumerate(rows)) if p]
     if problems:
         raise FeedbackError(problems, len(rows))
-    return [given(row, correct, model) for row in rows]
+    return [label_of(row, correct, model) for row in rows]
 
 
-def given(row: dict[str, Any], correct: bool = False, model: str | None = None) -> Label:
+def label_of(row: dict[str, Any], correct: bool = False, model: str | None = None) -> Label:
     """A row that has no problem, with what the call says for all rows."""
     return Label(row["id"], row["label"], row.get("correct", correct), row.get("model", model))
 
 
 def row_problem(row: int, value: Any) -> Refusal | None:
-    """What is wrong with the shape of a row, if anything."""
+    """The problem with the shape of a row; None where there is none."""
     if not isinstance(value, dict):
         return _bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label")
     id_ = value.get("id")
@@ -135,7 +135,7 @@ class JsonLines(LineReader):
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             return number, _bad_row(number, None, f"not JSON: {error}")
-        return number, row_problem(number, value) or given(value)
+        return number, row_problem(number, value) or label_of(value)
 
 
 class CsvLines(LineReader):
@@ -158,13 +158,13 @@ class CsvLines(LineReader):
         return self._read(lines if lines[-1] else lines[:-1], last=False)
 
     def rest(self) -> list[Row]:
-        found = self._read([], last=True)
+        rows = self._read([], last=True)
         if self._header is None:
             raise ServiceError(422, "invalid_header", f"the body is empty; expected {_COLUMNS}")
-        return found
+        return rows
 
     def _read(self, lines: list[bytes], *, last: bool) -> list[Row]:
-        lines, found = self._open + lines, list[Row]()
+        lines, rows = self._open + lines, list[Row]()
         self._open, at = [], 0
         while at < len(lines):
             taken = 1
@@ -174,14 +174,14 @@ class CsvLines(LineReader):
                 try:
                     cells, taken = self._cells(lines, at, last)
                 except ValueError as error:
-                    found.append((self._row + 1, _bad_row(self._row + 1, None, str(error))))
+                    rows.append((self._row + 1, _bad_row(self._row + 1, None, str(error))))
                 else:
                     if not taken:
                         self._open = lines[at:]
                         break
-                    found.append((self._row + 1, self._label(self._row + 1, cells)))
+                    rows.append((self._row + 1, self._label(self._row + 1, cells)))
             self._row, at = self._row + 1, at + taken
-        return found
+        return rows
 
     def _cells(self, lines: list[bytes], at: int, last: bool) -> tuple[list[str], int]:
         """The cells of the row that begins there, and of how many lines it is; 0 where more lines have to come first.
@@ -222,7 +222,7 @@ class CsvLines(LineReader):
         value["model"] = value.get("model") or None
         if value["correct"] is None:
             return _bad_row(row, value["id"], f"correct is {short(cells)}; allowed are true, false, 1, 0 and nothing")
-        return row_problem(row, value) or given(value)
+        return row_problem(row, value) or label_of(value)
 
 
 LINES = 20

@@ -116,11 +116,11 @@ async def labelled_logits(
     val_shadow_logits.
     """
     runtime = runtime_of(request)
-    found = await runtime.version(model, version)
+    source = await runtime.version(model, version)
     start = None if since is None else unix_ms(since)
     try:
         file, rows = await labelled_file.build(
-            runtime.store.read_labelled_logits(found.model, found.version, start, last, shadow)
+            runtime.store.read_labelled_logits(source.model, source.version, start, last, shadow)
         )
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
@@ -128,9 +128,9 @@ async def labelled_logits(
     if not rows:
         file.close()
         since_then = "" if since is None else f" since {since.isoformat()}"
-        message = f"{found.model}/{found.version} has no labelled answers{since_then}; send labels to POST /feedback"
+        message = f"{source.model}/{source.version} has no labelled answers{since_then}; send labels to POST /feedback"
         raise ServiceError(404, "no_labels", message)
-    name = quote(f"{found.model}-{found.version}-labelled.npz", safe="")
+    name = quote(f"{source.model}-{source.version}-labelled.npz", safe="")
     headers = {
         "content-length": str(file.seek(0, 2)),
         "content-disposition": f"attachment; filename*=UTF-8''{name}",

@@ -196,7 +196,7 @@ class Registry:
                 log.exception("looking for models failed; trying again")
 
     def _meant(self) -> dict[Key, set[Role]]:
-        """What the directory wants loaded, the overall default first, and what for."""
+        """The versions that the directory wants loaded, the overall default first, with their roles."""
         wanted: dict[Key, set[Role]] = {}
         if self._contents.default:
             wanted.setdefault(self._contents.default, set()).add("default")

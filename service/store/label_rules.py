@@ -71,7 +71,7 @@ class Candidate(NamedTuple):
 
 @dataclass
 class Change:
-    """What becomes of one prediction's label: `first` is what came first of a label that is new."""
+    """A change of one prediction's label: `first` is the label that came first, of one that is new."""
 
     candidate: Candidate
     first: int
@@ -80,7 +80,7 @@ class Change:
 
 @dataclass
 class Plan:
-    """What to write, and what became of each row."""
+    """The changes to write, and the outcome of each row."""
 
     outcomes: list[Outcome | Refusal] = field(default_factory=list)
     changes: dict[tuple[int, str], Change] = field(default_factory=dict)

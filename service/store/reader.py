@@ -181,7 +181,7 @@ class StoreReader:
             yield block
 
     async def read_state(self, model: str, version: str, name: str) -> Any:
-        """What `update_state` stored last; None before."""
+        """The state that `update_state` stored last; None before."""
         key = await self._key(model, version)
         return None if key is None else await self.database.read(partial(states.read, key, name))
 

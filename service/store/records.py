@@ -108,7 +108,7 @@ class Label:
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """What became of the rows of accepted labels; the four add up to the number of labels."""
+    """The outcomes of the rows of accepted labels; the four add up to the number of labels."""
 
     stored: int
     already_known: int
@@ -119,7 +119,7 @@ class LabelCounts:
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """What the store holds about a prediction."""
+    """The row that the store holds of a prediction."""
 
     id: str
     model: str

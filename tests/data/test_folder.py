@@ -35,11 +35,11 @@ def flowers(workspace: Path) -> Path:
 
 
 def test_classes_and_pixels(flowers: Path) -> None:
-    found = data.load(Data(dataset="flowers"))
-    assert found.card["classes"] == ["daisy", "rose"]
-    assert found.card["input"] == {"kind": "image", "height": 7, "width": 9, "channels": 3, "resized": False}
-    assert found.card["splits"] == {"train": 22, "val": 2, "test": 6}
-    x, y = found.arrays["test"]
+    dataset = data.load(Data(dataset="flowers"))
+    assert dataset.card["classes"] == ["daisy", "rose"]
+    assert dataset.card["input"] == {"kind": "image", "height": 7, "width": 9, "channels": 3, "resized": False}
+    assert dataset.card["splits"] == {"train": 22, "val": 2, "test": 6}
+    x, y = dataset.arrays["test"]
     assert y.tolist() == [0, 0, 0, 1, 1, 1]
     expected = np.asarray(Image.open(flowers / "test" / "rose" / "deeper" / "1.png"))
     assert np.array_equal(x[4], expected)
@@ -103,8 +103,8 @@ def test_all_files_that_cannot_be_read_are_named_at_once(flowers: Path, monkeypa
 
 def test_a_bar_counts_the_images_that_are_read(flowers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data.load(Data(dataset="flowers"))
-    said = capsys.readouterr().err
-    assert "look at headers: 100%" in said and "read images: 100%" in said and said.count("30/30") == 2
+    output = capsys.readouterr().err
+    assert "look at headers: 100%" in output and "read images: 100%" in output and output.count("30/30") == 2
     data.load(Data())  # arrays are there at once
     assert "read images" not in capsys.readouterr().err
 
@@ -116,10 +116,10 @@ def test_pixels_are_held_once(workspace: Path) -> None:
     params = Data(dataset="photos", validation_size=6)
     data.load(params)  # what imports and caches take is not counted
     tracemalloc.start()
-    found = data.load(params)
+    dataset = data.load(params)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    held = sum(x.nbytes for x, _ in found.arrays.values())
+    held = sum(x.nbytes for x, _ in dataset.arrays.values())
     assert held == 60 * 128 * 128 * 3
     assert peak < held + 3 * 2**20  # measured: 1.1 MB beside them; copied whole for the splits, 10.8
 
@@ -130,17 +130,17 @@ def test_classes_with_a_single_image_or_no_validation_row_are_said(
     paint(flowers / "train" / "lily" / "0.png", seed=7)
     for i in range(3):
         paint(flowers / "train" / "tulip" / f"{i}.png", seed=50 + i)
-    found = data.load(Data(dataset="flowers"))
-    assert [np.bincount(y, minlength=4).tolist() for _, y in found.arrays.values()] == [
+    dataset = data.load(Data(dataset="flowers"))
+    assert [np.bincount(y, minlength=4).tolist() for _, y in dataset.arrays.values()] == [
         [11, 1, 11, 3],
         [1, 0, 1, 0],
         [3, 0, 3, 0],
     ]
-    alone, validation, test = found.card["notes"]
+    alone, validation, test = dataset.card["notes"]
     assert alone == "A single image is all there is of class lily: one split alone has it."
     assert validation.startswith("No validation row is left of classes lily, tulip: calibrators are fitted")
     assert test == "No test row is left of classes lily, tulip: the metrics on test rows leave it out."
-    assert all(f"flowers: {note}" in caplog.text for note in found.card["notes"])
+    assert all(f"flowers: {note}" in caplog.text for note in dataset.card["notes"])
     assert data.load(Data()).card["notes"] == []
 
 

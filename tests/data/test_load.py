@@ -91,9 +91,9 @@ def test_own_npz_is_found_everywhere_it_may_lie(workspace: Path, place: str, mon
     else:
         own(workspace / "pets.npz")
         monkeypatch.setenv("TRUEODDS_DATA", str(workspace))
-    found = data.load(Data(**settings))
-    assert found.card["classes"] == ["cat", "dog"]
-    assert found.card["splits"] == {"train": 36, "val": 4, "test": 20}
+    dataset = data.load(Data(**settings))
+    assert dataset.card["classes"] == ["cat", "dog"]
+    assert dataset.card["splits"] == {"train": 36, "val": 4, "test": 20}
 
 
 def test_where_data_came_from_is_logged_and_not_in_the_card(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:

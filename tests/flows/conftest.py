@@ -79,12 +79,12 @@ class Prefect:
 
     def submit(self, deployment: str = "digits", **parameters: Any) -> str:
         """A scheduled run's id."""
-        found = self.get(f"deployments/name/train/{deployment}")
-        return str(self.post(f"deployments/{found['id']}/create_flow_run", {"parameters": parameters})["id"])
+        record = self.get(f"deployments/name/train/{deployment}")
+        return str(self.post(f"deployments/{record['id']}/create_flow_run", {"parameters": parameters})["id"])
 
     def run(self, run: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.get(f"flow_runs/{run}")
-        return found
+        record: dict[str, Any] = self.get(f"flow_runs/{run}")
+        return record
 
     def ended(self, run: str, seconds: float = 180) -> dict[str, Any]:
         """The run when it has reached a final state."""
@@ -92,9 +92,9 @@ class Prefect:
         return self.run(run)
 
     def completed(self, run: str, seconds: float = 180) -> dict[str, Any]:
-        found = self.ended(run, seconds)
-        assert found["state_type"] == "COMPLETED", f"{found['state']}\n{self.logs(run)}"
-        return found
+        record = self.ended(run, seconds)
+        assert record["state_type"] == "COMPLETED", f"{record['state']}\n{self.logs(run)}"
+        return record
 
     def stages(self, run: str) -> dict[str, str]:
         """Stage -> the name of its task's state."""
@@ -107,24 +107,24 @@ class Prefect:
         return "\n".join(line["message"] for line in self.post("logs/filter", query))
 
     def artifacts(self, run: str) -> dict[str, Any]:
-        found = self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [run]}}})
-        return {artifact["key"]: artifact["data"] for artifact in found}
+        rows = self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [run]}}})
+        return {artifact["key"]: artifact["data"] for artifact in rows}
 
     def workspace(self, run: str) -> Path:
         return self.home / ".runs" / run
 
     def processes(self, run: str, *words: str) -> list[psutil.Process]:
         """Living processes of the run's stages whose command line holds all the words."""
-        found = []
+        lines = []
         for process in psutil.process_iter():
             try:
                 if process.status() != psutil.STATUS_ZOMBIE and process.cwd() == str(self.workspace(run)):
                     line = process.cmdline()
                     if all(word in line for word in words):
-                        found.append(process)
+                        lines.append(process)
             except psutil.Error:
                 continue
-        return found
+        return lines
 
     def engine(self, run: str) -> psutil.Process:
         """The process that runs the flow: the parent of the stage's dvc."""

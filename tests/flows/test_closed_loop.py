@@ -33,19 +33,19 @@ class Traffic:
     def send(self, count: int, temperature: float) -> None:
         for _ in range(count // 100):
             images = self.rng.integers(0, 256, (100, *SHAPE)).tolist()
-            found = self.client.post("/predict?logits=true", json={"instances": images}).raise_for_status().json()
-            p_NC = softmax(np.array([p["logits"] for p in found["predictions"]]) / temperature)
+            answer = self.client.post("/predict?logits=true", json={"instances": images}).raise_for_status().json()
+            p_NC = softmax(np.array([p["logits"] for p in answer["predictions"]]) / temperature)
             label_N = (p_NC.cumsum(axis=1) < self.rng.random((100, 1))).sum(axis=1)
-            rows = [{"id": p["id"], "label": int(y)} for p, y in zip(found["predictions"], label_N, strict=True)]
+            rows = [{"id": p["id"], "label": int(y)} for p, y in zip(answer["predictions"], label_N, strict=True)]
             self.client.post("/feedback", json={"labels": rows}).raise_for_status()
 
 
 @pytest.fixture
 def deployment(prefect: Prefect) -> Iterator[dict[str, Any]]:
     """recalibrate/live, whose parameters a test may set: afterwards they are as they were."""
-    found: dict[str, Any] = prefect.get("deployments/name/recalibrate/live")
-    yield found
-    prefect.patch(f"deployments/{found['id']}", {"parameters": found["parameters"]})
+    record: dict[str, Any] = prefect.get("deployments/name/recalibrate/live")
+    yield record
+    prefect.patch(f"deployments/{record['id']}", {"parameters": record["parameters"]})
 
 
 def test_from_drift_to_a_calibrated_version_and_back(
@@ -61,8 +61,8 @@ def test_from_drift_to_a_calibrated_version_and_back(
         traffic = Traffic(client)
 
         def report(version: str) -> dict[str, Any]:
-            found: dict[str, Any] = client.get(f"/calibration-report?model=looped&version={version}").json()
-            return found
+            tree: dict[str, Any] = client.get(f"/calibration-report?model=looped&version={version}").json()
+            return tree
 
         def answering() -> str:
             return str(client.get("/models").json()["models"][0]["default"])
@@ -72,8 +72,8 @@ def test_from_drift_to_a_calibrated_version_and_back(
 
         def runs() -> list[dict[str, Any]]:
             query = {"flows": {"name": {"any_": ["recalibrate"]}}, "deployments": {"id": {"any_": [deployment["id"]]}}}
-            found = prefect.post("flow_runs/filter", query)
-            alarms = [one for one in found if not one["parameters"].get("dry_run")]
+            records = prefect.post("flow_runs/filter", query)
+            alarms = [one for one in records if not one["parameters"].get("dry_run")]
             return [one for one in alarms if one["parameters"].get("version") == first]
 
         def doctor() -> tuple[int, str]:

@@ -117,8 +117,8 @@ def test_a_silent_run_is_taken_for_crashed(prefect: Prefect, tmp_path: Path) -> 
     for process in frozen:
         process.suspend()
     try:
-        found = prefect.ended(run, server.SILENCE_SECONDS + 90)
-        assert found["state_type"] == "CRASHED" and "no heartbeat" in found["state"]["message"]
+        record = prefect.ended(run, server.SILENCE_SECONDS + 90)
+        assert record["state_type"] == "CRASHED" and "no heartbeat" in record["state"]["message"]
         wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
     finally:
         for process in frozen:

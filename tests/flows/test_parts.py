@@ -49,18 +49,18 @@ def test_what_a_finished_process_left_behind_ends_too() -> None:
 
 
 def test_stop_all_ends_what_another_thread_waits_for() -> None:
-    found: list[int] = []
+    pids: list[int] = []
     begun = threading.Event()
 
     def stage() -> None:
-        found.append(child.run(["sh", "-c", "echo x; sleep 63"], Path.cwd(), environment(), lambda _: begun.set()))
+        pids.append(child.run(["sh", "-c", "echo x; sleep 63"], Path.cwd(), environment(), lambda _: begun.set()))
 
     thread = threading.Thread(target=stage)
     thread.start()
     assert begun.wait(10)
     child.stop_all()
     thread.join(10)
-    assert found and found[0] != 0
+    assert pids and pids[0] != 0
 
 
 def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
@@ -71,7 +71,7 @@ def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "refused"),
+    ("parameters", "refused"),
     [
         ({"method": "focall"}, "'focall' does not match"),
         ({"method": "fl3+mixup+nothing"}, "does not match"),
@@ -84,12 +84,12 @@ def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
         ({"method_options": "{gamma: 2}", "calibrator_options": {"folds": 3}, "curves": "[1, 2]"}, ""),
     ],
 )
-def test_names_are_in_the_schema_that_the_server_holds_runs_to(given: dict[str, object], refused: str) -> None:
+def test_names_are_in_the_schema_that_the_server_holds_runs_to(parameters: dict[str, object], refused: str) -> None:
     if not refused:
-        validation.validate(given, train.train.parameters.model_dump(), raise_on_error=True)
+        validation.validate(parameters, train.train.parameters.model_dump(), raise_on_error=True)
         return
     with pytest.raises(validation.ValidationError, match=re.escape(refused)):
-        validation.validate(given, train.train.parameters.model_dump(), raise_on_error=True)
+        validation.validate(parameters, train.train.parameters.model_dump(), raise_on_error=True)
 
 
 def test_every_name_is_in_the_schema() -> None:
@@ -99,8 +99,8 @@ def test_every_name_is_in_the_schema() -> None:
 
 
 def test_mappings_and_lists_are_read_from_text() -> None:
-    given = {"method_options": "{gamma: 2}", "curves": "[1, 2]", "milestones": [0.5], "method": "focal", "epochs": 3}
-    assert schema.read_text(given) == given | {"method_options": {"gamma": 2}, "curves": [1, 2]}
+    leaves = {"method_options": "{gamma: 2}", "curves": "[1, 2]", "milestones": [0.5], "method": "focal", "epochs": 3}
+    assert schema.read_text(leaves) == leaves | {"method_options": {"gamma": 2}, "curves": [1, 2]}
     with pytest.raises(ConfigError, match="the value of 'curves=\\[1' is not valid YAML"):
         schema.read_text({"curves": "[1"})
 

@@ -27,15 +27,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Cl
 
 def submit(prefect: Prefect, name: str, key: str | None = None, **parameters: Any) -> str:
     """As the alarm's webhook does it."""
-    found = prefect.get(f"deployments/name/{name}")
+    deployment = prefect.get(f"deployments/name/{name}")
     body = {"parameters": parameters, **({"idempotency_key": key} if key else {})}
-    return str(prefect.post(f"deployments/{found['id']}/create_flow_run", body)["id"])
+    return str(prefect.post(f"deployments/{deployment['id']}/create_flow_run", body)["id"])
 
 
 def later(prefect: Prefect) -> list[dict[str, Any]]:
     """Runs of recalibrate/live that wait for their time."""
-    found = prefect.get("deployments/name/recalibrate/live")
-    query = {"flow_runs": {"deployment_id": {"any_": [found["id"]]}, "state": {"type": {"any_": ["SCHEDULED"]}}}}
+    deployment = prefect.get("deployments/name/recalibrate/live")
+    query = {"flow_runs": {"deployment_id": {"any_": [deployment["id"]]}, "state": {"type": {"any_": ["SCHEDULED"]}}}}
     return [run for run in prefect.post("flow_runs/filter", query) if not run["auto_scheduled"]]
 
 
@@ -44,8 +44,8 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     client, models = service
     first = ModelFolder(models).version_of("tiny", "default")
     assert first is not None
-    given: dict[str, Any] = {"service": str(client.base_url), "models": str(models), "candidates": ["temperature"]}
-    alarm = given | {"model": "tiny", "version": first, "reason": "alarm 7"}
+    parameters: dict[str, Any] = {"service": str(client.base_url), "models": str(models), "candidates": ["temperature"]}
+    alarm = parameters | {"model": "tiny", "version": first, "reason": "alarm 7"}
 
     label(client, 100, TRUE, seed=1)
     waiting = prefect.completed(submit(prefect, "recalibrate/live", "alarm-7", **alarm))
@@ -53,7 +53,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     assert submit(prefect, "recalibrate/live", "alarm-7", **alarm) == waiting["id"], "one alarm, one run"
     (again,) = later(prefect)
     assert again["parameters"]["look_again_minutes"] == 20 and again["parameters"]["reason"] == "alarm 7"
-    unnamed = prefect.completed(submit(prefect, "recalibrate/live", **given))
+    unnamed = prefect.completed(submit(prefect, "recalibrate/live", **parameters))
     assert unnamed["state_name"] == "Waiting" and "model" not in unnamed["parameters"]
     follow_up = next(run for run in later(prefect) if run["id"] != again["id"])
     assert (follow_up["parameters"]["model"], follow_up["parameters"]["models"]) == ("tiny", str(models))
@@ -73,7 +73,7 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     assert len(later(prefect)) == 2, "both ask for the same later look"
 
     label(client, 300, TRUE, seed=3)
-    promoted = prefect.completed(submit(prefect, "recalibrate/live", **given, reason="look again"))
+    promoted = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
     assert promoted["state_name"] == "Promoted" and "300 fresh labels" in promoted["state"]["message"]
     assert "e-value" in prefect.artifacts(promoted["id"])["evidence"]
     assert second is not None

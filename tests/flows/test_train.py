@@ -104,16 +104,18 @@ def test_a_bad_value_is_refused_before_anything_starts(prefect: Prefect) -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "allowed"),
+    ("parameter", "allowed"),
     [
         ("method=focall", "'focall' does not match '^(ce|mse|focal|"),
         ("epochs=0", "0 is less than the minimum of 1"),
         ("training.method_options.gamma=2", "available on the deployment: 'dataset'"),
     ],
 )
-def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, given: str, allowed: str) -> None:
+def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, parameter: str, allowed: str) -> None:
     before = prefect.post("flow_runs/count", {})
-    typed = prefect.command("prefect", "deployment", "run", "train/digits", "-p", given, check=False, COLUMNS="1000")
+    typed = prefect.command(
+        "prefect", "deployment", "run", "train/digits", "-p", parameter, check=False, COLUMNS="1000"
+    )
     assert typed.returncode == 1 and allowed in typed.stdout + typed.stderr
     assert prefect.post("flow_runs/count", {}) == before
 
@@ -146,8 +148,8 @@ def test_an_active_schedule_makes_runs(prefect: Prefect) -> None:
     query = {"deployments": {"id": {"any_": [weekly]}}, "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
 
     def planned() -> list[datetime]:
-        found = prefect.post("flow_runs/filter", query | {"sort": "EXPECTED_START_TIME_ASC", "limit": 2})
-        return [datetime.fromisoformat(run["expected_start_time"]) for run in found]
+        runs = prefect.post("flow_runs/filter", query | {"sort": "EXPECTED_START_TIME_ASC", "limit": 2})
+        return [datetime.fromisoformat(run["expected_start_time"]) for run in runs]
 
     log = prefect.home / server.STATE / "server.log"
     wait_for(lambda: len(planned()) == 2, 90, lambda: log.read_text(errors="replace")[-3000:])

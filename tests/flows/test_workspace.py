@@ -20,17 +20,17 @@ from pipeline.flows.workspace import Workspace
 from tests.conftest import ROOT, copy_of_repository, run
 from trueodds.errors import ConfigError
 
-said: list[str] = []
+messages: list[str] = []
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    said.clear()
+    messages.clear()
     return copy_of_repository(tmp_path / "home")
 
 
 def opened(home: Path, run_name: str = "one", **overrides: object) -> Workspace:
-    with workspace.opened(home, run_name, overrides, said.append) as place:
+    with workspace.opened(home, run_name, overrides, messages.append) as place:
         return place
 
 
@@ -58,7 +58,7 @@ def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) ->
     with Repo(str(place.folder)) as there, Repo(str(home)) as here:
         assert there.cache.local.path == here.cache.local.path
     assert snapshot(home) == before
-    assert "with uncommitted changes and 1 new files" in said[0]
+    assert "with uncommitted changes and 1 new files" in messages[0]
     assert run(["git", "rev-parse", "HEAD"], place.folder).stdout == run(["git", "rev-parse", "HEAD"], home).stdout
     place.remove()
     assert not place.root.exists() and snapshot(home) == before
@@ -69,7 +69,7 @@ def test_files_that_were_only_touched_are_no_change(home: Path) -> None:
     for name in ("params.yaml", "dvc.lock", "pipeline/training/loop.py"):
         os.utime(home / name, (1, 1))
     place = opened(home)
-    assert said == [f"worktree of {run(['git', 'rev-parse', 'HEAD'], home).stdout[:10]}: {place.root}"]
+    assert messages == [f"worktree of {run(['git', 'rev-parse', 'HEAD'], home).stdout[:10]}: {place.root}"]
 
 
 def test_a_retry_finds_what_was_there_and_a_half_made_one_is_made_again(home: Path) -> None:
@@ -128,7 +128,7 @@ def test_without_git_a_copy_without_what_was_built(home: Path) -> None:
     (home / "datasets" / "own.npz").write_bytes(b"own")
     place = opened(home, seed=3)
     assert (place.folder / "datasets" / "own.npz").samefile(home / "datasets" / "own.npz")
-    assert place.commit is None and "no experiment is recorded in DVC" in said[0]
+    assert place.commit is None and "no experiment is recorded in DVC" in messages[0]
     there = {p.relative_to(place.folder).as_posix() for p in place.folder.rglob("*") if p.is_file()}
     assert {"dvc.yaml", "params.yaml", "pipeline/training/loop.py", ".dvc/config", "datasets/README.md"} <= there
     assert not [p for p in there if p.split("/")[0] in {"artifacts", "models", ".venv", ".runs"} or "__pycache__" in p]
@@ -148,12 +148,12 @@ def test_git_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
 
 def test_what_failed_runs_left_is_cleared_away_when_old(home: Path) -> None:
     place = opened(home)
-    workspace.prune(home, said.append, lambda run: False)
+    workspace.prune(home, messages.append, lambda run: False)
     assert place.root.is_dir()
     old = time.time() - 15 * 86_400
     os.utime(home / ".runs" / "one.json", (old, old))
-    workspace.prune(home, said.append, lambda run: False)
-    assert not place.root.exists() and "left by a run 15 days ago" in said[-1]
+    workspace.prune(home, messages.append, lambda run: False)
+    assert not place.root.exists() and "left by a run 15 days ago" in messages[-1]
     assert not [p for p in (home / ".runs").iterdir() if p.name.startswith("one")]
 
 
@@ -169,7 +169,7 @@ def test_a_subfolder_of_a_repository(tmp_path: Path) -> None:
 
 
 def kept(home: Path) -> Workspace:
-    with workspace.kept(home, home / ".run" / "workspace", said.append) as place:
+    with workspace.kept(home, home / ".run" / "workspace", messages.append) as place:
         return place
 
 
@@ -192,14 +192,16 @@ def test_the_kept_workspace_follows_the_checkout(home: Path) -> None:
     place = kept(home)
     assert config.load(place.folder / "params.yaml").training.method == "focal"
     assert (place.folder / "dvc.lock").read_text() == (home / "dvc.lock").read_text()
-    assert (place.folder / "pipeline" / "new.py").exists() and "with uncommitted changes and 1 new files" in said[-1]
+    assert (place.folder / "pipeline" / "new.py").exists() and "with uncommitted changes and 1 new files" in messages[
+        -1
+    ]
     assert {file.name for file in (place.folder / "datasets" / "pets").iterdir()} == {"b.png", "c.png"}
     assert (place.folder / "artifacts" / "logits.npz").exists() and (place.folder / ".checkpoints").is_dir()
     assert snapshot(home) == before
     (home / "pipeline" / "new.py").unlink()
     run(["git", "checkout", "-q", "."], home)
     place = kept(home)
-    assert not (place.folder / "pipeline" / "new.py").exists() and said[-1] == f"{said[0]}"
+    assert not (place.folder / "pipeline" / "new.py").exists() and messages[-1] == f"{messages[0]}"
     assert config.load(place.folder / "params.yaml").training.method == "ce"
 
 
@@ -255,9 +257,9 @@ def test_repro_runs_the_edited_checkout_and_leaves_it_alone(reproduced: Path, tm
 def test_workspaces_of_cancelled_runs_are_cleared_away(home: Path) -> None:
     for name in ("one", "two"):
         opened(home, name)
-    workspace.prune(home, said.append, lambda run: run == "two")
+    workspace.prune(home, messages.append, lambda run: run == "two")
     assert {path.name for path in (home / ".runs").iterdir() if path.is_dir()} == {"one"}
-    assert said[-1] == f"removed {home / '.runs' / 'two'}: its run was cancelled"
+    assert messages[-1] == f"removed {home / '.runs' / 'two'}: its run was cancelled"
 
 
 def test_from_a_hook_of_gits_nothing_of_the_callers_is_reset(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,9 +47,9 @@ def test_loss_and_gradient_equal_the_slow_twin_after_learning(gra: bool) -> None
     for n in range(20):
         expected = reference.adafocal(rows[n], int(labels[n]), rows[n], 0.0, **options)
         assert values[n].item() == pytest.approx(expected, rel=1e-6)  # the gammas are float32 here
-    (found,) = torch.autograd.grad(values.mean(), logits)
+    (slope,) = torch.autograd.grad(values.mean(), logits)
     numeric = reference.slope(lambda moved: reference.mean("adafocal", moved, labels.tolist(), rows, **options), rows)
-    assert torch.allclose(found, torch.tensor(numeric, dtype=torch.float64), atol=1e-6)
+    assert torch.allclose(slope, torch.tensor(numeric, dtype=torch.float64), atol=1e-6)
     assert len({int(b) for b in torch.bucketize(values.neg().exp().detach(), part.edges)}) > 1
 
 

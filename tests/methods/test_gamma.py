@@ -32,9 +32,9 @@ def test_gamma_star_at_the_values_of_the_note() -> None:
 
 def test_gamma_star_at_the_edges() -> None:
     p = np.array([0.0, 5e-324, 1e-300, np.nextafter(0.5, 0), 0.5, np.nextafter(0.5, 1), 0.7, 1.0])
-    found = gamma_star(p)
-    assert found[0] == np.inf and found[1] == np.inf and 1e300 < found[2] < np.inf
-    assert (found[3:] >= 0).all() and found[3] < 1e-7 and (found[4:] == 0).all()
+    exponents = gamma_star(p)
+    assert exponents[0] == np.inf and exponents[1] == np.inf and 1e300 < exponents[2] < np.inf
+    assert (exponents[3:] >= 0).all() and exponents[3] < 1e-7 and (exponents[4:] == 0).all()
     near = gamma_star(np.linspace(0.499, 0.5, 10_001))
     assert np.isfinite(near).all() and (near >= 0).all() and (np.diff(near) <= 1e-7).all()
     assert gamma_star(np.zeros((0,))).shape == (0,) and gamma_star(np.full((2, 3), 0.3)).shape == (2, 3)
@@ -42,9 +42,9 @@ def test_gamma_star_at_the_edges() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gamma_star_of_a_tensor_is_a_tensor(dtype: torch.dtype) -> None:
-    found = gamma_star(torch.tensor([0.2, 0.5], dtype=dtype, requires_grad=True))
-    assert found.dtype == dtype and not found.requires_grad
-    assert found.tolist() == pytest.approx([4.851, 0], abs=1e-3)
+    exponents = gamma_star(torch.tensor([0.2, 0.5], dtype=dtype, requires_grad=True))
+    assert exponents.dtype == dtype and not exponents.requires_grad
+    assert exponents.tolist() == pytest.approx([4.851, 0], abs=1e-3)
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])
@@ -86,12 +86,12 @@ def test_p_zero_is_where_focal_loss_and_cross_entropy_meet() -> None:
 
 def test_the_table_is_gamma_star_clipped() -> None:
     p = torch.linspace(0, 1, 100_003, dtype=torch.float64)
-    found = torch.as_tensor(RULES["lambert"](p, 0.0))
+    exponents = torch.as_tensor(RULES["lambert"](p, 0.0))
     exact = gamma_star(p.clamp_min(1e-9)).clamp_max(CAP)
-    assert (found - exact).abs().max() < 0.05  # at the corner where it meets 20
+    assert (exponents - exact).abs().max() < 0.05  # at the corner where it meets 20
     smooth = (p > 0.08) | (p < 0.07)
-    assert (found - exact)[smooth].abs().max() < 4e-4
-    assert (found[p >= 0.5] == 0).all() and (found[p < 0.07] == CAP).all()
+    assert (exponents - exact)[smooth].abs().max() < 4e-4
+    assert (exponents[p >= 0.5] == 0).all() and (exponents[p < 0.07] == CAP).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -109,18 +109,18 @@ def test_steps_at_their_edges(dtype: torch.dtype) -> None:
 def test_schedules_change_at_epochs_100_and_250_of_350() -> None:
     p = torch.tensor([0.1, 0.9])
     for rule, values in (("fls531", (5, 3, 1)), ("fls532", (5, 3, 2))):
-        found = [RULES[rule](p, epoch / 350) for epoch in (0, 99, 100, 249, 250, 350)]
-        assert found == [values[0], values[0], values[1], values[1], values[2], values[2]]
+        exponents = [RULES[rule](p, epoch / 350) for epoch in (0, 99, 100, 249, 250, 350)]
+        assert exponents == [values[0], values[0], values[1], values[1], values[2], values[2]]
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=30, deadline=None)
 @given(p=st.floats(0, 1), progress=st.floats(0, 1))
 def test_rules_equal_the_slow_twin(rule: str, p: float, progress: float) -> None:
-    found = resolve(rule, torch.tensor([p], dtype=torch.float64), progress)
-    found = float(found[0] if isinstance(found, torch.Tensor) else found)
+    exponent = resolve(rule, torch.tensor([p], dtype=torch.float64), progress)
+    exponent = float(exponent[0] if isinstance(exponent, torch.Tensor) else exponent)
     expected = 20.0 if p < 1e-6 and rule == "lambert" else reference.gamma_of(rule, p, progress)
-    assert found == pytest.approx(expected, abs=0.05 if 0.07 < p < 0.08 else 4e-4)
+    assert exponent == pytest.approx(expected, abs=0.05 if 0.07 < p < 0.08 else 4e-4)
 
 
 def test_no_loss_asks_a_sample_for_its_value() -> None:

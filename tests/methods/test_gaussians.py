@@ -24,8 +24,8 @@ def test_posterior_by_hand() -> None:
 @pytest.mark.parametrize("shape", gaussians.SHAPES)
 def test_weights_are_those_of_the_losses(shape: str) -> None:
     logits, labels = batch(5)
-    found = gaussians.weight(shape, logits, labels, **gaussians.TRAINED[shape]).tolist()
-    for u, z, y in zip(found, logits.tolist(), labels.tolist(), strict=True):
+    weights = gaussians.weight(shape, logits, labels, **gaussians.TRAINED[shape]).tolist()
+    for u, z, y in zip(weights, logits.tolist(), labels.tolist(), strict=True):
         p = reference.softmax(z)
         below = max((value for value in p if value < p[y]), default=0.0)
         gaps = [value - (i == y) for i, value in enumerate(p)]

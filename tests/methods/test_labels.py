@@ -20,9 +20,9 @@ from tests.methods.batches import batch
 @given(epsilon=st.floats(0, 1), classes=st.integers(2, 12), label=st.integers(0, 11))
 def test_uniform_smoothing(epsilon: float, classes: int, label: int) -> None:
     label = label % classes
-    found = smooth(torch.tensor([label]), classes, epsilon, torch.float64)[0].tolist()
-    assert found == pytest.approx([(1 - epsilon) * (k == label) + epsilon / classes for k in range(classes)])
-    assert math.fsum(found) == pytest.approx(1)
+    target = smooth(torch.tensor([label]), classes, epsilon, torch.float64)[0].tolist()
+    assert target == pytest.approx([(1 - epsilon) * (k == label) + epsilon / classes for k in range(classes)])
+    assert math.fsum(target) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("ls05", 0.05), ("ls10", 0.1)])
@@ -30,9 +30,9 @@ def test_uniform_smoothing(epsilon: float, classes: int, label: int) -> None:
 def test_smoothed_cross_entropy_equals_the_slow_twin(name: str, epsilon: float, classes: int) -> None:
     logits, labels = batch(classes)
     targets = [[(1 - epsilon) * (k == y) + epsilon / classes for k in range(classes)] for y in labels.tolist()]
-    found = methods.build(name).loss(logits.requires_grad_(), labels)
-    assert found.item() == pytest.approx(reference.mean("ce", logits.tolist(), targets), rel=1e-12)
-    (slopes,) = torch.autograd.grad(found, logits)
+    loss = methods.build(name).loss(logits.requires_grad_(), labels)
+    assert loss.item() == pytest.approx(reference.mean("ce", logits.tolist(), targets), rel=1e-12)
+    (slopes,) = torch.autograd.grad(loss, logits)
     expected = (torch.softmax(logits.detach(), 1) - torch.tensor(targets, dtype=torch.float64)) / len(labels)
     assert torch.allclose(slopes, expected, atol=1e-14)
 
@@ -47,10 +47,10 @@ def test_smoothing_composes_with_focal_loss() -> None:
 def test_smoothing_by_confidence_is_a_constant_for_the_gradient() -> None:
     logits, labels = batch(4)
     epsilon = 0.2 * torch.softmax(logits, 1).amax(1)
-    found = methods.build("ce+confidence_smoothing", epsilon=0.2).loss(logits.requires_grad_(), labels)
+    loss = methods.build("ce+confidence_smoothing", epsilon=0.2).loss(logits.requires_grad_(), labels)
     targets = (1 - epsilon.unsqueeze(1)) * torch.nn.functional.one_hot(labels, 4) + epsilon.unsqueeze(1) / 4
-    assert found.item() == pytest.approx(reference.mean("ce", logits.tolist(), targets.tolist()), rel=1e-12)
-    (slopes,) = torch.autograd.grad(found, logits)
+    assert loss.item() == pytest.approx(reference.mean("ce", logits.tolist(), targets.tolist()), rel=1e-12)
+    (slopes,) = torch.autograd.grad(loss, logits)
     assert torch.allclose(slopes, (torch.softmax(logits.detach(), 1) - targets) / len(labels), atol=1e-14)
     assert ConfidenceSmoothing(epsilon=1.0).strength(torch.zeros(1, 4), labels).tolist() == [0.25]
 
@@ -126,6 +126,6 @@ def test_mixing_and_smoothing_together() -> None:
     logits, _ = batch(3)
     method = methods.build("ce+smoothing+mixup", epsilon=0.3)
     _, targets = method.batch(images, labels, 3, torch.Generator().manual_seed(0))
-    found = method.objective(logits, targets, labels)
+    loss = method.objective(logits, targets, labels)
     expected = reference.mean("ce", logits.tolist(), (0.7 * targets + 0.1).tolist())
-    assert float(found) == pytest.approx(expected, rel=1e-12)
+    assert float(loss) == pytest.approx(expected, rel=1e-12)

@@ -59,8 +59,8 @@ def complete(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def gradient(loss: Tensor, logits: Tensor) -> Tensor:
-    (found,) = torch.autograd.grad(loss, logits)
-    return found
+    (slope,) = torch.autograd.grad(loss, logits)
+    return slope
 
 
 def test_every_part_has_a_twin_and_a_case() -> None:
@@ -73,10 +73,10 @@ def test_every_part_has_a_twin_and_a_case() -> None:
 def test_value_equals_the_slow_twin(name: str, options: dict[str, Any], classes: int, rows: int) -> None:
     logits, labels = batch(classes, rows)
     expected = reference.mean(name, logits.tolist(), labels.tolist(), progress=PROGRESS, **complete(name, options))
-    found = methods.build(name, **options).loss(logits, labels, progress=PROGRESS)
-    assert found.dtype == torch.float64 and found.shape == ()
+    loss = methods.build(name, **options).loss(logits, labels, progress=PROGRESS)
+    assert loss.dtype == torch.float64 and loss.shape == ()
     # gamma* is read from a table: 4e-4 of gamma is that of the loss, times |log(1 - p)|
-    assert float(found) == pytest.approx(expected, rel=1e-4 if options.get("gamma") == "lambert" else 1e-12)
+    assert float(loss) == pytest.approx(expected, rel=1e-4 if options.get("gamma") == "lambert" else 1e-12)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -113,9 +113,9 @@ def test_gra_has_the_value_and_the_gradient_of_weighted_cross_entropy(name: str)
     p = torch.softmax(logits.detach(), 1)
     true = torch.nn.functional.one_hot(labels, 5)
     weight = values[1].detach() / -(p * true).sum(1).log()
-    found = gradient(values[1].sum(), logits)
-    assert torch.allclose(found, weight.unsqueeze(1) * (p - true), rtol=1e-9)
-    assert not torch.allclose(found, gradient(values[0].sum(), logits), rtol=1e-3)
+    slope = gradient(values[1].sum(), logits)
+    assert torch.allclose(slope, weight.unsqueeze(1) * (p - true), rtol=1e-9)
+    assert not torch.allclose(slope, gradient(values[0].sum(), logits), rtol=1e-3)
 
 
 EDGES = {
@@ -148,10 +148,10 @@ def test_distributions_as_targets_weigh_the_classes(name: str, options: dict[str
     one_hot = torch.nn.functional.one_hot(labels, 6).double()
     one, two = (method.per_sample(logits, y) for y in (labels, (labels + 1) % 6))
     for targets, expected in ((one_hot, one), (0.3 * one_hot + 0.7 * one_hot.roll(1, 1), 0.3 * one + 0.7 * two)):
-        found = method.per_sample(logits, targets)
-        assert torch.allclose(found, expected, rtol=1e-10)
-        weights = torch.linspace(1, 2, len(found), dtype=torch.float64)
-        slopes = [torch.autograd.grad(v @ weights, logits, retain_graph=True)[0] for v in (found, expected)]
+        values = method.per_sample(logits, targets)
+        assert torch.allclose(values, expected, rtol=1e-10)
+        weights = torch.linspace(1, 2, len(values), dtype=torch.float64)
+        slopes = [torch.autograd.grad(v @ weights, logits, retain_graph=True)[0] for v in (values, expected)]
         assert torch.allclose(slopes[0], slopes[1], atol=1e-12)
 
 
@@ -210,15 +210,15 @@ def test_consistency_equals_the_slow_twin_on_the_same_draws(options: dict[str, A
     torch.manual_seed(5)
     draws = torch.randn(8, 6, 4, dtype=torch.float64).tolist()
     torch.manual_seed(5)
-    found = methods.build("consistency", **options).per_sample(logits, labels)
+    values = methods.build("consistency", **options).per_sample(logits, labels)
     for n, (row, k) in enumerate(zip(logits.tolist(), labels.tolist(), strict=True)):
         settings_ = {**complete("consistency", options), "draws": [draw[n] for draw in draws]}
-        assert found[n].item() == pytest.approx(reference.consistency(row, k, row, 0.0, **settings_), rel=1e-12)
+        assert values[n].item() == pytest.approx(reference.consistency(row, k, row, 0.0, **settings_), rel=1e-12)
         numeric = reference.slope(
             lambda z, k=k, at=row, s=settings_: reference.consistency(z[0], k, at, 0.0, **s),  # type: ignore[misc]
             [row],
         )
-        (slopes,) = torch.autograd.grad(found[n], logits, retain_graph=True)
+        (slopes,) = torch.autograd.grad(values[n], logits, retain_graph=True)
         assert slopes[n].tolist() == pytest.approx(numeric[0], abs=1e-7)
 
 
@@ -228,12 +228,12 @@ def test_consistency_perturbs_the_features_where_there_are_some() -> None:
     head.weight.data = logits.T.clone()
     method = methods.build("consistency", noise=0.1, count=100)
     torch.manual_seed(0)
-    found = method.per_sample(logits, labels, features, head=head)
+    values = method.per_sample(logits, labels, features, head=head)
     torch.manual_seed(0)
     moved = features + 0.1 * torch.randn(100, 6, 6, dtype=torch.float64)
     answer = logits.argmax(1)
     weight = 1 - torch.softmax(head(moved), 2).mean(0)[torch.arange(6), answer]
-    assert torch.allclose(found, weight * losses.cross_entropy(logits, labels))
+    assert torch.allclose(values, weight * losses.cross_entropy(logits, labels))
 
 
 @settings(max_examples=60, deadline=None)
@@ -265,11 +265,11 @@ def test_the_gradient_of_focal_loss_is_g_times_that_of_cross_entropy(p: float, g
     """g(p, gamma) = (1 - p)^gamma - gamma p (1 - p)^(gamma - 1) log p: Mukhoti et al. 2020, proposition 1."""
     z = torch.tensor([[math.log(p / (1 - p)), 0.0]], dtype=torch.float64, requires_grad=True)
     label = torch.tensor([0])
-    found, plain = (
+    values, plain = (
         gradient(method(z, label).sum(), z) for method in (partial(losses.focal, gamma=gamma), losses.cross_entropy)
     )
     factor = (1 - p) ** gamma - gamma * p * (1 - p) ** (gamma - 1) * math.log(p)
-    assert torch.allclose(found, factor * plain, rtol=1e-8)
+    assert torch.allclose(values, factor * plain, rtol=1e-8)
 
 
 def test_bare_functions_take_the_moment() -> None:

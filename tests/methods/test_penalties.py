@@ -81,8 +81,8 @@ def twin(name: str, logits: Tensor, labels: Tensor, options: dict[str, Any], **m
 
 
 def value(name: str, logits: Tensor, labels: Tensor, options: dict[str, Any] | None = None) -> Tensor:
-    found: Tensor = getattr(penalties, name)(logits, labels, **(options or {}))
-    return found
+    penalty: Tensor = getattr(penalties, name)(logits, labels, **(options or {}))
+    return penalty
 
 
 def sample(classes: int, rows: int = 6, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -101,14 +101,14 @@ def test_every_penalty_is_a_part_with_a_twin() -> None:
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_equals_the_slow_twin(name: str, options: dict[str, Any], classes: int) -> None:
     logits, labels = sample(classes)
-    found = value(name, logits, labels, options)
-    assert found.dtype == torch.float64 and found.shape == ()
+    penalty = value(name, logits, labels, options)
+    assert penalty.dtype == torch.float64 and penalty.shape == ()
     # The twin of beta_joint searches its minimum; one row has a confidence above .9999, whose 1 - c cancels there.
-    assert float(found) == pytest.approx(
+    assert float(penalty) == pytest.approx(
         twin(name, logits, labels, options), rel=1e-9 if name != "beta_joint" else 1e-7
     )
     rough = value(name, logits.float(), labels, options)
-    assert rough.dtype == torch.float32 and float(rough) == pytest.approx(float(found), rel=2e-3, abs=1e-5)
+    assert rough.dtype == torch.float32 and float(rough) == pytest.approx(float(penalty), rel=2e-3, abs=1e-5)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -137,9 +137,9 @@ def test_finite_at_the_edges(edge: str, classes: int, dtype: torch.dtype) -> Non
     plain, labels = EDGES[edge](classes)
     for name, options in [*CASES, ("ks", {"variant": "spline"})]:
         logits = plain.to(dtype).requires_grad_()
-        found = value(name, logits, labels, options)
-        (gradient,) = torch.autograd.grad(found, logits)
-        assert bool(torch.isfinite(found)), (name, options)
+        penalty = value(name, logits, labels, options)
+        (gradient,) = torch.autograd.grad(penalty, logits)
+        assert bool(torch.isfinite(penalty)), (name, options)
         assert bool(torch.isfinite(gradient).all()), (name, options)
 
 
@@ -163,9 +163,9 @@ def test_a_batch_of_one(name: str, label: int) -> None:
         ):
             value(name, logits, labels)
         return
-    found = value(name, logits, labels)
-    (gradient,) = torch.autograd.grad(found, logits)
-    assert found.item() == pytest.approx(twin(name, logits.detach(), labels, {}), rel=1e-7)
+    penalty = value(name, logits, labels)
+    (gradient,) = torch.autograd.grad(penalty, logits)
+    assert penalty.item() == pytest.approx(twin(name, logits.detach(), labels, {}), rel=1e-7)
     assert bool(torch.isfinite(gradient).all())
 
 
@@ -201,11 +201,11 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's st
     most = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for tensor in found if isinstance(found, tuple | list) else [found]:
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
             if isinstance(tensor, Tensor):
                 self.most = max(self.most, tensor.numel())
-        return found
+        return result
 
 
 @pytest.mark.parametrize("name", sorted(TWINS))
@@ -221,8 +221,8 @@ def test_never_forms_rows_by_classes_by_classes(name: str) -> None:
 def test_never_reads_a_value_back(name: str) -> None:
     """On the meta device there are no values to read."""
     logits = torch.zeros(4, 3, device="meta", requires_grad=True)
-    found = value(name, logits, torch.zeros(4, dtype=torch.int64, device="meta"))
-    assert torch.autograd.grad(found, logits)[0].shape == (4, 3)
+    penalty = value(name, logits, torch.zeros(4, dtype=torch.int64, device="meta"))
+    assert torch.autograd.grad(penalty, logits)[0].shape == (4, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -230,9 +230,9 @@ def test_never_reads_a_value_back(name: str) -> None:
 def test_half_precision_is_raised(name: str, dtype: torch.dtype) -> None:
     logits, labels = sample(5)
     half = logits.to(dtype).requires_grad_()
-    found = value(name, half, labels)
-    assert found.dtype == torch.float32 and torch.equal(found, value(name, half.float(), labels))
-    assert torch.autograd.grad(found, half)[0].dtype == dtype
+    penalty = value(name, half, labels)
+    assert penalty.dtype == torch.float32 and torch.equal(penalty, value(name, half.float(), labels))
+    assert torch.autograd.grad(penalty, half)[0].dtype == dtype
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,8 @@ def test_the_spline_of_ks_fits_the_cumulative_gap(knots: int) -> None:
     gap = np.cumsum(np.array(a)[order] - np.array(c)[order]) / 40
     basis = natural_basis(np.arange(1, 41) / 40, knots)
     fitted = basis @ np.linalg.lstsq(basis, gap, rcond=None)[0]
-    found = penalties.ks(logits, labels, variant="spline", bins=knots)
-    assert float(found) == pytest.approx(np.abs(fitted).max(), rel=1e-9)
+    penalty = penalties.ks(logits, labels, variant="spline", bins=knots)
+    assert float(penalty) == pytest.approx(np.abs(fitted).max(), rel=1e-9)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 6])
@@ -227,8 +227,8 @@ def test_cpc_has_second_derivatives(classes: int) -> None:
         return 0.1 * duels_NK.mean() + bec
 
     def hessian(value: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        found: torch.Tensor = torch.autograd.functional.hessian(value, logits)  # type: ignore[no-untyped-call]
-        return found
+        matrix: torch.Tensor = torch.autograd.functional.hessian(value, logits)  # type: ignore[no-untyped-call]
+        return matrix
 
     assert torch.allclose(hessian(lambda z: penalties.cpc(z, labels)), hessian(slow), rtol=1e-7, atol=1e-10)
 
@@ -272,8 +272,8 @@ def test_any_primary_with_any_penalties() -> None:
     everything = sum(float(getattr(penalties, name)(logits, labels)) for name in added)
     for primary in primaries:
         alone = float(methods.build(primary).loss(logits, labels))
-        found = float(methods.build("+".join([primary, *added])).loss(logits, labels))
-        assert found == pytest.approx(alone + everything, rel=1e-12), primary
+        loss = float(methods.build("+".join([primary, *added])).loss(logits, labels))
+        assert loss == pytest.approx(alone + everything, rel=1e-12), primary
 
 
 def test_options_reach_the_penalty() -> None:

@@ -53,8 +53,8 @@ def test_held_out_steps_do_not_change_the_order_of_the_training_rows(digits: Dat
     """Before the penalty sets in, a run is the same with and without it."""
     training = Training(epochs=2, width=4)
     late = training.model_copy(update={"method": "mmce_interleaved", "method_options": {"start": 0.5}})
-    plain, found = (train(digits, one, tmp_path / one.method) for one in (training, late))
-    assert found.history[0] == plain.history[0] and found.history[1] != plain.history[1]
+    plain, delayed = (train(digits, one, tmp_path / one.method) for one in (training, late))
+    assert delayed.history[0] == plain.history[0] and delayed.history[1] != plain.history[1]
 
 
 def test_interleaved_without_held_out_rows_is_refused(workspace: Path, tmp_path: Path) -> None:

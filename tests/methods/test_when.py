@@ -74,8 +74,8 @@ def test_joint_and_separate_and_interleaved_set_in_at_their_start() -> None:
     separate = methods.build("ce+mmce", when="separate", **late)
     assert separate.loss(logits, labels, progress=0.5) == plain
     assert separate.apart(logits, labels, progress=0.49) == [] == joint.apart(logits, labels, progress=0.5)
-    (found,) = separate.apart(logits, labels, progress=0.5)
-    assert found == (2.0, penalties.mmce(logits, labels))
+    (vector,) = separate.apart(logits, labels, progress=0.5)
+    assert vector == (2.0, penalties.mmce(logits, labels))
     interleaved = methods.build("ce+mmce", when="interleaved", every=3, **late)
     assert interleaved.loss(logits, labels, progress=0.5) == plain
     assert [bool(interleaved.due(step, 0.5)) for step in range(1, 8)] == [False, False, True] * 2 + [False]
@@ -101,7 +101,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
 
     monkeypatch.setattr(torch, "randperm", recorded)
     monkeypatch.setattr("pipeline.training.batches.Augmentation._moved", lambda _self, images, _generator: images)
-    found = train(digits, training, tmp_path / "c")
+    result = train(digits, training, tmp_path / "c")
     held_out_orders = [order for (order,) in orders if len(order) == 100]
     train_orders = [order for (order,) in orders if len(order) == 200]
     assert len(train_orders) == 2 and len(held_out_orders) == 2
@@ -131,7 +131,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
                 part, rows = batches["held_out"], waiting.pop(0)
                 step(3.0 * penalties.mmce(net(part.normalise(part.images_NHWC[rows])), part.labels_N[rows]), 50)
     for name, value in net.state_dict().items():
-        assert torch.allclose(value, found.net.state_dict()[name], rtol=1e-4, atol=1e-5), name
+        assert torch.allclose(value, result.net.state_dict()[name], rtol=1e-4, atol=1e-5), name
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_a_penalty_that_never_acted_is_said(
     caplog.set_level("INFO")
     rows = data.load(Data(train_size=200, held_out_size=100))
     settings = train(rows, Training(epochs=3, width=4, method=name, method_options=options), tmp_path / "c").settings
-    found = [(line["name"], line["steps"], line["acted"]) for line in settings["penalties"]]
-    assert found == expected
+    tallies = [(line["name"], line["steps"], line["acted"]) for line in settings["penalties"]]
+    assert tallies == expected
     assert [line["mean"] != 0 for line in settings["penalties"]] == [acted > 0 for _, _, acted in expected]
     notes = {
         ("margin", 12, 0): "The penalty margin never acted: it was 0 at each of its 12 steps.",

@@ -22,9 +22,9 @@ def cluster() -> Iterator[postgres.Cluster]:
     """A PostgreSQL of these tests; they are skipped where there is none."""
     if reason := postgres.missing():
         pytest.skip(reason)
-    found = postgres.Cluster()
-    yield found
-    found.remove()
+    server = postgres.Cluster()
+    yield server
+    server.remove()
 
 
 @pytest.fixture

@@ -55,8 +55,8 @@ def right(confidence: Any) -> Any:
     return confidence
 
 
-def bins_of(found: CalibrationSums, bins: int = 15) -> list[Bin]:
-    table = found.bins(bins)
+def bins_of(sums_of_labels: CalibrationSums, bins: int = 15) -> list[Bin]:
+    table = sums_of_labels.bins(bins)
     lower_B, upper_B = metrics.binomial_interval(table.correct_B, table.count_B, level=0.95)
     rows = []
     for b, many in enumerate(table.count_B.tolist()):
@@ -87,8 +87,8 @@ def trend(truth: Callable[[Any], Any] = over, days: int = 22, *, rows: int = 180
             continue
         point: dict[str, Any] = {"start": START + timedelta(days=day), "answers": 12 * rows, "labelled": labelled}
         if labelled:
-            found = sums(labelled, right if day < change else truth, seed=100 + day)
-            named = metrics.summary(found)
+            labels = sums(labelled, right if day < change else truth, seed=100 + day)
+            named = metrics.summary(labels)
             names = ("accuracy", "mean_confidence", "ece", "ece_estimate", "ece_lower", "ece_upper", "floor_p95")
             point |= {name: named[name] for name in names}
         points.append(TrendPoint(**point))
@@ -145,10 +145,10 @@ def alarm(drift: float, *, blocks: int = 140) -> Alarm:
     return Alarm(state="quiet", reading="No evidence of a calibration error above 0.02.", nulls=nulls)
 
 
-def acknowledged(found: Alarm) -> Alarm:
+def acknowledged(alarm: Alarm) -> Alarm:
     who = Acknowledgement(who="Ada", why="New camera since Monday; <b>recalibrating</b> tonight.", at=NOW)
-    nulls = [null.model_copy(update={"state": "acknowledged", "acknowledged": who}) for null in found.nulls[:1]]
-    return found.model_copy(update={"state": "acknowledged", "nulls": nulls + found.nulls[1:]})
+    nulls = [null.model_copy(update={"state": "acknowledged", "acknowledged": who}) for null in alarm.nulls[:1]]
+    return alarm.model_copy(update={"state": "acknowledged", "nulls": nulls + alarm.nulls[1:]})
 
 
 def advice(helps: str = "yes") -> Advice:
@@ -218,17 +218,17 @@ def labelling(warning: bool) -> Labelling:
 
 
 def slices(names: tuple[str, ...], rows: int = 300, truth: Callable[[Any], Any] = over) -> list[Slice]:
-    found = []
+    parts = []
     for k, name in enumerate(names):
         named = metrics.summary(part := sums(rows + 10 * k, truth if k % 2 else right, seed=50 + k), bins=15)
         lower, upper = metrics.binomial_interval(part.cells[2].sum(), part.n, level=0.95)
         known = {key: named[key] for key in ("accuracy", "mean_confidence", "signed_gap", "ece", "floor_p95")}
         more = named["ece"] > named["floor_p95"]
-        found.append(
+        parts.append(
             Slice.model_validate(
                 known
                 | {"name": name, "answers": 12 * part.n, "labelled": part.n, "more_than_chance": more}
                 | {"accuracy_lower": float(lower), "accuracy_upper": float(upper)}
             )
         )
-    return [*found, Slice(name="(other)", answers=7, labelled=0)]
+    return [*parts, Slice(name="(other)", answers=7, labelled=0)]

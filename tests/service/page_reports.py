@@ -61,20 +61,20 @@ def without_labels(answers: int = 0) -> Report:
     )
 
 
-def report(found: CalibrationSums, *, answers: int | None = None, bins: int = 15, **parts: Any) -> Report:
+def report(labels: CalibrationSums, *, answers: int | None = None, bins: int = 15, **parts: Any) -> Report:
     """All numbers of some sums; `parts` are set as they are."""
-    named = metrics.summary(found, bins=bins)
-    answers = found.n if answers is None else answers
-    table = bins_of(found, bins)
+    named = metrics.summary(labels, bins=bins)
+    answers = labels.n if answers is None else answers
+    table = bins_of(labels, bins)
     worst = max((b for b in table if b.count), key=lambda b: abs(b.gap or 0))
-    lower, upper = metrics.binomial_interval(found.cells[2].sum(), found.n, level=0.95)
-    answers_C = found.cells[0].astype(np.int64)
-    answers_C[0] += answers - found.n
-    stored, within = AnswerSums(answers_C, found), bool(named["ece_upper"] <= TOLERANCE)
+    lower, upper = metrics.binomial_interval(labels.cells[2].sum(), labels.n, level=0.95)
+    answers_C = labels.cells[0].astype(np.int64)
+    answers_C[0] += answers - labels.n
+    stored, within = AnswerSums(answers_C, labels), bool(named["ece_upper"] <= TOLERANCE)
     verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
     first = headline(verdict, stored, {**named, "bins": table}, Options(), TOLERANCE)
     cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **named,
         "model": "street",
         "version": "4f1c09aa",
@@ -83,24 +83,24 @@ def report(found: CalibrationSums, *, answers: int | None = None, bins: int = 15
         "reading": " ".join([first, *cautions]),
         "cautions": cautions,
         "answers": answers,
-        "labelled": found.n,
-        "coverage": found.n / answers,
+        "labelled": labels.n,
+        "coverage": labels.n / answers,
         "accuracy_lower": float(lower),
         "accuracy_upper": float(upper),
         "level": 0.95,
-        "smooth_ece": metrics.smooth_ece(found),
+        "smooth_ece": metrics.smooth_ece(labels),
         "mce_bin": WorstBin(lo=worst.lo, hi=worst.hi, count=worst.count),
         "bins": table,
         "offline": OFFLINE,
         "known": KNOWN,
     }
-    return Report.model_validate(given | parts)
+    return Report.model_validate(fields | parts)
 
 
 def full(**parts: Any) -> Report:
     """Over-confident, the alarm fired, every part there."""
-    found = sums(2800, over)
-    named = metrics.summary(found)
+    labels = sums(2800, over)
+    named = metrics.summary(labels)
     kinds = {
         kind: Ece(
             ece=named["ece"] * factor,
@@ -119,7 +119,7 @@ def full(**parts: Any) -> Report:
         "nll_upper": named["nll"] + 0.02,
         "brier_lower": named["brier"] - 0.01,
         "brier_upper": named["brier"] + 0.01,
-        "ks": metrics.ks_error(found),
+        "ks": metrics.ks_error(labels),
         "ks_p_value": 1e-9,
         "ece_by_binning": kinds,
         "estimands": ESTIMANDS,
@@ -129,7 +129,7 @@ def full(**parts: Any) -> Report:
         "alarm": alarm(0.14),
         "advice": advice(),
     }
-    return report(found, answers=33_600, **(everything | parts))
+    return report(labels, answers=33_600, **(everything | parts))
 
 
 def calibrated(rows: int = 60_000) -> Report:

@@ -27,9 +27,9 @@ def missing() -> str:
 
 def binaries() -> Path | None:
     """The folder of initdb and postgres."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
     on_path = shutil.which("initdb")
-    folders = [path.parent for path in reversed(found)] + ([Path(on_path).resolve().parent] if on_path else [])
+    folders = [path.parent for path in reversed(programs)] + ([Path(on_path).resolve().parent] if on_path else [])
     return next((folder for folder in folders if (folder / "postgres").exists()), None)
 
 
@@ -105,6 +105,6 @@ class Cluster:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])

@@ -80,13 +80,13 @@ def test_an_alarm_is_told_once_and_seen_everywhere(serve: Callable[..., Client],
 
 
 def test_corrections_change_sums_and_not_evidence(client: Client) -> None:
-    found = client.predict(pictures(80))
+    predictions = client.predict(pictures(80))
     gauge = f'trueodds_calibration_ece{{model="tiny",version="{client.report()["version"]}"}} '
-    client.label([{"id": p["id"], "label": (p["index"] + 1) % 4} for p in found])
+    client.label([{"id": p["id"], "label": (p["index"] + 1) % 4} for p in predictions])
     until(lambda: alarm(client)["state"] == "fired")
     before, wrong = alarm(client), client.report()["ece"]
     assert f"{gauge}{wrong!r}" in client.get("/metrics").text
-    client.label([{"id": p["id"], "label": p["index"], "correct": True} for p in found])
+    client.label([{"id": p["id"], "label": p["index"], "correct": True} for p in predictions])
     after = client.report()
     assert (after["accuracy"], after["labelled"]) == (1, 80)
     assert f"{gauge}{after['ece']!r}" in client.get("/metrics").text  # though it may keep the interval
@@ -114,8 +114,8 @@ def test_an_alarm_that_is_open_at_the_start_is_told(settings: Settings, hook: Ho
         name = fire(client)
     with Client(create_app(settings.model_copy(update={"alarm_webhook": read_webhooks(hook.url)}))) as client:
         until(lambda: hook.calls)
-        asked = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
-        assert client.post(ACKNOWLEDGE, json=asked).status_code == 200
+        body = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
+        assert client.post(ACKNOWLEDGE, json=body).status_code == 200
     with Client(
         create_app(settings.model_copy(update={"alarm_webhook": read_webhooks(f"{hook.url},{hook.url}/new")}))
     ) as client:
@@ -157,9 +157,9 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url},http://127.0.0.1:1/token"
     client = serve({"alarm_webhook": hooks, "admin_key": key[1]})
     assert client.post("/admin/alarm/test").status_code == 401
-    found = client.post("/admin/alarm/test", headers={"authorization": f"Bearer {key[0]}"}).json()["webhooks"]
-    assert [(one["taken"], one["flow_run"]) for one in found] == [(True, hook.reply["id"]), (True, None), (False, None)]
-    assert "cannot be reached" in found[2]["problem"] and "token" not in str(found)
+    tries = client.post("/admin/alarm/test", headers={"authorization": f"Bearer {key[0]}"}).json()["webhooks"]
+    assert [(one["taken"], one["flow_run"]) for one in tries] == [(True, hook.reply["id"]), (True, None), (False, None)]
+    assert "cannot be reached" in tries[2]["problem"] and "token" not in str(tries)
     run, plain = (next(c for c in hook.calls if c.path.endswith(end)) for end in ("/create_flow_run", "/hook"))
     assert run.body["parameters"]["dry_run"] is True, "nothing is recalibrated"
     assert plain.body["type"] == "calibration-alarm-test" and client.report()["alarm"]["state"] == "quiet"
@@ -199,8 +199,8 @@ def test_bad_settings(setting: str, value: Any, words: str) -> None:
 
 def test_a_webhook_that_is_refused_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--alarm-webhook", "ftp://x/secret"]) == 2
-    said = capsys.readouterr().err
-    assert "alarm_webhook: " in said and "webhook 1 is no URL" in said and "secret" not in said
+    output = capsys.readouterr().err
+    assert "alarm_webhook: " in output and "webhook 1 is no URL" in output and "secret" not in output
 
 
 def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(

@@ -62,8 +62,8 @@ class Stream:
 
 
 def alarm(service: Service, model: str) -> dict[str, Any]:
-    found: dict[str, Any] = service.get(f"/calibration-report?model={model}").json()["alarm"]
-    return found
+    part: dict[str, Any] = service.get(f"/calibration-report?model={model}").json()["alarm"]
+    return part
 
 
 def kill_all(service: Service) -> None:
@@ -107,8 +107,8 @@ def test_two_streams_through_a_kill(tmp_path: Path) -> None:
             for stream in (sound, drift):
                 stream.go_on(service, 20)
             until(lambda: len(hook.calls) >= 2, 40)
-            asked = {"model": "drift", "version": hook.calls[0].body["version"], "who": "Ada", "why": "recalibrating"}
-            acknowledged = service.post(ACKNOWLEDGE, asked)
+            body = {"model": "drift", "version": hook.calls[0].body["version"], "who": "Ada", "why": "recalibrating"}
+            acknowledged = service.post(ACKNOWLEDGE, body)
             assert acknowledged.status == 200 and acknowledged.json()["state"] == "acknowledged"
             kill_all(service)
             service.start().until(200)
@@ -137,6 +137,6 @@ def test_two_streams_through_a_kill(tmp_path: Path) -> None:
                 if first is None and block.n == 20 and process.alarmed():
                     first = process.labels
             assert state.log_e(null) == pytest.approx(process.log_e, abs=1e-9)
-            found = state.nulls[null].fired
-            assert (found.after if found else None) == first
+            firing = state.nulls[null].fired
+            assert (firing.after if firing else None) == first
     assert hook.calls[0].body["log_e"] >= math.log(20)

@@ -35,15 +35,15 @@ def test_damaged_evidence_leaves_the_rest_of_the_report(client: Client) -> None:
     assert report["alarm"] is None and report["labelled"] == 30
     assert "There is no word on the alarm" in report["cautions"][-1] and report["cautions"][-1] in report["reading"]
     assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} NaN' in client.get("/metrics").text
-    asked = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
-    answer = client.post(ACKNOWLEDGE, json=asked)
+    body = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
+    answer = client.post(ACKNOWLEDGE, json=body)
     assert answer.status_code == 503 and "restore the store from a backup" in answer.text
 
 
 def test_acknowledging(client: Client) -> None:
     quiet = client.predict(pictures(1)) and client.report()["version"]
-    asked = {"model": "tiny", "version": quiet, "who": " Ada ", "why": "recalibrating"}
-    nothing = client.post(ACKNOWLEDGE, json=asked)
+    body = {"model": "tiny", "version": quiet, "who": " Ada ", "why": "recalibrating"}
+    nothing = client.post(ACKNOWLEDGE, json=body)
     assert nothing.status_code == 409 and "nothing has fired of tiny/" in nothing.text
     name = fire(client)
     until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
@@ -60,16 +60,16 @@ def test_acknowledging(client: Client) -> None:
         ({"more": 1}, 422, "more: Extra inputs are not permitted; expected model, version, who and why"),
     ]
     for change, status, words in refusals:
-        answer = client.post(ACKNOWLEDGE, json={**asked, **change})
+        answer = client.post(ACKNOWLEDGE, json={**body, **change})
         assert (answer.status_code, words in answer.text) == (status, True), answer.text
     assert client.post(ACKNOWLEDGE, content=b"x", headers={"content-type": "text/plain"}).status_code == 415
-    one = client.post(ACKNOWLEDGE, json={**asked, "null": "point"}).json()
+    one = client.post(ACKNOWLEDGE, json={**body, "null": "point"}).json()
     assert [null["state"] for null in one["nulls"]] == ["fired", "acknowledged"]
-    both = client.post(ACKNOWLEDGE, json={**asked, "who": "Bob"}).json()
+    both = client.post(ACKNOWLEDGE, json={**body, "who": "Bob"}).json()
     assert (both["state"], both["nulls"][0]["acknowledged"]["who"]) == ("acknowledged", "Bob")
     assert both["nulls"][1]["acknowledged"]["who"] == "Ada"
     assert alarm(client) == both
-    again = client.post(ACKNOWLEDGE, json=asked)
+    again = client.post(ACKNOWLEDGE, json=body)
     assert again.status_code == 409 and "Bob has acknowledged the alarm" in again.text
     assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} 3.0' in client.get("/metrics").text
 
@@ -79,10 +79,10 @@ def test_acknowledging_by_a_form_of_our_own_page(serve: Callable[..., Client]) -
     other, _ = keys.make()
     client = serve({"admin_key": hashed, "feedback_key": ""})
     name = fire(client)
-    asked = {"model": "tiny", "version": name, "who": "Ada", "why": "Käse & more", "null": "", "key": ""}
+    form = {"model": "tiny", "version": name, "who": "Ada", "why": "Käse & more", "null": "", "key": ""}
 
     def post(change: dict[str, str], headers: dict[str, str] | None = None) -> Any:
-        return client.post(ACKNOWLEDGE, content=urlencode({**asked, **change}), headers={**FORM, **(headers or {})})
+        return client.post(ACKNOWLEDGE, content=urlencode({**form, **change}), headers={**FORM, **(headers or {})})
 
     assert post({}).status_code == 401 and post({"key": other}).status_code == 401
     refused = post({"key": key}, {"origin": "https://evil.example"})
@@ -108,8 +108,8 @@ def test_two_acknowledge_at_once(client: Client) -> None:
     until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
 
     async def both() -> list[int]:
-        asked = {"model": "tiny", "version": name, "why": "seen"}
-        calls = [client.http.post(ACKNOWLEDGE, json={**asked, "who": who}) for who in ("Ada", "Bob")]
+        body = {"model": "tiny", "version": name, "why": "seen"}
+        calls = [client.http.post(ACKNOWLEDGE, json={**body, "who": who}) for who in ("Ada", "Bob")]
         return sorted(answer.status_code for answer in await asyncio.gather(*calls))
 
     assert client.run(both()) == [200, 409]

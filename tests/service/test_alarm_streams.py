@@ -62,9 +62,9 @@ def test_delays(pools: dict[str, Pool], shape: str, truth: str) -> None:
     published = PUBLISHED["start", "point", "starts"][row]["ABC".index(shape)]
     assert published
     horizon = max(400, 5 * published) // BLOCK * BLOCK
-    found = [first_alarm(*stream(pools[shape], truth, horizon, seed), "point") for seed in range(200)]
-    assert np.median(found) <= max(1.25 * published, published + BLOCK)
-    assert np.median(found) >= min(0.75 * published, published - BLOCK)
+    alarms = [first_alarm(*stream(pools[shape], truth, horizon, seed), "point") for seed in range(200)]
+    assert np.median(alarms) <= max(1.25 * published, published + BLOCK)
+    assert np.median(alarms) >= min(0.75 * published, published - BLOCK)
 
 
 @pytest.mark.parametrize("truth", ["calibrated", "T = 1.5"])

@@ -60,12 +60,12 @@ def test_weighted_evidence_is_kept_fires_once_and_is_a_notice() -> None:
     parts[2][::7] = np.nan  # some came without
     state = after(parts, [3, 20, 21, 400], chosen)
     assert state == after(parts, [], chosen) and state.weighted is not None
-    given = np.isfinite(parts[2])
-    process, log_e_L = WeightedEProcess.start().advance(*(part[given] for part in parts))
+    finite = np.isfinite(parts[2])
+    process, log_e_L = WeightedEProcess.start().advance(*(part[finite] for part in parts))
     assert state.weighted.process == process
     first, fired = int(np.argmax(log_e_L >= math.log(20))), state.weighted.fired
     assert fired is not None and fired.after == first + 1 and fired.log_e == log_e_L[first]
-    assert fired.at_ms == START + 1000 * int(np.flatnonzero(given)[first])
+    assert fired.at_ms == START + 1000 * int(np.flatnonzero(finite)[first])
     nulls = {null: evidence.model_copy(update={"fired": None}) for null, evidence in state.nulls.items()}
     quiet = state.model_copy(update={"nulls": nulls})
     assert (standing(state, "m"), standing(quiet, "m")) == ("fired", "notice")
@@ -118,8 +118,8 @@ def test_propensities_reach_the_report_and_its_page(serve: Callable[..., Client]
     """All answers are wrong, and those of a high confidence get no labels: the notice stands beside the alarm."""
     client = serve({"alarm_propensity_floor": 0.5})
     body = {"instances": pictures(60), "propensities": [0.5, 1.0, 0.2] * 20}
-    found = client.post("/predict", json=body).json()["predictions"]
-    sure = sorted(found, key=lambda p: p["confidence"])
+    predictions = client.post("/predict", json=body).json()["predictions"]
+    sure = sorted(predictions, key=lambda p: p["confidence"])
     client.predict(pictures(200, seed=9))
     client.label([{"id": p["id"], "label": (p["index"] + 1) % len(CLASSES)} for p in sure])
     until(lambda: (client.report()["alarm"]["weighted"] or {"labels": 0})["labels"] == 40)

@@ -33,8 +33,8 @@ def ids_of(client: Client, count: int) -> list[str]:
 
 def counted(client: Client) -> dict[str, int]:
     """What /metrics says about labels."""
-    found = re.findall(r'trueodds_labels_total{outcome="(\w+)"} (\d+)', client.get("/metrics").text)
-    return {outcome: int(count) for outcome, count in found}
+    counts = re.findall(r'trueodds_labels_total{outcome="(\w+)"} (\d+)', client.get("/metrics").text)
+    return {outcome: int(count) for outcome, count in counts}
 
 
 def test_csv_rows_stand_alone(client: Client) -> None:
@@ -136,10 +136,10 @@ def test_a_line_for_every_row_if_wanted(client: Client) -> None:
     ids = ids_of(client, 3)
     lines = "".join(json.dumps({"id": id_, "label": 0}) + "\n" for id_ in [*ids, "none", ids[0]])
     answer = client.post("/feedback", content=lines.encode(), headers=LINES | {"accept": "application/x-ndjson"})
-    found = [json.loads(line) for line in answer.text.splitlines()]
-    assert [row["row"] for row in found] == list(range(5))
-    assert [row["outcome"] for row in found] == ["stored", "stored", "stored", "failed", "already_known"]
-    assert found[3]["code"] == "unknown_id"
+    records = [json.loads(line) for line in answer.text.splitlines()]
+    assert [row["row"] for row in records] == list(range(5))
+    assert [row["outcome"] for row in records] == ["stored", "stored", "stored", "failed", "already_known"]
+    assert records[3]["code"] == "unknown_id"
 
 
 def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,10 +248,10 @@ def test_labelled_logits_are_what_recalibration_reads(client: Client, tmp_path: 
     assert answer.status_code == 200
     assert int(answer.headers["content-length"]) == len(answer.content)
     (tmp_path / "labelled.npz").write_bytes(answer.content)
-    found = logits.read(tmp_path / "labelled.npz", "val")
-    assert found.labels_N.tolist() == [k % 4 for k in range(30)]
+    rows = logits.read(tmp_path / "labelled.npz", "val")
+    assert rows.labels_N.tolist() == [k % 4 for k in range(30)]
     stored = client.run(client.app.state.runtime.store.read_answers("tiny", ids))
-    assert (found.logits_NC == [np.frombuffer(stored[id_].logits, "<f4") for id_ in ids[::-1]]).all()
+    assert (rows.logits_NC == [np.frombuffer(stored[id_].logits, "<f4") for id_ in ids[::-1]]).all()
     times = np.load(io.BytesIO(answer.content))["val_created_ms"]
     assert (times == [stored[id_].created_ms for id_ in ids[::-1]]).all()
     last = np.load(io.BytesIO(client.get("/admin/labelled.npz", params={"last": 7}).content))
@@ -276,9 +276,9 @@ def test_not_ready_once_the_store_is_gone(settings: Settings) -> None:
 @pytest.mark.parametrize(("name", "limit"), [("retention_days", 36_525), ("hold_hours", 876_600)])
 def test_times_that_housekeeping_cannot_reckon_with_are_refused(name: str, limit: int) -> None:
     assert getattr(Settings.model_validate({name: limit}), name) == limit
-    for given in (limit + 1, 10**16):
+    for number in (limit + 1, 10**16):
         with pytest.raises(ValidationError, match=f"less than or equal to {limit}"):
-            Settings.model_validate({name: given})
+            Settings.model_validate({name: number})
 
 
 @pytest.mark.parametrize("days", [None, 2])
@@ -299,10 +299,10 @@ def test_retention_runs_by_itself(tmp_path: Path, days: int | None) -> None:
         kept = new.ids if days else [*old.ids, *new.ids]
         for _ in range(200):
             await asyncio.sleep(0.01)
-            found = await store.read_answers("m", [*old.ids, *new.ids])
-            if set(found) == set(kept):
+            rows = await store.read_answers("m", [*old.ids, *new.ids])
+            if set(rows) == set(kept):
                 break
-        assert set(found) == set(kept)
+        assert set(rows) == set(kept)
         assert (await store.read_sums("m", "v1")).answers == 6
         task.cancel()
         await store.close()

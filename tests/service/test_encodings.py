@@ -24,12 +24,12 @@ def test_a_gzip_body_is_the_body_that_it_holds(client: Client) -> None:
     tensor = {"name": "images", "shape": [1, 4, 4, 1], "datatype": "UINT8", "data": [0] * 16}
     infer = json.dumps({"inputs": [tensor]}).encode()
     packed = gzip.compress(body[:50]) + gzip.compress(b"") + gzip.compress(body[50:])  # members are one text
-    found = client.post("/predict", content=packed, headers={**JSON, "content-encoding": "GZIP"}).json()["predictions"]
+    items = client.post("/predict", content=packed, headers={**JSON, "content-encoding": "GZIP"}).json()["predictions"]
     plain = client.predict(pictures(2))
-    assert [p["probabilities"] for p in found] == [p["probabilities"] for p in plain]
+    assert [p["probabilities"] for p in items] == [p["probabilities"] for p in plain]
     gzipped = {"content-encoding": "x-gzip"}
     assert client.post("/v2/models/tiny/infer", content=gzip.compress(infer), headers=gzipped).status_code == 200
-    rows = b"id,index\n" + b"".join(b"%b,1\n" % p["id"].encode() for p in found + plain)
+    rows = b"id,index\n" + b"".join(b"%b,1\n" % p["id"].encode() for p in items + plain)
     kind = {"content-type": "text/csv", "content-encoding": "gzip"}
     assert client.post("/feedback", content=gzip.compress(rows), headers=kind).json()["stored"] == 4
     assert client.post("/predict", content=body, headers={**JSON, "content-encoding": "identity"}).status_code == 200

@@ -113,27 +113,27 @@ def test_a_damaged_new_version_leaves_the_old_one_serving(service: Service) -> N
     service.start().until(200)
     before = service.post("/predict", question).json()
     damaged.damage(service.models, "model flipped", 0)
-    deadline, asked = time.monotonic() + 3, 0
+    deadline, requests = time.monotonic() + 3, 0
     while time.monotonic() < deadline:
         after = service.post("/predict", question).json()
         assert (after["version"], service.get("/health/ready").status) == (before["version"], 200)
         assert after["predictions"][0]["probabilities"] == before["predictions"][0]["probabilities"]
-        asked += 1
-    assert asked > 10
+        requests += 1
+    assert requests > 10
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.full)])
 def test_hostile_bodies(service: Service, count: int) -> None:
     service.start().until(200)
-    found = hostile.attack(service, count, SHAPE)
-    assert found.server_errors == [] and found.odd_errors == []
-    assert found.sent == sum(found.statuses.values()) == count
-    assert set(found.kinds) == set(hostile.MAKERS)
-    assert found.unheard < 0.05 * count
-    assert sum(found.statuses[status] for status in (400, 404, 413, 415, 422)) > 0.9 * count
-    assert found.watched.probes > 10 and found.watched.probes_failed == 0
-    assert found.watched.worst_ms < WORST_MS
-    assert found.watched.grown_mb < 400
+    outcome = hostile.attack(service, count, SHAPE)
+    assert outcome.server_errors == [] and outcome.odd_errors == []
+    assert outcome.sent == sum(outcome.statuses.values()) == count
+    assert set(outcome.kinds) == set(hostile.MAKERS)
+    assert outcome.unheard < 0.05 * count
+    assert sum(outcome.statuses[status] for status in (400, 404, 413, 415, 422)) > 0.9 * count
+    assert outcome.watched.probes > 10 and outcome.watched.probes_failed == 0
+    assert outcome.watched.worst_ms < WORST_MS
+    assert outcome.watched.grown_mb < 400
     assert service.post("/predict", connections.question(SHAPE)).status == 200
     assert "Traceback" not in service.log()
 
@@ -154,11 +154,11 @@ def test_bodies_cut_in_the_middle(service: Service) -> None:
 def test_floods_do_not_slow_the_others(service: Service, kinds: tuple[str, ...]) -> None:
     service.start().until(200)
     for kind in kinds:
-        found = floods.flood(service, kind, 1)
+        outcome = floods.flood(service, kind, 1)
         if kind not in floods.ALLOWED:
-            assert set(found.statuses) <= {"431", "400", "none"} and found.statuses["none"] <= 1, (kind, found)
-        assert found.watched.probes > 1 and found.watched.probes_failed == 0, (kind, found)
-        assert found.watched.worst_ms < WORST_MS and found.watched.grown_mb < 50, (kind, found)
+            assert set(outcome.statuses) <= {"431", "400", "none"} and outcome.statuses["none"] <= 1, (kind, outcome)
+        assert outcome.watched.probes > 1 and outcome.watched.probes_failed == 0, (kind, outcome)
+        assert outcome.watched.worst_ms < WORST_MS and outcome.watched.grown_mb < 50, (kind, outcome)
     assert service.post("/predict", connections.question(SHAPE)).status == 200
 
 

@@ -31,10 +31,10 @@ def from_scratch(predictions: list[dict[str, Any]], labels: dict[str, int]) -> C
     return CalibrationSums.from_probabilities(np.array([p for p, _ in rows]), np.array([y for _, y in rows]))
 
 
-def assert_equal(found: CalibrationSums, expected: CalibrationSums) -> None:
-    assert (found.cells[[0, 2]] == expected.cells[[0, 2]]).all()
-    np.testing.assert_allclose(found.cells, expected.cells, rtol=1e-12, atol=1e-12)
-    assert (found.cells[:, expected.cells[0] == 0] == 0).all()
+def assert_equal(actual: CalibrationSums, expected: CalibrationSums) -> None:
+    assert (actual.cells[[0, 2]] == expected.cells[[0, 2]]).all()
+    np.testing.assert_allclose(actual.cells, expected.cells, rtol=1e-12, atol=1e-12)
+    assert (actual.cells[:, expected.cells[0] == 0] == 0).all()
 
 
 def test_names_and_indices(client: Client) -> None:
@@ -202,7 +202,7 @@ def test_many_clients_at_once(client: Client) -> None:
         return [p | {"truth": seed % 4} for p in predictions]
 
     async def all_of_them() -> list[dict[str, Any]]:
-        return [p for found in await asyncio.gather(*map(one, range(60))) for p in found]
+        return [p for batch in await asyncio.gather(*map(one, range(60))) for p in batch]
 
     predictions = client.run(all_of_them())
     assert_equal(sums_of(client), from_scratch(predictions, {p["id"]: p["truth"] for p in predictions}))

@@ -54,20 +54,20 @@ class Stream:
         return verdict_of(stored, numbers, alarm, advice, within=False)
 
 
-def check_agreement(found: Report) -> None:
+def check_agreement(report: Report) -> None:
     """Both halves of the page, and the JSON, say the same."""
-    state, html = state_of(found), pages.render(found)
-    assert found.alarm is not None and found.advice is not None and found.headline in found.reading
+    state, html = state_of(report), pages.render(report)
+    assert report.alarm is not None and report.advice is not None and report.headline in report.reading
     assert f'<h2 id="now-title">{state.word}</h2>' in html
-    assert (found.verdict in STRONG) == (found.alarm.state != "quiet")
-    assert (state.name in ("off", "alarm", "acknowledged")) == (found.alarm.state != "quiet")
-    green = found.verdict == "within_tolerance"
-    assert green == (state.name == "fine") == ("is within 0.02 at 95%" in found.headline)
-    assert not green or (found.ece_upper or 1) <= 0.02
-    assert "recalibrat" not in (found.headline + state.text).lower(), "that is the advice's to say"
-    assert ('id="command-recalibrate"' in html) == (found.advice.helps == "yes")
-    assert not (found.verdict == "cannot_tell" and found.advice.helps == "yes")
-    assert found.verdict.startswith("leans_") == ("leans to being" in found.headline) == (state.name == "leans")
+    assert (report.verdict in STRONG) == (report.alarm.state != "quiet")
+    assert (state.name in ("off", "alarm", "acknowledged")) == (report.alarm.state != "quiet")
+    green = report.verdict == "within_tolerance"
+    assert green == (state.name == "fine") == ("is within 0.02 at 95%" in report.headline)
+    assert not green or (report.ece_upper or 1) <= 0.02
+    assert "recalibrat" not in (report.headline + state.text).lower(), "that is the advice's to say"
+    assert ('id="command-recalibrate"' in html) == (report.advice.helps == "yes")
+    assert not (report.verdict == "cannot_tell" and report.advice.helps == "yes")
+    assert report.verdict.startswith("leans_") == ("leans to being" in report.headline) == (state.name == "leans")
 
 
 def test_sound_versions_hardly_ever_get_a_strong_word() -> None:
@@ -97,9 +97,9 @@ def test_evidence_gives_the_strong_word(off: float, word: str) -> None:
         confidence_N = rng.uniform(0.2, 0.8, 100)
         gap_N = np.full(100, off) if off else np.where(confidence_N > 0.6, 0.2, -0.1)
         stream.add(confidence_N, rng.random(100) < confidence_N - gap_N)
-        found = stream.look()
-        check_agreement(found)
-        seen.append(found.verdict)
+        report = stream.look()
+        check_agreement(report)
+        seen.append(report.verdict)
     assert seen[-1] == word, seen
     of_hour = stream.look(window=Window(since=datetime(2023, 11, 14, tzinfo=UTC)))
     assert of_hour.verdict == f"leans_{word}", "the evidence is not about a window"
@@ -109,12 +109,12 @@ def test_within_the_tolerance_at_95_percent() -> None:
     rng, stream = np.random.default_rng(2), Stream()
     confidence_N = rng.uniform(0.5, 1, 40_000)
     stream.add(confidence_N, rng.random(40_000) < confidence_N)
-    found = stream.look()
-    check_agreement(found)
-    assert found.verdict == "within_tolerance" and state_of(found).word == "Within 0.02"
+    report = stream.look()
+    check_agreement(report)
+    assert report.verdict == "within_tolerance" and state_of(report).word == "Within 0.02"
     assert stream.look(level=0.5).verdict == stream.look(level=0.999).verdict == "within_tolerance"
-    assert "for this one look" in found.headline and "for this one look" in state_of(found).text
-    stored, named = stream.parts()[0], {"ece_upper": found.ece_upper}
+    assert "for this one look" in report.headline and "for this one look" in state_of(report).text
+    stored, named = stream.parts()[0], {"ece_upper": report.ece_upper}
     weighed = {"how": "strata", "accuracy": 0.9, "signed_gap": 0.0, "effective_n": 500, "reading": ""}
     upper = {"ece": 0.01, "ece_estimate": 0.01, "ece_lower": 0.0, "ece_upper": 0.03}
     for warning in (False, True):
@@ -133,10 +133,10 @@ def test_an_error_that_has_passed() -> None:
     for count, gap in ((200, 0.3), (40_000, 0.0)):
         confidence_N = rng.uniform(0.5, 1, count)
         stream.add(confidence_N, rng.random(count) < confidence_N - gap)
-    found = stream.look()
-    check_agreement(found)
-    assert found.verdict == "was_off" and (found.ece_upper or 1) <= 0.02
-    assert "at some time there was an error" in found.headline and state_of(found).name == "alarm"
+    report = stream.look()
+    check_agreement(report)
+    assert report.verdict == "was_off" and (report.ece_upper or 1) <= 0.02
+    assert "at some time there was an error" in report.headline and state_of(report).name == "alarm"
 
 
 def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:
@@ -146,6 +146,6 @@ def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:
     stream.add(confidence_N, rng.random(400) < confidence_N)
     stored, alarm, advice = stream.parts()
     assert report_of("m", "v", stored, alarm=alarm, advice=advice).verdict == "cannot_tell"
-    found = report_of("m", "v", stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
-    assert found.verdict.startswith("leans_")
-    assert "this is not." in found.headline and "Scored one by one as they came" in found.headline
+    report = report_of("m", "v", stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
+    assert report.verdict.startswith("leans_")
+    assert "this is not." in report.headline and "Scored one by one as they came" in report.headline

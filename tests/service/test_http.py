@@ -61,21 +61,21 @@ def address() -> Iterator[tuple[str, int]]:
 def received(client: socket.socket) -> bytes:
     """All that comes until the server hangs up."""
     client.settimeout(10)
-    found = b""
+    head = b""
     while part := client.recv(4096):
-        found += part
-    return found
+        head += part
+    return head
 
 
 def answer(client: socket.socket) -> bytes:
     """One answer with a body of three bytes."""
     client.settimeout(10)
-    found = b""
-    while (end := found.find(b"\r\n\r\n")) < 0 or len(found) < end + 7:
+    content = b""
+    while (end := content.find(b"\r\n\r\n")) < 0 or len(content) < end + 7:
         part = client.recv(4096)
-        assert part, found
-        found += part
-    return found
+        assert part, content
+        content += part
+    return content
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /x HT", HEAD[:-2]])
@@ -83,10 +83,10 @@ def test_a_head_that_does_not_end_is_answered_and_the_connection_closed(address:
     started = time.monotonic()
     with closing(socket.create_connection(address)) as client:
         client.sendall(sent)
-        found = received(client)
+        answer = received(client)
     assert time.monotonic() - started >= 0.99 * Short.seconds  # the event loop counts in whole milliseconds
-    assert found.startswith(b"HTTP/1.1 408 ")
-    assert found.endswith(b'the head of the request did not arrive within 0.4 s; send it faster"}}')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert answer.endswith(b'the head of the request did not arrive within 0.4 s; send it faster"}}')
 
 
 def test_drops_do_not_prolong_it(address: tuple[str, int]) -> None:
@@ -122,9 +122,9 @@ REFUSED = {
 @pytest.mark.parametrize(("kind", "status"), REFUSED.items(), ids=REFUSED)
 def test_what_has_no_end_is_refused_while_it_is_sent(address: tuple[str, int], kind: str, status: int) -> None:
     started = time.monotonic()
-    sent, said = pour(address, *FLOODS[kind], started + 10)
-    assert said.startswith(b"HTTP/1.1 %d " % status)
-    assert b"\r\nconnection: close\r\n" in said and b'"error":{"code":"' in said
+    sent, answer = pour(address, *FLOODS[kind], started + 10)
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"\r\nconnection: close\r\n" in answer and b'"error":{"code":"' in answer
     assert sent < LINGER_BYTES + 8 * 1024**2 and time.monotonic() - started < 10  # what the sockets hold, and no more
 
 
@@ -165,22 +165,22 @@ def test_bodies_may_be_chunked_as_they_like(address: tuple[str, int]) -> None:
             head + b"0001\r\na\r\n" * count + b"3;name=value\r\nabc\r\n0\r\nsecret: b\r\n\r\n" + HEAD + b"def"
         )
         client.settimeout(10)
-        found = b""
-        while not found.endswith(b"\r\n\r\ndef"):
-            found += client.recv(1 << 16)
-    assert found.startswith(b"HTTP/1.1 200 ") and b"content-length: %d\r\n" % (count + 3) in found
-    assert b"aaaabcHTTP/1.1 200 " in found and b"x-names: host,transfer-encoding\r\n" in found
+        answer = b""
+        while not answer.endswith(b"\r\n\r\ndef"):
+            answer += client.recv(1 << 16)
+    assert answer.startswith(b"HTTP/1.1 200 ") and b"content-length: %d\r\n" % (count + 3) in answer
+    assert b"aaaabcHTTP/1.1 200 " in answer and b"x-names: host,transfer-encoding\r\n" in answer
 
 
 def test_requests_that_wait_for_others_are_not_read(address: tuple[str, int]) -> None:
     """Each is some 2 kB in memory, for 50 bytes."""
-    count, found = 5_000, b""
+    count, answer = 5_000, b""
     with closing(socket.create_connection(address)) as client:
         thread = threading.Thread(target=client.sendall, args=((HEAD + b"abc") * count,))
         thread.start()
         client.settimeout(10)
-        while found.count(b"\r\n\r\nabc") < count:
-            found += client.recv(1 << 20)
+        while answer.count(b"\r\n\r\nabc") < count:
+            answer += client.recv(1 << 20)
         thread.join()
     assert 0 < Short.most_waiting <= PIECE // len(HEAD)
 
@@ -188,9 +188,9 @@ def test_requests_that_wait_for_others_are_not_read(address: tuple[str, int]) ->
 def test_what_is_no_http_is_answered_after_the_requests_before_it(address: tuple[str, int]) -> None:
     with closing(socket.create_connection(address)) as client:
         client.sendall((HEAD + b"abc") * 3 + b"\x16\x03\x01 no HTTP")
-        found = received(client)
-    assert found.count(b"HTTP/1.1 200 ") == 3
-    assert found.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ") and b"this port takes http://" in found
+        answer = received(client)
+    assert answer.count(b"HTTP/1.1 200 ") == 3
+    assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ") and b"this port takes http://" in answer
 
 
 def test_an_answer_that_has_begun_is_cut_and_not_followed_by_another(address: tuple[str, int]) -> None:

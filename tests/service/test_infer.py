@@ -44,10 +44,10 @@ def test_metadata_and_readiness(client: Client) -> None:
     assert client.get("/v2/health/ready").json() == {"ready": True}
     version = client.report()["version"]
     for path in ("/v2/models/tiny", f"/v2/models/tiny/versions/{version}"):
-        found = client.get(path).json()
-        assert (found["name"], found["versions"]) == ("tiny", [version])
-        assert found["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, *SHAPE]}]
-        assert {"name": "probabilities", "datatype": "FP64", "shape": [-1, 4]} in found["outputs"]
+        answer = client.get(path).json()
+        assert (answer["name"], answer["versions"]) == ("tiny", [version])
+        assert answer["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, *SHAPE]}]
+        assert {"name": "probabilities", "datatype": "FP64", "shape": [-1, 4]} in answer["outputs"]
         assert client.get(path + "/ready").json() == {"name": "tiny", "ready": True}
 
 
@@ -63,11 +63,11 @@ def test_answers_are_those_of_predict_and_take_labels(client: Client) -> None:
     expected = client.predict(pictures(3))
     tree = infer(client, {"id": "42", "inputs": [tensor()]})
     assert (tree["id"], tree["model_name"], tree["model_version"]) == ("42", "tiny", client.report()["version"])
-    found = outputs(tree)
-    assert list(found) == ["prediction_id", "label", "probabilities"]
-    assert found["label"] == [p["label"] for p in expected]
-    assert found["probabilities"] == [v for p in expected for v in p["probabilities"]]
-    assert client.label([{"id": i, "label": 0} for i in found["prediction_id"]])["stored"] == 3
+    values = outputs(tree)
+    assert list(values) == ["prediction_id", "label", "probabilities"]
+    assert values["label"] == [p["label"] for p in expected]
+    assert values["probabilities"] == [v for p in expected for v in p["probabilities"]]
+    assert client.label([{"id": i, "label": 0} for i in values["prediction_id"]])["stored"] == 3
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_every_type_of_numbers_holds_pixels_or_is_refused(client: Client, dataty
     def answers(values_NHWC: npt.NDArray[Any]) -> list[httpx.Response]:
         typed = values_NHWC.astype(dtype)
         shown = tensor(datatype=datatype, data=typed.ravel().tolist())
-        given = {k: v for k, v in shown.items() if k != "data"} | {"parameters": {"binary_data_size": typed.nbytes}}
-        head = json.dumps({"inputs": [given], **wanted}).encode()
+        entry = {k: v for k, v in shown.items() if k != "data"} | {"parameters": {"binary_data_size": typed.nbytes}}
+        head = json.dumps({"inputs": [entry], **wanted}).encode()
         headers = {"inference-header-content-length": str(len(head))}
         return [
             client.post(INFER, json={"inputs": [shown], **wanted}),
@@ -154,7 +154,7 @@ def test_binary_tensors_both_ways(client: Client, datatype: str, kind: str) -> N
     """Triton's client sends no content type."""
     expected = outputs(infer(client, {"inputs": [tensor()]}))
     data = IMAGES_NHWC.astype({"UINT8": "<u1", "FP32": "<f4"}[datatype]).tobytes()
-    given = {
+    entry = {
         k: v for k, v in tensor(datatype=datatype, parameters={"binary_data_size": len(data)}).items() if k != "data"
     }
     shown = [
@@ -162,7 +162,7 @@ def test_binary_tensors_both_ways(client: Client, datatype: str, kind: str) -> N
         {"name": "probabilities"},
         {"name": "prediction_id"},
     ]
-    head = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}, "outputs": shown}).encode()
+    head = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}, "outputs": shown}).encode()
     headers = {"inference-header-content-length": str(len(head)), "content-type": kind}
     answer = client.post(INFER, content=head + data, headers=headers)
     assert answer.status_code == 200, answer.text
@@ -261,8 +261,8 @@ def test_bad_requests_are_answered_in_words(client: Client) -> None:
 def test_bad_binary_requests(client: Client) -> None:
     kind = {"content-type": "application/octet-stream"}
     assert client.post(INFER, content=b"{}", headers=kind).status_code == 415
-    given = {k: v for k, v in tensor(parameters={"binary_data_size": 48}).items() if k != "data"}
-    head = json.dumps({"inputs": [given]}).encode()
+    entry = {k: v for k, v in tensor(parameters={"binary_data_size": 48}).items() if k != "data"}
+    head = json.dumps({"inputs": [entry]}).encode()
     for length, data, status, words in [
         (len(head), b"x" * 47, 422, "47 bytes follow the JSON; [3, 4, 4, 1] of UINT8 needs 48"),
         (len(head) + 100, b"x" * 48, 400, "Inference-Header-Content-Length is"),

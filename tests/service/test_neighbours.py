@@ -29,11 +29,11 @@ def answers_of_one_batch(
     engine = client.app.state.runtime.registry.default
     score, waits, go, sizes = engine._batcher._score, threading.Event(), threading.Event(), []
 
-    def held(asked: list[Any], alone: bool) -> Any:
-        sizes.append(len(asked))
+    def held(batch: list[Any], alone: bool) -> Any:
+        sizes.append(len(batch))
         waits.set()
         go.wait(10)
-        return score(asked, alone)
+        return score(batch, alone)
 
     async def call() -> list[httpx.Response]:
         first = asyncio.create_task(client.http.post("/predict", json={"instances": pictures(1)}))

@@ -34,8 +34,8 @@ def test_importing_the_app_loads_no_training_libraries() -> None:
         "print([m for m in ('torch', 'prefect', 'dvc', 'matplotlib', 'sklearn') if m in sys.modules],"
         " sorted(m for m in sys.modules if m.startswith('pipeline.') and m.count('.') == 1))"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert found.startswith("[] ")
+    output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert output.startswith("[] ")
     floor_0 = {
         "selective",
         "bundle",
@@ -50,7 +50,7 @@ def test_importing_the_app_loads_no_training_libraries() -> None:
         "privacy",
         "texts",
     }
-    assert {name.split(".")[1] for name in eval(found[3:])} <= floor_0
+    assert {name.split(".")[1] for name in eval(output[3:])} <= floor_0
 
 
 def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +149,9 @@ def test_no_redirect_leads_to_a_host_that_the_caller_names(client: Client) -> No
 
 @pytest.mark.parametrize("path", ["/health/ready", "/metrics", "/calibration-report", "/v2/models/tiny", "/docs"])
 def test_head_is_get_without_the_body(client: Client, path: str) -> None:
-    found, head = client.get(path), client.run(client.http.head(path))
+    answer, head = client.get(path), client.run(client.http.head(path))
     assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-type"] == found.headers["content-type"]
+    assert head.headers["content-type"] == answer.headers["content-type"]
 
 
 def test_ready_only_while_the_store_can_be_written(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

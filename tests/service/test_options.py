@@ -235,13 +235,13 @@ def test_abstaining_says_what_it_risks(serve: Callable[..., Client], tmp_path: A
     answer = client.post("/predict", json={"instances": pictures(20)}, params={"abstain_below": 0.8}).json()
     full = client.predict(pictures(20))
     assert {p["abstained"] for p in answer["predictions"]} == {True, False}
-    for whole, said in zip(full, answer["predictions"], strict=True):
-        assert said["abstained"] == (whole["confidence"] < 0.8)
-        assert said["label"] == (None if said["abstained"] else whole["label"])
-    found = answer["abstention"]
-    assert found["coverage"] == (confidence_N > 0.8).mean()
-    assert found["risk_lower"] < found["risk"] < found["risk_upper"]
-    assert "Of 500 test rows the model answers" in found["reading"]
+    for whole, prediction in zip(full, answer["predictions"], strict=True):
+        assert prediction["abstained"] == (whole["confidence"] < 0.8)
+        assert prediction["label"] == (None if prediction["abstained"] else whole["label"])
+    abstention = answer["abstention"]
+    assert abstention["coverage"] == (confidence_N > 0.8).mean()
+    assert abstention["risk_lower"] < abstention["risk"] < abstention["risk_upper"]
+    assert "Of 500 test rows the model answers" in abstention["reading"]
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ def test_a_setting_that_is_no_hash_is_refused_without_being_repeated(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--admin-key", text]) == 2
-    said = capsys.readouterr().err
-    assert "admin_key" in said and "secret" not in said
+    output = capsys.readouterr().err
+    assert "admin_key" in output and "secret" not in output
 
 
 def test_a_key_is_made_and_only_its_hash_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,17 +62,17 @@ class Page(HTMLParser):
         return [attributes for name, attributes, _ in self.seen if name == tag]
 
 
-def render(found: Report, **asked: str) -> str:
-    return pages.render(found, asked, now=NOW)
+def render(report: Report, **query: str) -> str:
+    return pages.render(report, query, now=NOW)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_page_is_whole_and_can_be_read_without_eyes(name: str) -> None:
     html = render(ALL[name](), by="class")
-    found = Page(html)
-    ids = [attributes["id"] for _, attributes, _ in found.seen if "id" in attributes]
+    page = Page(html)
+    ids = [attributes["id"] for _, attributes, _ in page.seen if "id" in attributes]
     assert len(ids) == len(set(ids))
-    for tag, attributes, inside in found.seen:
+    for tag, attributes, inside in page.seen:
         for key in NAMED_BY:
             wanted = (attributes.get(key) or "").split()
             missing = [word for word in wanted if word not in ids]
@@ -85,15 +85,15 @@ def test_every_page_is_whole_and_can_be_read_without_eyes(name: str) -> None:
             assert attributes.get("role") == "img" or attributes.get("aria-hidden") == "true"
         if tag == "th":
             assert attributes.get("scope") in ("col", "row")
-    tags = [tag for tag, _, _ in found.seen]
+    tags = [tag for tag, _, _ in page.seen]
     assert tags.count("table") == tags.count("caption")
     assert tags.count("main") == tags.count("h1") == tags.count("nav") == 1
     levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1 and all(b <= a + 1 for a, b in pairwise(levels))
     assert not {"iframe", "img", "object"} & set(tags)
-    addresses = [a.get("href") or a.get("src") or a.get("action") for _, a, _ in found.seen]
+    addresses = [a.get("href") or a.get("src") or a.get("action") for _, a, _ in page.seen]
     assert all(re.match(r"(/|#|data:image/svg)", address) for address in addresses if address)
-    assert not re.search(r"\b(nan|None|inf|undefined)\b", "".join(text for tag, text in found.texts if tag != "script"))
+    assert not re.search(r"\b(nan|None|inf|undefined)\b", "".join(text for tag, text in page.texts if tag != "script"))
 
 
 def test_weight() -> None:
@@ -106,28 +106,28 @@ def test_weight() -> None:
 
 
 def test_only_its_own_style_and_script_may_run() -> None:
-    found = Page(render(full()))
+    page = Page(render(full()))
     for tag, directive in (("style", "style-src"), ("script", "script-src")):
-        digest = base64.b64encode(hashlib.sha256(found.text_of(tag).encode()).digest()).decode()
+        digest = base64.b64encode(hashlib.sha256(page.text_of(tag).encode()).digest()).decode()
         assert f"{directive} 'sha256-{digest}'" in pages.HEADERS["content-security-policy"]
 
 
 def test_whatever_is_given_is_text() -> None:
     for name in ("hostile", "over-confident"):
-        found = Page(render(ALL[name](), tag="</script><script>", by='"><script>', **{"class": "'\"&<"}))
-        assert len(found.attributes("script")) == len(found.attributes("style")) == 1
-        assert {"img", "b"} & {tag for tag, _, _ in found.seen} <= {"b"}
+        page = Page(render(ALL[name](), tag="</script><script>", by='"><script>', **{"class": "'\"&<"}))
+        assert len(page.attributes("script")) == len(page.attributes("style")) == 1
+        assert {"img", "b"} & {tag for tag, _, _ in page.seen} <= {"b"}
     html = render(ALL["hostile"]())
     assert html.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 10
     assert "<b>recalibrating" not in html and "&lt;b&gt;recalibrating" in html
 
 
-def altered(found: Report, **changes: Any) -> Report:
-    return found.model_copy(update=changes)
+def altered(report: Report, **changes: Any) -> Report:
+    return report.model_copy(update=changes)
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "word", "said"),
+    ("name", "state", "word", "advice"),
     [
         ("no answers", "waiting", "Nothing asked yet", "POST /predict"),
         ("no labels", "waiting", "No labels yet", "http://127.0.0.1:8000/feedback"),
@@ -139,24 +139,24 @@ def altered(found: Report, **changes: Any) -> Report:
         ("notice", "off", "Over-confident", "Somewhere the confidence is off"),
     ],
 )
-def test_one_clear_state_and_what_to_do(name: str, state: str, word: str, said: str) -> None:
-    found = ALL[name]()
-    html = render(found)
-    assert (state_of(found).name, state_of(found).word) == (state, word)
+def test_one_clear_state_and_what_to_do(name: str, state: str, word: str, advice: str) -> None:
+    report = ALL[name]()
+    html = render(report)
+    assert (state_of(report).name, state_of(report).word) == (state, word)
     assert f'<h2 id="now-title">{word}</h2>' in html and f'class="now {state}"' in html
     assert f"<title>{word} · " in html
-    assert said in re.sub(r"</?span>", "", html)
+    assert advice in re.sub(r"</?span>", "", html)
     assert (state == "alarm") == ('name="why"' in html)
 
 
 def test_a_word_for_every_verdict_and_the_tolerance_of_the_alarm() -> None:
     one = full(alarm=None)
     for verdict in get_args(Verdict):
-        found = state_of(altered(one, verdict=verdict, tolerance=0.05))
-        assert (found.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "was_off"))
-        assert (found.name == "leans") == verdict.startswith("leans_")
-        assert (found.name == "fine") == (verdict == "within_tolerance") == (found.word == "Within 0.05")
-        assert "recalibrat" not in found.text.lower()
+        state = state_of(altered(one, verdict=verdict, tolerance=0.05))
+        assert (state.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "was_off"))
+        assert (state.name == "leans") == verdict.startswith("leans_")
+        assert (state.name == "fine") == (verdict == "within_tolerance") == (state.word == "Within 0.05")
+        assert "recalibrat" not in state.text.lower()
 
 
 def test_the_command_is_there_only_if_it_may_help() -> None:
@@ -168,18 +168,18 @@ def test_the_command_is_there_only_if_it_may_help() -> None:
 
 
 def test_the_table_holds_what_the_report_holds() -> None:
-    found = full()
-    html = render(found)
-    for b in found.bins:
+    whole = full()
+    html = render(whole)
+    for b in whole.bins:
         if b.count:
             row = f"<td>{b.count:,}</td><td>{b.mean_confidence:.1%}</td><td>{b.accuracy:.1%}</td>"
             assert row in html
     assert html.count("<tbody>") == 5
     warnings, rest = html.index("Labels are not spread"), html.index("What else was looked at (4)")
     assert warnings < rest < html.index("Fast and slow labels agree") < html.index("would be right.")
-    assert "What was looked at, without a warning (6)" in render(altered(found, labelling=page_parts.labelling(False)))
+    assert "What was looked at, without a warning (6)" in render(altered(whole, labelling=page_parts.labelling(False)))
     one_cell = Crowded(share=0.75, lower=0.9997, upper=1, refused=True, warning=True, reading="75% share one cell.")
-    crowded = render(altered(found, labelling=page_parts.labelling(True).model_copy(update={"crowded": one_cell})))
+    crowded = render(altered(whole, labelling=page_parts.labelling(True).model_copy(update={"crowded": one_cell})))
     assert crowded.index("75% share one cell.") < crowded.index("What else was looked at (4)")
     assert "on the test set 0.012" in html
     assert "on the test set 0.012" not in render(report(sums(2000, right), bins=30))
@@ -212,20 +212,20 @@ def test_the_table_holds_what_the_report_holds() -> None:
     ],
 )
 def test_the_form_becomes_a_plain_address(form: dict[str, str], expected: dict[str, str]) -> None:
-    found = urlsplit(addresses.form_address(form, NOW))
-    assert found.path == "/calibration-report"
-    assert dict(parse_qsl(found.query, strict_parsing=bool(found.query))) == expected
+    address = urlsplit(addresses.form_address(form, NOW))
+    assert address.path == "/calibration-report"
+    assert dict(parse_qsl(address.query, strict_parsing=bool(address.query))) == expected
 
 
 @pytest.mark.parametrize("window", ["24h", "7d", "30d"])
 def test_a_sliding_window_is_recognised_and_slides(window: str) -> None:
-    asked = dict(parse_qsl(urlsplit(addresses.form_address({"window": window, "bins": "30"}, NOW)).query))
-    shown = Window(since=datetime.fromisoformat(asked["since"]))
-    found = report(sums(200, right), window=shown)
-    html = pages.render(found, asked, now=NOW)
+    query = dict(parse_qsl(urlsplit(addresses.form_address({"window": window, "bins": "30"}, NOW)).query))
+    shown = Window(since=datetime.fromisoformat(query["since"]))
+    shown_report = report(sums(200, right), window=shown)
+    html = pages.render(shown_report, query, now=NOW)
     assert f'<option value="{window}" selected>' in html
     assert f'data-again="/calibration-report/choose?bins=30&amp;window={window}"' in html
-    later = pages.render(found, asked, now=NOW + timedelta(hours=2))
+    later = pages.render(shown_report, query, now=NOW + timedelta(hours=2))
     assert '<option value="days" selected>' in later and 'data-again=""' in later
     assert f'name="from" value="{shown.since:%Y-%m-%d}"' in later
 

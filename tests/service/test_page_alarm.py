@@ -26,10 +26,10 @@ pytestmark = [
 def tab() -> Iterator[Chromium]:
     executable = chromium.find()
     assert executable is not None
-    with Chromium(executable) as found:
-        found.screen(1200)
-        yield found
-    assert found.problems == []
+    with Chromium(executable) as browser:
+        browser.screen(1200)
+        yield browser
+    assert browser.problems == []
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_somebody_acknowledges(tab: Chromium, alarmed: httpx.Client, script: boo
     )
     tab.run("document.querySelector('.acknowledge button').click()")
     tab.wait_for("document.querySelector('#now-title')?.textContent === 'Alarm, acknowledged'")
-    said = tab.run("document.querySelector('.todo').textContent")
-    assert "Ada" in said and said.count("dirty <lens> & dust") == 1
+    words = tab.run("document.querySelector('.todo').textContent")
+    assert "Ada" in words and words.count("dirty <lens> & dust") == 1
     assert tab.run("document.querySelector('.acknowledge')") is None
     known = alarmed.get("/calibration-report").json()["alarm"]["nulls"][0]["acknowledged"]
     assert (known["who"], known["why"]) == ("Ada", "dirty <lens> & dust")

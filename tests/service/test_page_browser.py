@@ -33,8 +33,8 @@ REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 def browser() -> Iterator[Chromium]:
     executable = chromium.find()
     assert executable is not None
-    with Chromium(executable) as found:
-        yield found
+    with Chromium(executable) as tab:
+        yield tab
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def tab(browser: Chromium) -> Iterator[Chromium]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("page")
-    ModelFolder(found / "models").publish(write_bundle(found / "bundle"))
-    return found
+    place = tmp_path_factory.mktemp("page")
+    ModelFolder(place / "models").publish(write_bundle(place / "bundle"))
+    return place
 
 
 @pytest.fixture
@@ -258,7 +258,7 @@ def test_the_command_can_be_copied(tab: Chromium, tmp_path: Path) -> None:
     tab.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     tab.run("document.querySelector('.copy').click()")
     tab.wait_for("document.querySelector('.copy').textContent !== 'Copy'")
-    said = text(tab, ".copy")
-    assert said in ("Copied", "Selected: press Ctrl+C")
-    found = tab.run("navigator.clipboard.readText()") if said == "Copied" else tab.run("String(getSelection())")
-    assert found == "python -m pipeline recalibrate --service http://127.0.0.1:8000 --model street --version v1"
+    words = text(tab, ".copy")
+    assert words in ("Copied", "Selected: press Ctrl+C")
+    command = tab.run("navigator.clipboard.readText()") if words == "Copied" else tab.run("String(getSelection())")
+    assert command == "python -m pipeline recalibrate --service http://127.0.0.1:8000 --model street --version v1"

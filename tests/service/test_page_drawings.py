@@ -31,15 +31,15 @@ def numbers(path: str) -> list[float]:
 
 
 def test_gaps_single_periods_and_thin_ones() -> None:
-    found = page_parts.trend()
-    d = trend_diagram(found)
+    trend = page_parts.trend()
+    d = trend_diagram(trend)
     assert d is not None
     assert d.band.count("z") == d.estimate.count("M") == 3  # a day without answers, and one without labels
-    assert len(d.middles) == len(found.points) == 21
+    assert len(d.middles) == len(trend.points) == 21
     assert len(d.dots) == 20
     assert len(d.cut) == 1  # three labels: the axis does not stretch for them
     assert d.whiskers == ""
-    lone = trend_diagram(Trend(unit="month", points=[found.points[0]]))
+    lone = trend_diagram(Trend(unit="month", points=[trend.points[0]]))
     assert lone is not None and lone.band == lone.estimate == "" and lone.whiskers and len(lone.dots) == 1
     assert trend_diagram(Trend(unit="day", points=[])) is None
     nothing = Trend(unit="day", points=[TrendPoint(start=NOW, answers=5, labelled=0)])
@@ -110,9 +110,9 @@ def test_thinning_keeps_both_ends() -> None:
 
 @pytest.mark.parametrize("bins", [1, 15, 60, 1000])
 def test_bars_stand_where_the_numbers_say(bins: int) -> None:
-    found = page_parts.bins_of(sums(3000, page_parts.over), bins)
-    d = reliability(found)
-    occupied = [b for b in found if b.count]
+    parts = page_parts.bins_of(sums(3000, page_parts.over), bins)
+    d = reliability(parts)
+    occupied = [b for b in parts if b.count]
     assert len(d.middles) == d.accuracy.count("z") == d.counts.count("z") == len(occupied)
     assert d.over.count("z") + d.under.count("z") == sum(b.gap != 0 for b in occupied)
     assert bool(d.whiskers) == (bins <= 60)
@@ -123,7 +123,7 @@ def test_bars_stand_where_the_numbers_say(bins: int) -> None:
 
 def test_words() -> None:
     values = (-1.0, 0.0, 0.01, 1.0, math.log(20), math.log(1234), math.log(5e8), 46.0, 1791.0)
-    said = [
+    texts = [
         "none",
         "none",
         "1 in 1",
@@ -134,7 +134,7 @@ def test_words() -> None:
         "1 in 10¹⁹",
         "1 in 10⁷⁷⁷",
     ]
-    assert [words.chance(value) for value in values] == said
+    assert [words.chance(value) for value in values] == texts
     assert [words.signed(-0.071), words.signed(0.2, ""), words.signed(None)] == ["−7.1 points", "+20.0", "–"]
     assert [words.decimal(x) for x in (-0.5, True, None, "x", 1)] == ["−0.500", "–", "–", "–", "1.000"]
     assert [plural(1, "label"), plural(2000, "label")] == ["1 label", "2,000 labels"]

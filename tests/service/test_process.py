@@ -85,9 +85,9 @@ def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
         with httpx.Client(base_url=client.base_url, timeout=20) as mine:
             for k in range(10_000):
                 try:
-                    found = predict(mine, pictures(2, seed=1000 * seed + k))
-                    acknowledged.extend(found)
-                    rows = [{"id": p["id"], "label": (seed + k) % 4} for p in found]
+                    predictions = predict(mine, pictures(2, seed=1000 * seed + k))
+                    acknowledged.extend(predictions)
+                    rows = [{"id": p["id"], "label": (seed + k) % 4} for p in predictions]
                     if mine.post("/feedback", json={"labels": rows}).status_code == 200:
                         labels.update({row["id"]: row["label"] for row in rows})
                 except httpx.TransportError:
@@ -173,8 +173,8 @@ def test_several_workers_share_the_port_the_store_and_the_counts(folder: Path) -
         workers = psutil.Process(process.pid).children(recursive=True)
         for k in range(30):  # new connections: the kernel spreads them
             with httpx.Client(base_url=client.base_url, timeout=20) as mine:
-                found = predict(mine, pictures(2, seed=k))
-                assert mine.post("/feedback", json={"id": found[0]["id"], "label": 1}).status_code == 200
+                predictions = predict(mine, pictures(2, seed=k))
+                assert mine.post("/feedback", json={"id": predictions[0]["id"], "label": 1}).status_code == 200
         texts = {line for _ in range(4) for line in httpx.get(f"{client.base_url}/metrics").text.splitlines()}
         version = client.get("/calibration-report").json()["version"]
         key = f'{{model="tiny",version="{version}"}}'

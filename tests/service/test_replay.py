@@ -51,7 +51,7 @@ def test_times() -> None:
 def test_the_strength_follows_the_schedule(drift: str, at: float, strength: float) -> None:
     schedule = Schedule.parse([drift])
     assert schedule.strength("noise", at) == pytest.approx(strength)
-    assert all(schedule.strength(kind, at) == found.neutral for kind, found in KINDS.items() if kind != "noise")
+    assert all(schedule.strength(kind, at) == shift.neutral for kind, shift in KINDS.items() if kind != "noise")
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,16 @@ def test_what_each_kind_does_to_pixels() -> None:
 
 @given(strength=st.floats(0, 4), at=st.floats(0, 100), kind=st.sampled_from(["noise", "blur", "contrast"]))
 def test_any_drift_gives_an_image(strength: float, at: float, kind: str) -> None:
-    found = Schedule.parse([f"{kind}:{strength:f}@10..60"]).changed(PIXELS[0], at, np.random.default_rng(0))
-    assert found.dtype == np.uint8 and found.shape == PIXELS[0].shape
+    pixels = Schedule.parse([f"{kind}:{strength:f}@10..60"]).changed(PIXELS[0], at, np.random.default_rng(0))
+    assert pixels.dtype == np.uint8 and pixels.shape == PIXELS[0].shape
 
 
 def test_the_seed_decides_everything_and_drift_changes_pixels_only() -> None:
     first, again, other = events(2000), events(2000), events(2000, seed=6)
     noisy = events(2000, drift=Schedule.parse(["noise:0.3@30s"]))
 
-    def fates(found: list[Event]) -> list[tuple[Any, ...]]:
-        return [(e.number, e.at, e.label, e.delay, e.fate, e.tag) for e in found]
+    def fates(stream: list[Event]) -> list[tuple[Any, ...]]:
+        return [(e.number, e.at, e.label, e.delay, e.fate, e.tag) for e in stream]
 
     assert fates(first) == fates(again) == fates(noisy) != fates(other)
     assert all((a.pixels_HWC == b.pixels_HWC).all() for a, b in zip(first, again, strict=True))
@@ -115,12 +115,12 @@ def test_the_seed_decides_everything_and_drift_changes_pixels_only() -> None:
 
 
 def test_arrivals_delays_and_tags_are_as_asked() -> None:
-    found = events(5000, tags=("day", "night"))
-    gaps, delays = np.diff([0.0, *(e.at for e in found)]), np.array([e.delay for e in found])
+    stream = events(5000, tags=("day", "night"))
+    gaps, delays = np.diff([0.0, *(e.at for e in stream)]), np.array([e.delay for e in stream])
     assert gaps.mean() == pytest.approx(1 / 30, rel=0.05) and gaps.std() == pytest.approx(1 / 30, rel=0.05)
     assert (gaps > 0).all() and delays.mean() == pytest.approx(4, rel=0.05)
-    assert np.mean([e.tag == "night" for e in found]) == pytest.approx(0.5, abs=0.03)
-    assert len({e.label for e in found}) == 10 and {e.delay for e in events(9, delay=0)} == {0}
+    assert np.mean([e.tag == "night" for e in stream]) == pytest.approx(0.5, abs=0.03)
+    assert len({e.label for e in stream}) == 10 and {e.delay for e in events(9, delay=0)} == {0}
 
 
 def test_shuffled_labels_are_another_class() -> None:
@@ -154,9 +154,9 @@ def test_a_bias_that_cannot_be_read_is_named(text: str) -> None:
 def test_npz(tmp_path: Path) -> None:
     y = np.arange(50) % 10
     np.savez(tmp_path / "a.npz", x_train=PIXELS, y_train=y, x_test=PIXELS[:20, :, :, 0], y_test=y[:20])
-    found = read(tmp_path / "a.npz", SHAPE)
-    assert found.name.endswith("(test)") and len(found) == 20 and found.label(3) == 3
-    assert (found.image(7) == PIXELS[7]).all()
+    rows = read(tmp_path / "a.npz", SHAPE)
+    assert rows.name.endswith("(test)") and len(rows) == 20 and rows.label(3) == 3
+    assert (rows.image(7) == PIXELS[7]).all()
     assert len(read(tmp_path / "a.npz", SHAPE, "train")) == 50
     np.savez(tmp_path / "named.npz", x_train=PIXELS, y_train=y, class_names=[f"c{k}" for k in range(10)])
     assert read(tmp_path / "named.npz", SHAPE).label(3) == "c3"
@@ -184,9 +184,9 @@ def test_folder(tmp_path: Path) -> None:
     for row, name in enumerate(("cat", "dog", "dog")):
         (tmp_path / "test" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "test" / name / f"{row}.png").write_bytes(pictures.encode_png(PIXELS[row]))
-    found = read(tmp_path, SHAPE)
-    assert [found.label(int(k)) for k in found.labels_N] == ["cat", "dog", "dog"]
-    assert (found.image(2) == PIXELS[2]).all()
+    rows = read(tmp_path, SHAPE)
+    assert [rows.label(int(k)) for k in rows.labels_N] == ["cat", "dog", "dog"]
+    assert (rows.image(2) == PIXELS[2]).all()
     assert read(tmp_path, Shape(4, 4, 3, 2)).image(0).shape == (4, 4, 3), "scaled as the service does"
     assert len(read(tmp_path / "test", SHAPE)) == 3, "classes without a split"
     for path, split, words in (

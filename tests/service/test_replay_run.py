@@ -54,8 +54,8 @@ def answers_to(folder: Path, images: Pixels) -> Array:
 
 
 def command(folder: Path, url: object, *options: str) -> list[str]:
-    given = ["--data", str(folder / "data.npz"), "--url", str(url).rstrip("/")]
-    return [sys.executable, "-m", "service", "replay", *given, *options]
+    arguments = ["--data", str(folder / "data.npz"), "--url", str(url).rstrip("/")]
+    return [sys.executable, "-m", "service", "replay", *arguments, *options]
 
 
 def replay(folder: Path, url: object, *options: str) -> subprocess.CompletedProcess[str]:
@@ -64,8 +64,8 @@ def replay(folder: Path, url: object, *options: str) -> subprocess.CompletedProc
 
 def counts(out: str) -> tuple[int, int, int]:
     """Images and labels sent, and labels left."""
-    (found,) = re.findall(r"^([\d,]+) images in [\d:]+, ([\d,]+) labels sent(?:; ([\d,]+) more)?", out, re.MULTILINE)
-    images, labels, left = (int(number.replace(",", "") or 0) for number in found)
+    (numbers,) = re.findall(r"^([\d,]+) images in [\d:]+, ([\d,]+) labels sent(?:; ([\d,]+) more)?", out, re.MULTILINE)
+    images, labels, left = (int(number.replace(",", "") or 0) for number in numbers)
     return images, labels, left
 
 
@@ -154,21 +154,21 @@ def test_until_the_alarm(folder: Path) -> None:
         assert counts(calm.stdout)[2] == 0, "drained"
         if client.get("/calibration-report").json()["alarm"] is None:
             pytest.skip("this service keeps no alarm")
-        found = replay(folder, client.base_url, *options, "--seconds", "40", "--drift", "labels:1@0s", "--seed", "1")
-        assert (found.returncode, found.stderr) == (0, "") and "THE ALARM HAS FIRED" in found.stdout
+        output = replay(folder, client.base_url, *options, "--seconds", "40", "--drift", "labels:1@0s", "--seed", "1")
+        assert (output.returncode, output.stderr) == (0, "") and "THE ALARM HAS FIRED" in output.stdout
         again = replay(folder, client.base_url, *options)
         assert again.returncode == 1 and "has fired before, and a version's alarm fires once" in again.stderr
 
 
 @pytest.mark.full
 def test_a_service_that_is_killed_meanwhile_loses_and_doubles_nothing(folder: Path) -> None:
-    said: list[str] = []
+    log: list[str] = []
     plan = ReplayPlan(seconds=3, drain=True)
 
     def work(url: str) -> None:
-        with Caller(url, patience=20, say=said.append) as caller:
+        with Caller(url, patience=20, say=log.append) as caller:
             assert caller.shape() == Shape(*SHAPE, len(CLASSES))
-            Replay(caller, stream(folder, rate=400.0, delay=0.5), plan, said.append).run()
+            Replay(caller, stream(folder, rate=400.0, delay=0.5), plan, log.append).run()
 
     with server(folder) as (client, process):
         url = str(client.base_url).rstrip("/")
@@ -179,8 +179,8 @@ def test_a_service_that_is_killed_meanwhile_loses_and_doubles_nothing(folder: Pa
     with server(folder, "--port", url.rpartition(":")[2]) as (client, _):
         thread.join(30)
         report = client.get("/calibration-report").json()
-    assert not thread.is_alive() and any("does not answer" in line for line in said) and f"{url} answers again" in said
-    images, labels, left = counts("\n".join(said))
+    assert not thread.is_alive() and any("does not answer" in line for line in log) and f"{url} answers again" in log
+    images, labels, left = counts("\n".join(log))
     assert (report["answers"], report["labelled"], left) == (images, labels, 0) and labels == images > 1000
 
 
@@ -209,11 +209,11 @@ def test_ctrl_c_ends_it_in_order(folder: Path) -> None:
     ],
 )
 def test_a_service_that_is_not_there(url: str, words: str) -> None:
-    said: list[str] = []
-    with pytest.raises(ReplayError) as refused, Caller(url, patience=0.2, say=said.append) as caller:
+    lines: list[str] = []
+    with pytest.raises(ReplayError) as refused, Caller(url, patience=0.2, say=lines.append) as caller:
         caller.shape()
     assert words in str(refused.value)
-    assert bool(said) == ("did not answer" in words)
+    assert bool(lines) == ("did not answer" in words)
 
 
 def test_the_alarm_in_words() -> None:

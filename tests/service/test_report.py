@@ -112,18 +112,18 @@ def test_one_is_not_several(client: Client) -> None:
     client.predict(pictures(1))
     assert client.report()["headline"].startswith("1 of 2 answers has a label. ")
     texts.append(client.get("/calibration-report", params={"format": "html", "by": "class"}).text)
-    asked = {"model": "tiny", "version": client.report()["version"], "who": "Ada", "why": "x"}
+    request = {"model": "tiny", "version": client.report()["version"], "who": "Ada", "why": "x"}
     for path, body in (
         ("/predict", {"instances": [[[1]]]}),
         ("/predict", {"instances": pictures(2), "ids": ["a"]}),
         ("/predict", {"instances": [{"pixels_b64": "AA=="}]}),
         ("/feedback", {"id": "x", "label": {"a": 1}}),
-        ("/admin/alarm/acknowledge", asked),
+        ("/admin/alarm/acknowledge", request),
     ):
         texts.append(client.post(path, json=body).text)
     rows = client.post("/feedback", content=b"id,label\nx\n", headers={"content-type": "text/csv"})
-    found = re.findall(r"(?<![\d.,])1 (?!as\b)[a-z]+s\b", " ".join([*texts, rows.text]))
-    assert not found, found
+    mistakes = re.findall(r"(?<![\d.,])1 (?!as\b)[a-z]+s\b", " ".join([*texts, rows.text]))
+    assert not mistakes, mistakes
 
 
 def test_json_or_page_as_accept_says(client: Client) -> None:
@@ -236,9 +236,9 @@ def test_the_example_bears_the_verdict_out() -> None:
     confidence = np.concatenate([confidence, np.full(300, 0.3)])
     right = np.concatenate([right, np.arange(300) < 138])
     sums = CalibrationSums.from_top(confidence, right, nll_N=np.ones(1900), brier_N=np.ones(1900))
-    found = report_of("m", "v", stored(sums))
-    assert found.verdict == "leans_over_confident"
-    assert "When it says 30%" not in found.headline and "over-confident" in found.headline
+    report = report_of("m", "v", stored(sums))
+    assert report.verdict == "leans_over_confident"
+    assert "When it says 30%" not in report.headline and "over-confident" in report.headline
 
 
 def test_the_page_shows_the_level_and_no_offline_value_of_other_bins(client: Client) -> None:
@@ -252,9 +252,9 @@ def test_a_limit_of_the_ece_alone_is_said_to_be_none() -> None:
     models = {**Report.model_json_schema()["$defs"], "Report": Report.model_json_schema()}
     with_limits = {name for name, model in models.items() if {"ece_lower", "ece_upper"} <= model["properties"].keys()}
     assert with_limits == {"Report", "TrendPoint", "WeightedFigures"}
-    said = [models[name]["properties"][f"ece_{side}"] for name in with_limits for side in ("lower", "upper")]
-    said += [models["Ece"]["properties"][side] for side in ("lower", "upper")]
-    assert all("alone it is no 97.5% limit" in field["description"] for field in said)
+    descriptions = [models[name]["properties"][f"ece_{side}"] for name in with_limits for side in ("lower", "upper")]
+    descriptions += [models["Ece"]["properties"][side] for side in ("lower", "upper")]
+    assert all("alone it is no 97.5% limit" in field["description"] for field in descriptions)
     words = make(labelled(600, lambda c: c)).estimands
     assert all("of both together, not of one alone" in words[f"ece_{side}"] for side in ("lower", "upper"))
     assert "alone is no 97.5% limit" in (metrics.ece_interval.__doc__ or "")

@@ -41,33 +41,33 @@ def answered(
 
 def test_labels_chosen_at_random_raise_no_doubt() -> None:
     sums, _ = answered()
-    found = labelling_of(sums, Options())
-    assert found.coverage == sums.labelled.n / sums.answers
-    assert found.choice and not found.choice.warning
-    assert found.choice.p_value == metrics.choice_of_labels(sums.labelled, sums.answers_C).p_value
-    (strata,) = found.weighted
+    labelling = labelling_of(sums, Options())
+    assert labelling.coverage == sums.labelled.n / sums.answers
+    assert labelling.choice and not labelling.choice.warning
+    assert labelling.choice.p_value == metrics.choice_of_labels(sums.labelled, sums.answers_C).p_value
+    (strata,) = labelling.weighted
     assert strata.how == "strata" and strata.effective_n == pytest.approx(sums.labelled.n, rel=0.1)
-    assert [s.ratio for s in found.sensitivity] == [1, 2]
-    assert found.sensitivity[0].ece == pytest.approx(strata.ece)
-    assert found.crowded is None
-    assert found.label_free and found.label_free.accuracy == pytest.approx(0.75, abs=0.01)
-    assert found.delay is None and found.drift is None
+    assert [s.ratio for s in labelling.sensitivity] == [1, 2]
+    assert labelling.sensitivity[0].ece == pytest.approx(strata.ece)
+    assert labelling.crowded is None
+    assert labelling.label_free and labelling.label_free.accuracy == pytest.approx(0.75, abs=0.01)
+    assert labelling.delay is None and labelling.drift is None
 
 
 def test_labels_chosen_by_confidence_are_weighted_back() -> None:
     """Rows with low confidence are labelled ten times as often; all answers are right at c - .1, so the accuracy of
     all is .65, that of the labelled ones below .6."""
     sums, rows = answered(60_000, lambda c, right: np.where(c < 0.6, 0.3, 0.03), -0.1)
-    found = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), rows))
-    about = found.labelling
+    report = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), rows))
+    about = report.labelling
     assert about.choice and about.choice.warning
-    assert found.accuracy and found.accuracy < 0.6
+    assert report.accuracy and report.accuracy < 0.6
     assert [w.how for w in about.weighted] == ["strata", "propensity"]
     for weighted in about.weighted:
         assert weighted.accuracy == pytest.approx(0.65, abs=0.03)
         assert weighted.ece_lower <= 0.1 <= weighted.ece_upper
-    (said,) = (caution for caution in found.cautions if "Weighted to stand for all answers" in caution)
-    assert f"{about.weighted[1].ece_estimate:.3f}" in said  # by propensity, as that is known
+    (sentence,) = (caution for caution in report.cautions if "Weighted to stand for all answers" in caution)
+    assert f"{about.weighted[1].ece_estimate:.3f}" in sentence  # by propensity, as that is known
     assert f"of the last {len(rows):,} labels" in about.weighted[1].reading
     # The rows are all labels, so they stand for the answers as counted; some of them stand for what is not known.
     counted = metrics.inverse_probability_ece(
@@ -99,10 +99,10 @@ def crowded(sure: int, labels: int) -> AnswerSums:
 
 def test_one_cell_with_most_of_the_answers() -> None:
     """Nothing is weighted by counts, and the page and the cautions say why and what helps; below half it is a word."""
-    found = report_of("m", "v", crowded(501, 20)).labelling
-    assert found.crowded and (found.crowded.refused, found.crowded.warning) == (True, True)
-    assert (found.crowded.share, found.crowded.lower, found.crowded.upper) == (0.501, 2999 / 3000, 1)
-    assert (found.weighted, found.sensitivity) == ([], [])
+    labelling = report_of("m", "v", crowded(501, 20)).labelling
+    assert labelling.crowded and (labelling.crowded.refused, labelling.crowded.warning) == (True, True)
+    assert (labelling.crowded.share, labelling.crowded.lower, labelling.crowded.upper) == (0.501, 2999 / 3000, 1)
+    assert (labelling.weighted, labelling.sensitivity) == ([], [])
     cautions = report_of("m", "v", crowded(501, 20)).cautions
     assert any("nothing can be weighted" in caution and "(its propensity)" in caution for caution in cautions)
     fair = report_of("m", "v", crowded(501, 100)).labelling.crowded
@@ -114,18 +114,18 @@ def test_one_cell_with_most_of_the_answers() -> None:
     assert group and (group.lower, group.upper) == (59 / 60, 1)  # of a class 60 cells are kept
 
 
-@pytest.mark.parametrize(("answers", "asked"), [(200, 0), (202, 0), (203, 2), (400, 2)])
-def test_what_the_unlabelled_could_be_is_asked_from_one_percent_on(answers: int, asked: int) -> None:
+@pytest.mark.parametrize(("answers", "guesses"), [(200, 0), (202, 0), (203, 2), (400, 2)])
+def test_what_the_unlabelled_could_be_is_asked_from_one_percent_on(answers: int, guesses: int) -> None:
     """And nothing is said that those without a label could not make true: 167 of 200 labels are right."""
     labelled = sums_of([0.8] * 100 + [0.9] * 100, [1] * 67 + [0] * 33 + [1] * 100)
     answers_C = np.bincount(cell_of([0.8] * 100 + [0.9] * 100 + [0.85] * (answers - 200)), minlength=CELLS)
-    found = report_of("m", "v", AnswerSums(answers_C, labelled))
-    assert len(found.labelling.sensitivity) == asked
-    said = [caution for caution in found.cautions if "labelled twice as often" in caution]
-    assert len(said) == (asked > 0)
-    for one in found.labelling.sensitivity:
+    report = report_of("m", "v", AnswerSums(answers_C, labelled))
+    assert len(report.labelling.sensitivity) == guesses
+    cautions = [caution for caution in report.cautions if "labelled twice as often" in caution]
+    assert len(cautions) == (guesses > 0)
+    for one in report.labelling.sensitivity:
         assert 167 / answers <= one.lowest_accuracy <= one.accuracy <= one.highest_accuracy <= 1 - 33 / answers
-    assert all("as far as there are answers without labels" in caution for caution in said if answers == 203)
+    assert all("as far as there are answers without labels" in caution for caution in cautions if answers == 203)
 
 
 def test_wrong_answers_that_are_told_sooner_are_noticed() -> None:
@@ -143,54 +143,54 @@ def test_confidences_that_left_the_validation_rows() -> None:
     rng = np.random.default_rng(1)
     for reference, warns in [(rng.uniform(0.5, 1, 3000), False), (rng.uniform(0.7, 1, 3000), True)]:
         known = Reference.of(reference)
-        found = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), reference=known))
-        drift = found.labelling.drift
+        report = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), reference=known))
+        drift = report.labelling.drift
         assert drift and drift.warning is warns
         assert drift.validation_mean_confidence == pytest.approx(reference.mean())
         assert drift.distance == pytest.approx(0.4 if warns else 0.0, abs=0.04)
-        assert (drift.reading in found.cautions) is warns
+        assert (drift.reading in report.cautions) is warns
         of_class = Options(Window(predicted_class="a"))
         assert labelling_of(sums, of_class, reference=known).drift is None
 
 
 def test_everything_labelled_leaves_nothing_to_guess() -> None:
     sums, _ = answered(1000, 1.0)
-    found = report_of("m", "v", sums).labelling
-    assert found.coverage == 1 and found.choice is None and found.weighted == [] and found.sensitivity == []
-    assert "nothing is left to guess" in found.coverage_reading
+    part = report_of("m", "v", sums).labelling
+    assert part.coverage == 1 and part.choice is None and part.weighted == [] and part.sensitivity == []
+    assert "nothing is left to guess" in part.coverage_reading
 
 
 def test_every_number_of_equal_mass() -> None:
     sums, _ = answered(truth=-0.1)
-    found = report_of("m", "v", sums, Options(binning="mass", bins=10))
+    report = report_of("m", "v", sums, Options(binning="mass", bins=10))
     interval = metrics.ece_interval(sums.labelled, bins=10, binning="mass")
-    assert (found.ece, found.ece_lower, found.ece_upper) == (interval.ece, interval.lower, interval.upper)
-    assert found.ece_by_binning["width"].ece == metrics.ece(sums.labelled, bins=10)
-    counts = [b.count for b in found.bins]
+    assert (report.ece, report.ece_lower, report.ece_upper) == (interval.ece, interval.lower, interval.upper)
+    assert report.ece_by_binning["width"].ece == metrics.ece(sums.labelled, bins=10)
+    counts = [b.count for b in report.bins]
     assert len(counts) == 10 and max(counts) - min(counts) < 0.05 * sum(counts) / 10 + 5
-    assert found.mce == pytest.approx(max(abs(b.gap or 0) for b in found.bins))
-    assert found.mce_bin and found.mce_bin.count in counts
-    assert found.ks_p_value is not None and found.ks_p_value < 1e-6
-    assert found.smooth_ece == metrics.smooth_ece(sums.labelled)
-    assert found.nll_lower is not None and found.nll_lower == pytest.approx(0.3)
+    assert report.mce == pytest.approx(max(abs(b.gap or 0) for b in report.bins))
+    assert report.mce_bin and report.mce_bin.count in counts
+    assert report.ks_p_value is not None and report.ks_p_value < 1e-6
+    assert report.smooth_ece == metrics.smooth_ece(sums.labelled)
+    assert report.nll_lower is not None and report.nll_lower == pytest.approx(0.3)
     gap = metrics.gap_sequence(sums.labelled)
-    assert (found.signed_gap_lower, found.signed_gap_upper) == (gap.lower, gap.upper)
+    assert (report.signed_gap_lower, report.signed_gap_upper) == (gap.lower, gap.upper)
     window = report_of("m", "v", sums, Options(Window(since=datetime(2023, 11, 14, tzinfo=UTC))))
     assert window.signed_gap_lower is not None and window.accuracy_lower is not None
     assert window.signed_gap_lower - window.accuracy_lower == pytest.approx(-(window.mean_confidence or 0))
-    assert "one look" in window.estimands["signed_gap"] and "every label" in found.estimands["signed_gap"]
-    names = {name.split(".")[0] for name in found.estimands} - {"population"}
-    assert names <= set(type(found).model_fields)
+    assert "one look" in window.estimands["signed_gap"] and "every label" in report.estimands["signed_gap"]
+    names = {name.split(".")[0] for name in report.estimands} - {"population"}
+    assert names <= set(type(report).model_fields)
 
 
 def test_few_labels_do_not_break_a_number() -> None:
     for n in (1, 2, 3):
         sums = CalibrationSums.from_top([0.9] * n, [1] * n, nll_N=[0.1] * n, brier_N=[0.02] * n)
         for binning in ("width", "mass"):
-            found = report_of("m", "v", AnswerSums(sums.cells[0].astype(int) * 2, sums), Options(binning=binning))
-            assert found.accuracy == 1 and found.verdict == "cannot_tell"
-            assert (found.nll_upper is None) == (n == 1)
-            assert "would fit these labels as well" in found.headline
+            report = report_of("m", "v", AnswerSums(sums.cells[0].astype(int) * 2, sums), Options(binning=binning))
+            assert report.accuracy == 1 and report.verdict == "cannot_tell"
+            assert (report.nll_upper is None) == (n == 1)
+            assert "would fit these labels as well" in report.headline
 
 
 def test_the_same_sums_are_computed_once() -> None:

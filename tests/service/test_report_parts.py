@@ -100,9 +100,9 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
     put(range(3))
     until = datetime.fromtimestamp(START / 1000 + 400 * 86_400, UTC).isoformat()
     assert trend() is None
-    found = trend(trend="auto", until=until)
-    assert found["unit"] == "hour"
-    assert [(p["answers"], p["labelled"], p["ece"]) for p in found["points"]] == [(2, 0, None)] * 3
+    points = trend(trend="auto", until=until)
+    assert points["unit"] == "hour"
+    assert [(p["answers"], p["labelled"], p["ece"]) for p in points["points"]] == [(2, 0, None)] * 3
     put(range(0, 24 * 150, 24 * 5))
     assert trend(trend="auto", until=until)["unit"] == "hour"  # 32 points
     put(range(5, 125))
@@ -126,14 +126,14 @@ def test_recent_labels_are_read_once(tmp_path: Path) -> None:
             answers = batch(max(count, 1), of, seed=count)
             await store.put_predictions(answers)
             await store.put_labels([Label(id_, 0) for id_ in answers.ids[:count]])
-            found, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
-            assert found.ids == wanted.ids and found.tags == wanted.tags
-            assert (found.sequence_L == wanted.sequence_L).all()
-            assert (found.confidence_L == wanted.confidence_L).all()
-        await store.put_labels([Label(id_, 1, correct=True) for id_ in (*found.ids[3:9], *answers.ids)])
-        found, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
-        assert (found.label_L == wanted.label_L).all() and (found.correct_L == wanted.correct_L).all()
-        assert (found.nll_L == wanted.nll_L).all() and (found.brier_L == wanted.brier_L).all()
+            labels, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
+            assert labels.ids == wanted.ids and labels.tags == wanted.tags
+            assert (labels.sequence_L == wanted.sequence_L).all()
+            assert (labels.confidence_L == wanted.confidence_L).all()
+        await store.put_labels([Label(id_, 1, correct=True) for id_ in (*labels.ids[3:9], *answers.ids)])
+        labels, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
+        assert (labels.label_L == wanted.label_L).all() and (labels.correct_L == wanted.correct_L).all()
+        assert (labels.nll_L == wanted.nll_L).all() and (labels.brier_L == wanted.brier_L).all()
         await store.close()
 
     asyncio.run(main())
@@ -185,11 +185,11 @@ def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_
     ModelFolder(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
-        found = newer.report()
-        second = found["version"]
-        roles = {(k["model"], k["version"]): k["role"] for k in found["known"]}
+        report = newer.report()
+        second = report["version"]
+        roles = {(k["model"], k["version"]): k["role"] for k in report["known"]}
         assert roles == {("tiny", first): "published", ("tiny", second): "default"}
-        assert [(row["name"], row["answers"]) for row in found["versions"]] == [(first, 1), (second, 2)]
+        assert [(row["name"], row["answers"]) for row in report["versions"]] == [(first, 1), (second, 2)]
 
 
 @pytest.mark.parametrize(

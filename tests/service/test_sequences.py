@@ -39,10 +39,10 @@ class Sequence(RuleBasedStateMachine):
 
     @rule(target=ids, count=st.integers(1, 5), seed=st.integers(0, 1000))
     def predict(self, count: int, seed: int) -> Any:
-        found = self.client.predict(pictures(count, seed=seed))
-        assert not {p["id"] for p in found} & self.rows.keys()
-        self.rows |= {p["id"]: p["probabilities"] for p in found}
-        return multiple(*(p["id"] for p in found))
+        predictions = self.client.predict(pictures(count, seed=seed))
+        assert not {p["id"] for p in predictions} & self.rows.keys()
+        self.rows |= {p["id"]: p["probabilities"] for p in predictions}
+        return multiple(*(p["id"] for p in predictions))
 
     @rule(id_=ids, label=CLASS, by_name=st.booleans(), correct=st.booleans())
     def label(self, id_: str, label: int, by_name: bool, correct: bool) -> None:

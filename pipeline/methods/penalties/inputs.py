@@ -1,4 +1,4 @@
-"""What the penalties share: checked inputs, top-1 confidence and correctness, and a root with a gradient at 0."""
+"""Shared by the penalties: checked inputs, top-1 confidence and correctness, and a root with a gradient at 0."""
 
 from __future__ import annotations
 

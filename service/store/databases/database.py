@@ -1,4 +1,4 @@
-"""What the store asks of a database."""
+"""The interface that the store needs of a database."""
 
 from __future__ import annotations
 

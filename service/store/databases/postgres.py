@@ -181,7 +181,7 @@ async def _run(connection: Any, work: Work[T], large: bool) -> T:
 
 @dataclass(frozen=True)
 class _Result:
-    """What work returned; StopIteration cannot come out of a thread."""
+    """The value that work returned; StopIteration cannot come out of a thread."""
 
     value: Any
 

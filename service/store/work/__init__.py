@@ -1,1 +1,1 @@
-"""What the store does, as SQL and the computing between its statements, for any database."""
+"""The store's work for any database: SQL, and the computing between its statements."""

@@ -138,7 +138,7 @@ def _correct(key: int, scored: Scored, arrived_ms: int | Mapping[str, int]) -> W
 
 
 def _deltas(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """What is corrected comes out as it was; all changes go in as they are now."""
+    """Two tables: corrected labels as they were, to take out, and all changes as they are now, to add."""
     candidates = [change.candidate for change in scored.changes]
     columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]
     created_L, predicted_L, tag_L = columns

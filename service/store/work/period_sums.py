@@ -86,7 +86,7 @@ class PeriodSums:
 
     @classmethod
     def of(cls, deltas: Deltas, kind: int) -> PeriodSums:
-        """What some deltas add."""
+        """The sums that some deltas add."""
         keys_A, counts_1A = _merge(keys_of(deltas.answers, kind), np.ones((1, len(deltas.answers))))
         keys_L, columns_7L = _merge(keys_of(deltas.labels, kind), columns_of(deltas.labels))
         return cls(keys_A, counts_1A[0].astype(np.int64), keys_L, columns_7L)

@@ -37,7 +37,7 @@ class MergedTotals:
         self._number, self._sums = -1, OrderedDict[Window, PeriodSums]()
 
     def get(self, number: int, window: Window) -> PeriodSums | None:
-        """What was kept of a window, if `number` compactions are still all there were."""
+        """The sums that were kept of a window, if `number` compactions are still all there were."""
         return self._sums.get(window) if number == self._number else None
 
     def keep(self, number: int, window: Window, sums: PeriodSums) -> None:

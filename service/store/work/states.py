@@ -11,7 +11,7 @@ from service.store.work import reading
 from service.store.work.statements import Lock, Query, Work
 
 State = Any
-"""What json can write."""
+"""Any value that json can write."""
 Update = Callable[[State | None, LabelBlock], State]
 
 _SELECT = "SELECT state, sequence FROM states WHERE version = $1 AND name = $2"

@@ -25,27 +25,27 @@ def work_and_die(address: str, first: int, lines: int) -> list[tuple[int, list[s
     command = [sys.executable, "-m", "tests.service.store.killed", address, str(first)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    said = [process.stdout.readline() for _ in range(lines)]
+    output = [process.stdout.readline() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)
-    said += process.stdout.read().splitlines()
+    output += process.stdout.read().splitlines()
     process.stdout.close()
     assert process.wait(10) == -signal.SIGKILL
-    return [tuple(json.loads(line)) for line in said if line.strip().endswith("]]")]
+    return [tuple(json.loads(line)) for line in output if line.strip().endswith("]]")]
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.full)])
 def test_what_was_acknowledged_is_there(address: str, kills: int) -> None:
     rng = np.random.default_rng(kills)
-    said = [line for k in range(kills) for line in work_and_die(address, 3_000_000 * k, int(rng.integers(30, 120)))]
-    ids = [id_ for _, stored, _ in said for id_ in stored]
-    labelled = [id_ for _, _, labels in said for id_ in labels]
+    output = [line for k in range(kills) for line in work_and_die(address, 3_000_000 * k, int(rng.integers(30, 120)))]
+    ids = [id_ for _, stored, _ in output for id_ in stored]
+    labelled = [id_ for _, _, labels in output for id_ in labels]
     assert len(ids) > 20 * kills and len(labelled) > 20 * kills
 
     async def main() -> None:
         store = await open_store(address)
         answers = await store.read_answers("m", ids)
         assert set(answers) == set(ids)
-        for seed, stored, _ in said:
+        for seed, stored, _ in output:
             expected = batch(3, seed=seed)
             for k, id_ in enumerate(stored):
                 assert answers[id_].logits == expected.logits_NC[k].tobytes()
