@@ -194,15 +194,19 @@ def _bound_of(best: int, tried: int = len(SCAN)) -> Bound:
 
 
 def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:
-    best = int(np.argmin([rows.brier(1 / t)[0] for t in SCAN]))
-    low, high = _around(best)
+    """The best of both ends and of every minimum that the slope shows between neighbours of the scan.
 
-    def slope(beta: float) -> float:
-        return rows.brier(beta)[1]
-
-    if slope(low) >= 0 or slope(high) <= 0:  # no minimum between the neighbours: an end of the range, or a flat score
-        return float(SCAN[best]), _bound_of(best)
-    return float(np.clip(1 / brentq(slope, low, high, xtol=1e-13, rtol=1e-13), LOWEST, HIGHEST)), None
+    Beside an end that nearly equals it, the least one need not be seen in the scan's values.
+    """
+    betas = 1 / SCAN
+    values, slopes = zip(*map(rows.brier, betas.tolist()), strict=True)
+    minima: list[tuple[float, float, Bound]] = [(values[0], SCAN[0], "lower"), (values[-1], SCAN[-1], "upper")]
+    for k in range(len(SCAN) - 1):
+        if slopes[k + 1] < 0 < slopes[k]:
+            beta = brentq(lambda beta: rows.brier(beta)[1], betas[k + 1], betas[k], xtol=1e-13, rtol=1e-13)
+            minima.append((rows.brier(beta)[0], 1 / beta, None))
+    _, temperature, bound = min(minima, key=lambda minimum: minimum[0])
+    return float(np.clip(temperature, LOWEST, HIGHEST)), bound
 
 
 def _scan_soft(rows: objectives.Rows, bins: int, softness: float, order: float) -> tuple[float, Bound]:
