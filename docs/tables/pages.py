@@ -65,7 +65,7 @@ def layers() -> str:
     rows = []
     for folder, text in LAYERS.items():
         lines = [line.strip().replace(" ", ", ") for line in text.strip().splitlines()]
-        rows.append(("the packages" if folder == "." else f"`{folder}/`", " → ".join(lines)))
+        rows.append(("the packages" if folder == "." else f"`{folder}`", " → ".join(lines)))
     return table(("folder", "layers"), rows, code=(1,))
 
 

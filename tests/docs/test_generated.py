@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from docs.tables import claims, pages, results
-from docs.tables.claims import CLAIMS, Claim
+from docs.tables.claim import Claim
+from docs.tables.claims import CLAIMS
 from docs.tables.results import Key
 from tests.conftest import ROOT
 
