@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from pipeline.config import Evaluation
-from pipeline.evaluate import Judged, Problem
 from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, drawn
+from trueodds.evaluation import Judged, Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

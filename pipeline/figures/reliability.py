@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.config import Evaluation
-from pipeline.evaluate import Judged
 from pipeline.figures.style import BAR, GAP, INK, LINE, drawn
+from trueodds.evaluation import Judged
 from trueodds.metrics import Bins, binomial_interval
 
 if TYPE_CHECKING:
