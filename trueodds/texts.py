@@ -37,6 +37,11 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(repr(name) for name in names[:most]) + more
 
 
+def with_article(noun: str) -> str:
+    """image -> an image; vector -> a vector"""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def short(value: Any) -> str:
     """`repr`, cut to a line: bounded work however large or deep the value is.
 
