@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 
 from pipeline.config import Evaluation
 from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, drawn
-from trueodds.evaluation import Judged, Problem
+from trueodds.evaluation.results import Judged, Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.config import Evaluation
 from pipeline.figures.style import BAR, GAP, INK, LINE, drawn
-from trueodds.evaluation import Judged
+from trueodds.evaluation.results import Judged
 from trueodds.metrics import Bins, binomial_interval
 
 if TYPE_CHECKING:

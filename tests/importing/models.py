@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SIDE = 4
@@ -96,7 +95,8 @@ def labels_of(logits_NC: npt.NDArray[np.float64], temperature: float = 2.0) -> n
     scaled_NC = np.exp((logits_NC - logits_NC.max(axis=1, keepdims=True)) / temperature)
     p_NC = scaled_NC / scaled_NC.sum(axis=1, keepdims=True)
     draws_N1 = np.random.default_rng(4).random((len(p_NC), 1))
-    return (p_NC.cumsum(axis=1) < draws_N1).sum(axis=1).clip(max=logits_NC.shape[1] - 1)
+    labels_N: npt.NDArray[np.int64] = (p_NC.cumsum(axis=1) < draws_N1).sum(axis=1).clip(max=logits_NC.shape[1] - 1)
+    return labels_N
 
 
 def graph_of(nodes: list[Any], taken: list[Any], given: list[Any], constants: list[Any] = [], **opsets: int) -> bytes:  # noqa: B006
@@ -115,4 +115,4 @@ def float_tensor(name: str, shape: list[Any]) -> Any:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-__all__ = ["CLASSES", "SIDE", "Linear", "float_tensor", "graph_of", "images", "labels_of", "onnx", "vectors"]
+__all__ = ["CLASSES", "SIDE", "Linear", "float_tensor", "graph_of", "images", "labels_of", "vectors"]

@@ -32,8 +32,9 @@ def scored(converted: Converted, x: npt.NDArray[np.generic]) -> npt.NDArray[np.f
 
 
 def softmax(z_NC: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    odds_NC = np.exp(z_NC - z_NC.max(axis=1, keepdims=True))
-    return odds_NC / odds_NC.sum(axis=1, keepdims=True)
+    odds_NC: npt.NDArray[np.float64] = np.exp(z_NC - z_NC.max(axis=1, keepdims=True))
+    p_NC: npt.NDArray[np.float64] = odds_NC / odds_NC.sum(axis=1, keepdims=True)
+    return p_NC
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,13 +68,16 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     onnx_file.without_metadata(model)
     kind: Input
     if found.kind == "image":
-        kind, layout = kinds.image_input(model, found.inputs[0], rows, preprocessing, path)
-        model = _composed(path, lambda: graph.with_images(model, found.inputs[0], kind, preprocessing, layout))
+        images, layout = kinds.image_input(model, found.inputs[0], rows, preprocessing, path)
+        kind, model = (
+            images,
+            _composed(path, lambda: graph.with_images(model, found.inputs[0], images, preprocessing, layout)),
+        )
     else:
-        kind = kinds.vector_input(found, rows, path)
+        vectors = kinds.vector_input(found, rows, path)
         if preprocessing is not None:
-            preprocessing.check_channels(len(kind.features), "features")
-        model = _composed(path, lambda: graph.with_features(model, found.inputs, kind, preprocessing))
+            preprocessing.check_channels(len(vectors.features), "features")
+        kind, model = vectors, _composed(path, lambda: graph.with_features(model, found.inputs, vectors, preprocessing))
     sample = kinds.inputs_of(
         kind, rows.take(np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int)))
     )
@@ -90,7 +93,7 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     return Converted(data, kind, classes, found.labels, _notes(form, output, values_NC), origin)
 
 
-def _composed(path: Path, compose: Any) -> onnx_file.Model:
+def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.Model:
     try:
         return compose()
     except Exception as error:  # of onnx's checker and composer, without a common base

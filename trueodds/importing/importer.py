@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
-from trueodds import calibrators, evaluation, logits
+from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
 from trueodds.bundle.card import NAME
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.selection import CANDIDATES
 from trueodds.errors import ConfigError
-from trueodds.evaluation import Results
+from trueodds.evaluation.results import Results, evaluate, table_of
+from trueodds.evaluation.splits import balanced
 from trueodds.importing import kinds, onnx_file, scoring
 from trueodds.importing.conversion import Converted, Options, convert
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Inputs
 from trueodds.logits import Logits
-from trueodds.splits import balanced
 from trueodds.texts import listed
 
 METHOD = "imported"
@@ -100,7 +100,7 @@ def import_model(
     scored = score(model, labelled, test, options, classes, allow_unseen=allow_unseen, seed=seed)
     val, held_out = scored.splits["val"], scored.splits["test"]
     selection = calibrators.select(val.logits_NC, val.labels_N)
-    judged = evaluation.evaluate(selection.calibrator, val, held_out, Judging())
+    judged = evaluate(selection.calibrator, val, held_out, Judging())
     out.mkdir(parents=True, exist_ok=True)
     logits.write(out / LOGITS, scored.splits, scored.notes)
     judged.write(out, scored.notes)
@@ -152,7 +152,7 @@ def score(
 
 def write_bundle(scored: Scored, calibrator: Calibrator, judged: Results, name: str, out: Path) -> Bundle:
     """The bundle of a scored model with a calibrator."""
-    table = evaluation.table_of(judged.before, judged.after, judged.others, calibrator, judged.settings)
+    table = table_of(judged.before, judged.after, judged.others, calibrator, judged.settings)
     converted, val = scored.converted, scored.splits["val"]
     description = Description(
         name=name,
@@ -214,7 +214,7 @@ def _check_order(split: Logits, rows: LabelledRows, names: Sequence[str]) -> Non
     right, most = counts_CC.trace(), counts_CC[outputs, labels].sum()
     accuracy, best = right / len(split.labels_N), most / len(split.labels_N)
     if best >= LIKELY and accuracy < best / 2:
-        order = listed([names[k] for k in labels])
+        order = listed([names[int(k)] for k in labels])
         problem = f"{rows.source}: the model is right about {accuracy:.1%} of the rows, and about {best:.1%} if its"
         cure = "state the order of its outputs, whichever it is: --classes a,b,c, or a file with one a line"
         raise LabelledRowsError(f"{problem} classes are in the order {order}; {cure}")
@@ -223,7 +223,7 @@ def _check_order(split: Logits, rows: LabelledRows, names: Sequence[str]) -> Non
 def _check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: LabelledRows, allowed: bool) -> None:
     unseen = np.flatnonzero(np.bincount(labels_N, minlength=len(names)) == 0)
     if len(unseen) and not allowed:
-        shown = listed([names[k] for k in unseen])
+        shown = listed([names[int(k)] for k in unseen])
         problem = f"{rows.source} has no row of {len(unseen):,} of {len(names):,} classes: {shown}"
         cure = "add rows of them, or say --allow-unseen: nothing is then learned or measured about these classes"
         raise LabelledRowsError(f"{problem}; {cure}")

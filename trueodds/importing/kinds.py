@@ -30,15 +30,16 @@ def vector_input(signature: Signature, rows: LabelledRows, path: Path) -> Vector
     if isinstance(rows.x, tuple) or rows.x.ndim != 2:
         what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
         raise LabelledRowsError(f"{path} takes vectors, {signature.inputs[0]}; {rows.source} holds {what}")
+    columns = rows.x.shape[1]
     if len(signature.inputs) > 1:
         names: Sequence[str] = [tensor.name for tensor in signature.inputs]
-        rows = rows.ordered(names)
+        rows.ordered(names)
     else:
-        names = rows.features or [f"x{k}" for k in range(rows.x.shape[1])]
+        names = rows.features or [f"x{k}" for k in range(columns)]
     (*_, size) = signature.inputs[0].shape or (None,)
-    wanted = len(names) if len(signature.inputs) > 1 else size or rows.x.shape[1]
-    if rows.x.shape[1] != wanted:
-        problem = f"{rows.source} has {rows.x.shape[1]} features in each row, and {path} takes {wanted}"
+    wanted = len(names) if len(signature.inputs) > 1 else size or columns
+    if columns != wanted:
+        problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
         raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
     return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any()))
 

@@ -144,11 +144,10 @@ def _npz(path: Path) -> LabelledRows:
     if y.dtype.kind not in "iuUS":
         raise LabelledRowsError(f"{path}: y is {y.dtype}; allowed are whole numbers and names")
     y = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
-    names = {key: tuple(map(str, arrays[key])) for key in ("class_names", "feature_names") if key in arrays}
-    features = names.get("feature_names", ())
+    classes, features = (tuple(map(str, arrays.get(key, ()))) for key in ("class_names", "feature_names"))
     if features and (x.ndim != 2 or len(features) != x.shape[1]):
         raise LabelledRowsError(f"{path}: feature_names has {len(features)} names; x has the shape {x.shape}")
-    return LabelledRows(str(path), x, y, names.get("class_names", ()), features)
+    return LabelledRows(str(path), x, y, classes, features)
 
 
 def _folder(path: Path) -> LabelledRows:

@@ -13,8 +13,8 @@ from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import Model
 
-FLOATS = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
-NUMBERS = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
+FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
+NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
 """The types of inputs that numbers can be cast to."""
 BATCH = "N"
 
