@@ -4,7 +4,7 @@
 
 Streams of 10,000 labels of shapes A, B and C (benchmarks/sequential.py), calibrated or with every confidence .025 or
 .03 too high (an ECE just above the tolerance, .02), are looked at 30 times, after 50, 60, .. 10,000 labels. The words
-are those of `trueodds.report.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
+are those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from service.settings import Settings
 from service.store.records import LabelBlock
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.report.verdict import LEANS, verdict_of
+from trueodds.reports.verdict import LEANS, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 RESULT = Path(__file__).parent / "results" / "headline.json"

@@ -23,7 +23,7 @@ LAYERS = {
     "trueodds": """
         __main__
         cli
-        report
+        reports
         bundle
         calibrators
         logits metrics
@@ -46,19 +46,19 @@ LAYERS = {
         alarms drift ranked significance
         scores
     """,
-    "trueodds/report": """
+    "trueodds/reports": """
         composition page
         labelling
         verdict
-        estimands figures slices
+        estimands figures slices reliability
+        axis words
         memo options
-        rows schemas
+        rows schemas style
         alarm
     """,
-    "trueodds/report/page": """
+    "trueodds/reports/page": """
         rendering
-        evidence glossary reliability state trend
-        axis words
+        evidence glossary state trend
     """,
     "pipeline": """
         __main__
@@ -209,7 +209,7 @@ def test_no_folder_has_a_circle_or_too_many_modules(folder: str) -> None:
 @pytest.mark.parametrize("path", sources("trueodds"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_library_needs_few_packages(path: Path) -> None:
     packages = {name.partition(".")[0] for name in imports(path)} - {"trueodds"}
-    page = PAGE if path.is_relative_to(ROOT / "trueodds/report/page") else set()
+    page = PAGE if path.is_relative_to(ROOT / "trueodds/reports/page") else set()
     assert packages <= LIBRARY | page | sys.stdlib_module_names
 
 
@@ -227,7 +227,7 @@ def imports_torch(path: Path) -> bool:
     [
         ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
-            "trueodds.metrics, trueodds.calibrators, trueodds.bundle, trueodds.report, pipeline.config",
+            "trueodds.metrics, trueodds.calibrators, trueodds.bundle, trueodds.reports, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
         ("pipeline.data", {"torch", "torchvision", "fastapi", "onnxruntime", "prefect", "matplotlib"}),

@@ -9,7 +9,7 @@ from service.alarm.state import AlarmState
 from service.store.records import LabelBlock
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.report.alarm import Advice
+from trueodds.reports.alarm import Advice
 from trueodds.shadows import is_shadow
 from trueodds.texts import plural
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.report.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
-from trueodds.report.schemas import (
+from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
+from trueodds.reports.schemas import (
     Bin,
     Drift,
     Finding,

@@ -19,7 +19,7 @@ from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import ModelFolder
-from trueodds.report import page
+from trueodds.reports import page
 
 pytestmark = [
     pytest.mark.full,

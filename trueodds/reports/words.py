@@ -6,7 +6,7 @@ import math
 from datetime import datetime
 from typing import Any
 
-from trueodds.report.schemas import Unit
+from trueodds.reports.schemas import Unit
 from trueodds.texts import plural
 
 MINUS, DASH = "−", "–"

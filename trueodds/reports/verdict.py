@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from trueodds.report.alarm import Advice, Alarm
-from trueodds.report.figures import Figures
-from trueodds.report.options import Options
-from trueodds.report.schemas import Bin, Labelling, Slice, Verdict
+from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.figures import Figures
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import Bin, Labelling, Slice, Verdict
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
