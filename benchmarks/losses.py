@@ -28,11 +28,11 @@ import torch
 from benchmarks.interval_coverage import processor
 from pipeline import data, methods
 from pipeline.config import Data, Evaluation, Training
-from pipeline.evaluate import judge
 from pipeline.training.loop import train
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of
 from trueodds import calibrators
+from trueodds.evaluation import judge
 
 RESULT = Path(__file__).parent / "results" / "losses-cifar100-subset.json"
 METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce", "ls05", "mixup")

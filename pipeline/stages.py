@@ -76,8 +76,8 @@ def calibrate(params: Params) -> None:
 def evaluate(params: Params) -> None:
     """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
     from pipeline import calibrate, figures
-    from pipeline.evaluate import evaluate as judge_all
     from trueodds import logits
+    from trueodds.evaluation import evaluate as judge_all
     from trueodds.files import read_json
 
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
@@ -189,8 +189,8 @@ def check_names(params: Params) -> None:
         ConfigError: naming it, what is allowed and the nearest.
     """
     from pipeline import calibrate
-    from pipeline.evaluate import check_compared
     from pipeline.training.resolution import plan_of
+    from trueodds.evaluation import check_compared
 
     plan_of(params.training, params.data.dataset, params.data.held_out_size)
     calibrate.check(params.calibration)

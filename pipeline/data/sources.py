@@ -16,8 +16,9 @@ from pipeline.data.dataset import HELD_OUT, DataSet, sha256
 from pipeline.data.image_files import gather
 from pipeline.data.raw import DataError, Images, Labels, Raw, Rows, checked
 from pipeline.data.raw import read_npz as read_npz_set
-from pipeline.data.splits import Index, balanced, thin_classes
+from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
+from trueodds.splits import Index, balanced
 
 log = logging.getLogger("pipeline.data")
 

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from pipeline.config import Evaluation
 from pipeline.data.raw import Images, Labels
-from pipeline.evaluate import judge, table_of
 from pipeline.export.onnx_graph import run
 from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.errors import UserError
+from trueodds.evaluation import judge, table_of
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512

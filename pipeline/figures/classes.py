@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.evaluate import Judged
 from pipeline.figures.style import AFTER, BEFORE, INK, LINE, PALE, bare, drawn
+from trueodds.evaluation import Judged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.evaluate import Results
 from pipeline.figures.bins import bin_robustness
 from pipeline.figures.calibrators import comparison
 from pipeline.figures.classes import per_class
 from pipeline.figures.reliability import reliability_diagram
+from trueodds.evaluation import Results
 
 
 def draw(results: Results, class_names: Sequence[str], out: Path, subject: str) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
-from pipeline.data.splits import thin_classes
+from pipeline.data.thin_classes import thin_classes
 from tests.png_files import png_of_rows
 
 

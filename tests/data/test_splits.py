@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.data.splits import balanced
+from trueodds.splits import balanced
 
 
 @settings(max_examples=60)

@@ -1,17 +1,16 @@
-"""A model judged on test rows: every number with its uncertainty, for every calibrator that params.yaml names."""
+"""A model judged on test rows: every number with its uncertainty, for each of several calibrators."""
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from pipeline.config import Evaluation
 from trueodds import calibrators, metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.errors import unknown
@@ -21,6 +20,22 @@ from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
 
 ALL = "all"
+
+
+class Settings(Protocol):
+    """How test rows are judged."""
+
+    @property
+    def bins(self) -> int:
+        """Equal-width confidence bins; a divisor of 3,000."""
+
+    @property
+    def level(self) -> float:
+        """Nominal coverage of the intervals."""
+
+    @property
+    def compare(self) -> Sequence[str]:
+        """Further calibrators, fitted on the validation rows and measured on the test rows; `all`: every one."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +68,7 @@ class Results:
     after: Judged
     others: list[Judged | Problem]
     calibrator: Calibrator
-    settings: Evaluation
+    settings: Settings
 
     def write(self, folder: Path, notes: Iterable[str] = ()) -> None:
         """Writes metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
@@ -66,7 +81,7 @@ class Results:
             writer.writerows(rows_of(self.before, self.after, self.others))
 
 
-def evaluate(calibrator: Calibrator, validation: Logits, test: Logits, settings: Evaluation) -> Results:
+def evaluate(calibrator: Calibrator, validation: Logits, test: Logits, settings: Settings) -> Results:
     """The test rows before and after `calibrator`; the others are fitted on the validation rows.
 
     Raises:
@@ -76,12 +91,12 @@ def evaluate(calibrator: Calibrator, validation: Logits, test: Logits, settings:
     return Results(before, after, compared(calibrator, validation, test, settings), calibrator, settings)
 
 
-def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Evaluation) -> Judged:
+def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Settings) -> Judged:
     """All metrics of one calibrator: .12 s for 10,000 x 100, .5 s for 10,000 x 1,000."""
     return judge_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings)
 
 
-def judge_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Evaluation) -> Judged:
+def judge_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> Judged:
     """As `judge`, of probabilities however they were made."""
     bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
@@ -124,7 +139,7 @@ def check_compared(names: Iterable[str]) -> None:
             raise unknown("calibrator in compare", name, allowed)
 
 
-def compared(after: Calibrator, validation: Logits, test: Logits, settings: Evaluation) -> list[Judged | Problem]:
+def compared(after: Calibrator, validation: Logits, test: Logits, settings: Settings) -> list[Judged | Problem]:
     """Each calibrator of `settings.compare`, fitted on the validation rows and judged on the test rows.
 
     Left out: identity, which is "before", and one that comes out as `after` itself.
@@ -147,7 +162,7 @@ def compared(after: Calibrator, validation: Logits, test: Logits, settings: Eval
 
 
 def table_of(
-    before: Judged, after: Judged, others: Iterable[Judged | Problem], calibrator: Calibrator, settings: Evaluation
+    before: Judged, after: Judged, others: Iterable[Judged | Problem], calibrator: Calibrator, settings: Settings
 ) -> dict[str, Any]:
     """The content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
