@@ -179,7 +179,7 @@ def quantise(params: Params) -> Path:
 
 
 STAGES = {stage.__name__: stage for stage in (fetch, plan, train, calibrate, evaluate, export)}
-"""In the order of the graph, for machines without DVC: `python -m pipeline all`."""
+"""In the order of the graph, for machines without DVC: `trueodds all`."""
 
 
 def check_names(params: Params) -> None:

@@ -139,7 +139,7 @@ def telemetry(home: Path) -> Finding:
 def folder(models: ModelFolder) -> Finding:
     """Checks that the model directory is there, can be written, and names a version that answers."""
     place = models.path.resolve()
-    publish = "dvc repro && python -m pipeline publish"
+    publish = "dvc repro && trueodds publish"
     if not models.path.is_dir():
         return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
     try:

@@ -52,7 +52,7 @@ def advice_of(
         )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
-        command = None if is_shadow(model) else f"python -m pipeline recalibrate {where}"
+        command = None if is_shadow(model) else f"trueodds recalibrate {where}"
         return Advice(helps="yes", reading=f"Recalibrating would help. {how}", command=command, **numbers)
     if seen.log_e <= 0 and n >= ENOUGH:
         reading = f"Recalibrating on the labels seen would not help. {how}"
