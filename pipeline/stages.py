@@ -169,7 +169,7 @@ def quantise(params: Params) -> Path:
         arrays["val"],
         arrays["test"],
         params.evaluation,
-        lambda logits_NC, labels_N: calibrators.fit(name, logits_NC, labels_N, **options),
+        lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options),
         INT8,
     )
     for key in ("error_rate", "nll", "ece"):

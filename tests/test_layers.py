@@ -47,9 +47,10 @@ LAYERS = {
         scores
     """,
     "trueodds/reports": """
-        composition page
+        composition evaluation page
         labelling
         verdict
+        notebook
         estimands figures slices reliability
         axis words
         memo options

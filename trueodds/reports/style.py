@@ -21,7 +21,9 @@ CHART = squeezed(_FOLDER / "chart.css")
 """Rules of the drawings, in these colours: of what lies in an element of the class `chart`."""
 
 
-def plain(text: str) -> str:
-    """CSS or SVG with the light colours themselves in place of the variables, which few programs but browsers know."""
+def picture(drawing: str) -> str:
+    """An element `svg` as a file of its own: light, on white, without variables, which browsers alone know."""
     colours = dict(re.findall(r"(--[\w-]+):([^;]+);", LIGHT))
-    return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], text)
+    rules = re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART)
+    start = '<svg class="chart" style="background:#fff;font-family:system-ui,sans-serif" width="500" height="574"'
+    return drawing.replace("<svg", start, 1).replace("<title>", f"<style>{rules}</style><title>", 1) + "\n"
