@@ -31,6 +31,7 @@ $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -c docker/constraints.txt -e '.[dev]'; \
 	touch $@
 
+# python -m: the code of this folder, whatever VENV has installed.
 # These three build in .run/, of the code, parameters and data here, uncommitted changes too; `dvc repro` builds here.
 run: setup ## pipeline on the embedded data, then serve, predict, label and report; prints a summary
 	@echo "[1/2] pipeline: dvc repro in .run/workspace (stages that are up to date are skipped)"

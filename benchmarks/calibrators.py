@@ -58,7 +58,7 @@ def ours(name: str, **options: Any) -> Prepare:
         from trueodds import calibrators
 
         def run() -> Callable[[], Any]:
-            found = calibrators.fit(name, *data, **options)
+            found = calibrators.fit(*data, name, **options)
             return lambda: found(data[0])
 
         return run

@@ -2,9 +2,9 @@
 
     python -m benchmarks.headline        # about five minutes on one core
 
-Streams of 10,000 labels of shapes A, B and C (benchmarks/sequential.py), calibrated or with every confidence .025 or
+Streams of 10,000 labels of shapes A, B and C (benchmarks/streams.py), calibrated or with every confidence .025 or
 .03 too high (an ECE just above the tolerance, .02), are looked at 30 times, after 50, 60, .. 10,000 labels. The words
-are those of `trueodds.report.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
+are those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import numpy.typing as npt
 import scipy
 
 from benchmarks.interval_coverage import processor
-from benchmarks.sequential import Pool, pool
+from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
 from service.store.records import LabelBlock
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.report.verdict import LEANS, verdict_of
+from trueodds.reports.verdict import LEANS, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 RESULT = Path(__file__).parent / "results" / "headline.json"

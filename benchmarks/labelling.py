@@ -35,7 +35,7 @@ import scipy
 from scipy.optimize import brentq
 
 from benchmarks.interval_coverage import chance_at, processor
-from benchmarks.sequential import POOL, Pool, pool
+from benchmarks.streams import POOL, Pool, pool
 from trueodds.metrics import (
     CELLS,
     CalibrationSums,

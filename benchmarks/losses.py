@@ -68,7 +68,7 @@ def one(dataset: data.DataSet, method: str, seed: int, plan: Plan) -> dict[str, 
     with tempfile.TemporaryDirectory() as folder:
         trained = train(dataset, plan, Path(folder))
     seconds = time.perf_counter() - begin
-    calibrator = calibrators.fit("temperature", trained.logits["val"], dataset.arrays["val"][1])
+    calibrator = calibrators.fit(trained.logits["val"], dataset.arrays["val"][1], "temperature")
     measured: dict[str, Any] = {"method": method, "seed": seed, "seconds": round(seconds, 1)}
     measured["code_sha256"] = trained.settings["code_sha256"]
     measured["temperature"] = calibrator.to_json()["temperature"]

@@ -2,7 +2,7 @@
 
     python -m benchmarks.weighted_evidence        # about six minutes on one core
 
-Answers of shapes A, B and C (benchmarks/sequential.py) whose ECE as a whole is .0199, the tolerance being .02: a tenth
+Answers of shapes A, B and C (benchmarks/streams.py) whose ECE as a whole is .0199, the tolerance being .02: a tenth
 of them is right less often than it says, by some .2, and the others are calibrated. "corner": the bad tenth comes at
 any time and gets labels with probability .9, the others with .1. "phases": 9,000 good answers, then 1,000 bad ones, and
 so on; all get labels with probability .3, or with 1. Every stream lasts 100,000 labels. The delays are those of T
@@ -30,7 +30,8 @@ import scipy
 from scipy.optimize import brentq
 
 from benchmarks.interval_coverage import processor
-from benchmarks.sequential import TRUTHS, Pool, pool
+from benchmarks.sequential import TRUTHS
+from benchmarks.streams import Pool, pool
 from trueodds.metrics import EProcess, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 

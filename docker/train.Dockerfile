@@ -1,4 +1,5 @@
-# Pipeline, DVC and Prefect: the image of the worker and of the Prefect server (compose.yaml). In the repository's root:
+# TrueOdds with what its extras `train` and `workflow` name (torch, DVC, Prefect): the image of the worker and of the
+# Prefect server (compose.yaml). In the repository's root:
 #   docker build -f docker/train.Dockerfile -t trueodds-train .
 ARG BASE=python:3.11-slim-bookworm
 
@@ -23,19 +24,20 @@ RUN useradd --uid 1000 --create-home trueodds \
 WORKDIR /app
 COPY --chown=1000:1000 .dvc/config .dvc/
 COPY --chown=1000:1000 datasets/README.md datasets/
-COPY --chown=1000:1000 dvc.yaml params.yaml prefect.yaml .dvcignore ./
+COPY --chown=1000:1000 dvc.yaml params.yaml prefect.yaml .dvcignore pyproject.toml README.md ./
 COPY --chown=1000:1000 trueodds trueodds
 COPY --chown=1000:1000 pipeline pipeline
+COPY --chown=1000:1000 service service
+# Editable: DVC watches the code in this folder, so it is this code that runs. setuptools came with torch's needs.
+RUN pip install --no-deps --no-build-isolation --editable . && pip check
 USER 1000:1000
 
 # Without git DVC must be told not to look for it. A run's copy of this folder takes config.local along.
 RUN printf '[core]\n    no_scm = true\n' > .dvc/config.local
 
-# PYTHONPATH: unlike `python -m`, the command `prefect` does not look for modules in the current folder.
 # PREFECT_SERVER_UI_STATIC_DIRECTORY: otherwise the server writes its page into site-packages, which is root's.
-# The four after it are those of [tool.prefect] in pyproject.toml, which Prefect reads only where it lies.
-ENV PYTHONPATH=/app \
-    PIPELINE_HOME=/app \
+# The four after it are those of [tool.prefect] in pyproject.toml, which Prefect reads in this folder only.
+ENV PIPELINE_HOME=/app \
     TRUEODDS_MODELS=/models \
     TRUEODDS_DOWNLOADS=/downloads \
     PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/trueodds/ui \

@@ -9,15 +9,13 @@ from typing import Any, cast
 
 from pipeline.config import Calibration
 from trueodds import calibrators
-from trueodds.calibrators import Calibrator, Candidate
+from trueodds.calibrators import SELECT, Calibrator, Candidate
+from trueodds.calibrators.selection import SELECT_OPTIONS
 from trueodds.errors import ConfigError, UserError, unknown
 from trueodds.files import FileError, read_json
 from trueodds.logits import Logits
 
 log = logging.getLogger("pipeline.calibrate")
-
-SELECT = "select"
-"""In place of a calibrator's name: the candidate of least cross-validated NLL."""
 
 
 def check(settings: Calibration) -> None:
@@ -25,7 +23,7 @@ def check(settings: Calibration) -> None:
     name, options = settings.calibrator, settings.calibrator_options
     if name not in (names := [*calibrators.names(), SELECT]):
         raise unknown("calibrator", name, names)
-    allowed = ("candidates", "folds") if name == SELECT else calibrators.options(name)
+    allowed = SELECT_OPTIONS if name == SELECT else calibrators.options(name)
     for option in options:
         if option not in allowed:
             raise unknown(f"option of {name!r}", option, allowed)
@@ -56,7 +54,7 @@ def fit(
             selection = calibrators.select(*rows, **options)
             calibrator, table = selection.calibrator, selection.table
         else:
-            calibrator = calibrators.fit(settings.calibrator, *rows, **options)
+            calibrator = calibrators.fit(*rows, settings.calibrator, **options)
     except UserError:
         raise
     except ValueError as error:  # an option's value

@@ -1,7 +1,7 @@
 """params.yaml as frozen, validated sections.
 
 Leaf names are unique over all sections, so a leaf can be named alone: on the command line
-(`python -m pipeline train epochs=3`), and as one parameter of a scheduled run.
+(`trueodds train epochs=3`), and as one parameter of a scheduled run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Training(_Section):
     """How the network learns. null means: as the recipe says."""
 
     recipe: str = "auto"
-    """auto, or a name that `python -m pipeline recipes` lists."""
+    """auto, or a name that `trueodds recipes` lists."""
     net: str | None = None
     """resnet8, resnet20, resnet18."""
     width: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -61,7 +61,7 @@ class Training(_Section):
     depth: Annotated[int, Field(ge=1, le=64)] | None = None
     """Blocks per stage; null: as the net's name says."""
     method: str = "ce"
-    """How to train for calibration: a name that `python -m pipeline methods` lists, or a short form."""
+    """How to train for calibration: a name that `trueodds methods` lists, or a short form."""
     method_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)
     """Options of the method's parts, such as {gamma: 2}."""
     epochs: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -101,14 +101,14 @@ class Training(_Section):
     threads: Annotated[int, Field(ge=0, le=1024)] | None = None
     """Of the CPU, in training; 0: torch's choice."""
     curves: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
-    """Epochs to look at closely, for `python -m pipeline curves`; any: the test split is measured after every epoch."""
+    """Epochs to look at closely, for `trueodds curves`; any: the test split is measured after every epoch."""
 
 
 class Calibration(_Section):
     """The calibrator that is fitted on the validation logits after training."""
 
     calibrator: str = "temperature"
-    """A name that `python -m pipeline calibrators` lists, or select: the one of least cross-validated NLL."""
+    """A name that `trueodds calibrators` lists, or select: the one of least cross-validated NLL."""
     calibrator_options: Annotated[dict[str, OptionValue | list[str]], _NoneAsEmpty] = Field(default_factory=dict)
     """Options of its fit, such as {objective: brier}; of select: {candidates: [temperature, vector], folds: 5}."""
 

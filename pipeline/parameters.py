@@ -91,7 +91,7 @@ def check_stage(command: str, names: Iterable[str]) -> None:
             readers = [stage for stage in STAGE_PARAMETERS if leaf in leaves(stage) and " " not in stage]
             raise ConfigError(
                 f"{command} does not read {name}: {_listed(readers)} {'do' if readers[1:] else 'does'}. {command}"
-                f" takes {', '.join(taken) or 'no parameters'}. For every stage: python -m pipeline all {name}=VALUE"
+                f" takes {', '.join(taken) or 'no parameters'}. For every stage: trueodds all {name}=VALUE"
             )
 
 

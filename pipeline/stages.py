@@ -169,7 +169,7 @@ def quantise(params: Params) -> Path:
         arrays["val"],
         arrays["test"],
         params.evaluation,
-        lambda logits_NC, labels_N: calibrators.fit(name, logits_NC, labels_N, **options),
+        lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options),
         INT8,
     )
     for key in ("error_rate", "nll", "ece"):
@@ -179,7 +179,7 @@ def quantise(params: Params) -> Path:
 
 
 STAGES = {stage.__name__: stage for stage in (fetch, plan, train, calibrate, evaluate, export)}
-"""In the order of the graph, for machines without DVC: `python -m pipeline all`."""
+"""In the order of the graph, for machines without DVC: `trueodds all`."""
 
 
 def check_names(params: Params) -> None:

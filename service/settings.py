@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from trueodds.inputs.image.pictures import MAX_PIXELS
 
-_KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
+_KEY = "SHA-256 of the key that {} needs (trueodds key makes one), several with commas, or @FILE of them"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFECT = "prefect+"
 DEPLOYMENT = "/deployments/name/"
@@ -42,7 +42,7 @@ def read_hashes(text: str) -> tuple[str, ...]:
             raise ValueError(f"{source} holds no key hash; write one a line")
     hashes = tuple(word.strip().lower() for word in words)
     if not all(_SHA256.fullmatch(word) for word in hashes):
-        raise ValueError(f"{source} holds what is not a SHA-256 (64 hex digits); python -m service key makes one")
+        raise ValueError(f"{source} holds what is not a SHA-256 (64 hex digits); trueodds key makes one")
     return hashes
 
 

@@ -134,3 +134,8 @@ def ensemble_loss(rows: Rows, labels: Sequence[int], temperature: float, weights
         brier = math.fsum((q - (k == label)) ** 2 for k, q in enumerate(p))
         total.append(-math.log(p[label]) if objective == "nll" else brier)
     return math.fsum(total) / len(labels)
+
+
+def logits_of(rows: Sequence[Sequence[float]], precision: float) -> list[list[float]]:
+    """ln p; a 0 counts as the precision, or as the smallest other probability of its row if that is smaller."""
+    return [[math.log(p if p > 0 else min(precision, *(q for q in row if q > 0))) for p in row] for row in rows]

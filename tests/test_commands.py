@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import pipeline.cli
 import service.__main__
 import service.cli
 from pipeline.stages import STAGES
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run
 from trueodds import cli
 
 COMMANDS = pipeline.cli.COMMANDS | service.cli.COMMANDS
@@ -41,6 +42,14 @@ def test_the_list_of_commands_is_a_line_each(capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().out.partition("commands:\n")[2].partition("\n\n")[0].splitlines()
     assert [tuple(line.split(maxsplit=1)) for line in lines] == [(n, c.summary) for n, c in COMMANDS.items()]
     assert max(map(len, lines)) <= 80
+
+
+def test_what_is_to_be_typed_is_the_console_script() -> None:
+    """It is in every environment; `python -m pipeline` needs the checkout's folder, which no image's user is in."""
+    folders = ("trueodds", "pipeline", "service", "docs", "docker", "README.md", "params.yaml", "datasets/README.md")
+    files = run(["git", "ls-files", "-co", "--exclude-standard", *folders], ROOT).stdout.splitlines()
+    texts = {name: (ROOT / name).read_bytes() for name in files if (ROOT / name).is_file()}
+    assert {name for name, text in texts.items() if re.search(rb"python -m (pipeline|service) [a-z]", text)} == set()
 
 
 def test_without_a_command_the_service_serves(capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,9 +70,9 @@ def test_it_does_not_run_as_root(file: Path) -> None:
 
 
 @each_dockerfile
-def test_code_comes_after_the_installation(file: Path) -> None:
+def test_code_comes_after_the_dependencies(file: Path) -> None:
     stage = last_stage(file)
-    install = max(at for at, (word, rest) in enumerate(stage) if word == "RUN" and "pip install" in rest)
+    install = max(at for at, (_, rest) in enumerate(stage) if re.search("pip install.* -[cr] ", rest))
     taken = [name for word, rest in stage[:install] if word == "COPY" for name in rest.split()[:-1]]
     assert taken and all(re.fullmatch(r"docker/\w+\.txt", name) for name in taken)
 
@@ -92,16 +92,35 @@ def test_the_build_context_holds_what_the_images_copy_and_no_more() -> None:
     assert {line[1:] for line in lines if line.startswith("!")} == set.union(*(copied(file) for file in DOCKERFILES))
 
 
+def installed(file: Path) -> list[str]:
+    """Each call of `pip install`, of every stage, without what stands before and after it."""
+    calls = [re.findall("pip install ([^&]+)", rest) for word, rest in instructions(file) if word == "RUN"]
+    return [call.strip() for several in calls for call in several]
+
+
 def test_what_is_installed_is_pinned() -> None:
     """Each file with hashes, torch by the constraints; tests/test_constraints.py looks into the files."""
-    installed = {
-        file.stem: [rest for word, rest in instructions(file) if word == "RUN" and "pip install" in rest]
-        for file in DOCKERFILES
-    }
-    assert installed["serve"] == ["pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check"]
-    hashed, torch = installed["train"]
-    assert hashed == "pip install --no-deps --require-hashes -r /tmp/train.txt"
-    assert torch.endswith("-c /tmp/constraints.txt torch torchvision && pip check")
+    builder, hashed, wheel = installed(DOCKER / "serve.Dockerfile")
+    assert (builder, hashed) == ("-c /tmp/constraints.txt setuptools", "--no-deps --require-hashes -r /tmp/serve.txt")
+    assert wheel == "--no-deps /wheels/*.whl"
+    hashed, torch, editable = installed(DOCKER / "train.Dockerfile")
+    assert hashed == "--no-deps --require-hashes -r /tmp/train.txt"
+    assert torch.endswith("-c /tmp/constraints.txt torch torchvision")
+    assert editable == "--no-deps --no-build-isolation --editable ."
+
+
+@each_dockerfile
+def test_the_whole_distribution_is_installed(file: Path) -> None:
+    """So that `trueodds` is there, and each command works or says what it needs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert packages | {"pyproject.toml", project["project"]["readme"]} <= copied(file)
+
+
+def test_the_service_is_started_by_its_command() -> None:
+    (command,) = [json.loads(rest) for word, rest in last_stage(DOCKER / "serve.Dockerfile") if word == "CMD"]
+    assert command[0] in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert command[1:] == ["serve"]
 
 
 def test_the_training_image_holds_all_that_the_graph_runs_on() -> None:

@@ -1,4 +1,4 @@
-"""`python -m pipeline doctor`: what it looks at, and that it notices what does not fit. Prefect's part: tests/flows."""
+"""`trueodds doctor`: what it looks at, and that it notices what does not fit. Prefect's part: tests/flows."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def table(calibrator: calibrators.Calibrator, z: Any, y: Any, settings: Evaluati
 
 def test_every_number_before_and_after() -> None:
     z, y = rows()
-    calibrator = calibrators.fit("temperature", z, y)
+    calibrator = calibrators.fit(z, y, "temperature")
     metrics_table = table(calibrator, z, y, Evaluation())
     assert metrics_table["calibrator"]["temperature"] == pytest.approx(2.0, rel=0.05)
     assert metrics_table["unit"] == "fraction"
@@ -74,7 +74,7 @@ def test_what_is_not_defined_is_null() -> None:
 
 def test_large_fits_stay_out_of_the_table() -> None:
     z, y = rows(300)
-    metrics_table = table(calibrators.fit("matrix", z, y), z, y, Evaluation())
+    metrics_table = table(calibrators.fit(z, y, "matrix"), z, y, Evaluation())
     assert metrics_table["calibrator"] == {"calibrator": "matrix"}
 
 
@@ -86,25 +86,25 @@ def test_a_difference_below_the_floor_is_called_that() -> None:
 
 def test_a_hit_bound_is_written_down() -> None:
     z, y = np.eye(3)[[0, 1, 2]] * 5, np.array([0, 1, 2])
-    metrics_table = table(calibrators.fit("temperature", z, y, shrinkage=0.0), z, y, Evaluation())
+    metrics_table = table(calibrators.fit(z, y, "temperature", shrinkage=0.0), z, y, Evaluation())
     assert metrics_table["calibrator"]["bound"] == "lower"
     assert "stopped at its lower bound 0.05" in metrics_table["notes"][0]
 
 
 def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> None:
     z, y = rows(900)
-    settings, after = Evaluation(compare=["vector", "identity", "temperature"]), calibrators.fit("temperature", z, y)
+    settings, after = Evaluation(compare=["vector", "identity", "temperature"]), calibrators.fit(z, y, "temperature")
     validation, test = Logits(z, y), Logits(z[::-1][:300], y[::-1][:300])
     (vector,) = compared(after, validation, test, settings)  # identity is before, the same temperature is after
     assert isinstance(vector, Judged) and vector.sums.n == 300
-    expected = calibrators.fit("vector", z, y)(test.logits_NC)
+    expected = calibrators.fit(z, y, "vector")(test.logits_NC)
     assert vector.values["nll"] == metrics.nll(expected, test.labels_N)
 
 
 def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
     z, y = rows(200)
     y[y == 3] = 0  # a class that validation never saw
-    settings, after = Evaluation(compare=["all"]), calibrators.fit("temperature", z, y)
+    settings, after = Evaluation(compare=["all"]), calibrators.fit(z, y, "temperature")
     others = compared(after, Logits(z, y), Logits(z, y), settings)
     assert [other.name for other in others] == [n for n in calibrators.names() if n not in ("identity", "temperature")]
     problems = {other.name: other.reason for other in others if isinstance(other, Problem)}
@@ -127,7 +127,7 @@ def draw(folder: Path, name: str, classes: int = 4) -> list[Path]:
     settings = Evaluation(bins=10, compare=["vector"])
     z, y = rows(300)
     z = np.pad(z, ((0, 0), (0, classes - 4)), constant_values=-3.0)
-    after = calibrators.fit(name, z, y)
+    after = calibrators.fit(z, y, name)
     before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
     others = [*compared(after, Logits(z, y), Logits(z, y), settings), Problem("matrix", "too few rows")]
     names = [f"class {k} <&> $x_$" for k in range(classes)]
@@ -183,7 +183,7 @@ def test_numbers_above_the_points_stay_near_them() -> None:
 def test_lines_to_the_numbers_do_not_cross(factor: float) -> None:
     """Each goes straight up from its point and bends above the picture only, to a place in the points' order."""
     z, y = rows(300)
-    judged = [judge(c, z, y, Evaluation()) for c in (calibrators.Identity(), calibrators.fit("temperature", z, y))]
+    judged = [judge(c, z, y, Evaluation()) for c in (calibrators.Identity(), calibrators.fit(z, y, "temperature"))]
     many = [
         replace(judged[k % 2], values={**judged[k % 2].values, "mean_entropy": 0.01 * (1 + (factor - 1) * (k == 11))})
         for k in range(12)

@@ -94,7 +94,7 @@ def fitted(name: str, classes: int = 10) -> calibrators.Calibrator:
     rng = np.random.default_rng(3)
     labels_N = np.arange(40 * classes) % classes
     logits_NC = rng.normal(0, 2, (len(labels_N), classes)) + 3 * np.eye(classes)[labels_N]
-    return calibrators.fit(name, logits_NC, labels_N)
+    return calibrators.fit(logits_NC, labels_N, name)
 
 
 @pytest.mark.parametrize(

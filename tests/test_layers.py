@@ -24,7 +24,7 @@ LAYERS = {
         __main__
         importing
         cli
-        report
+        reports
         bundle evaluation
         calibrators
         logits metrics
@@ -60,19 +60,20 @@ LAYERS = {
         alarms drift ranked significance
         scores
     """,
-    "trueodds/report": """
-        composition page
+    "trueodds/reports": """
+        composition evaluation page
         labelling
         verdict
-        estimands figures slices
+        notebook
+        estimands figures slices reliability
+        axis words
         memo options
-        rows schemas
+        rows schemas style
         alarm
     """,
-    "trueodds/report/page": """
+    "trueodds/reports/page": """
         rendering
-        evidence glossary reliability state trend
-        axis words
+        evidence glossary state trend
     """,
     "pipeline": """
         __main__
@@ -157,7 +158,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
 EXTRAS = {
-    "report/page": {"jinja2", "markupsafe"},
+    "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""
@@ -243,7 +244,7 @@ def imports_torch(path: Path) -> bool:
     [
         ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
-            "trueodds.metrics, trueodds.calibrators, trueodds.bundle, trueodds.report, pipeline.config",
+            "trueodds.metrics, trueodds.calibrators, trueodds.bundle, trueodds.reports, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service"},
         ),
         ("pipeline.data", {"torch", "torchvision", "fastapi", "onnxruntime", "prefect", "matplotlib"}),

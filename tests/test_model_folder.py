@@ -131,7 +131,7 @@ def test_the_name_default_is_taken(models: ModelFolder, tmp_path: Path) -> None:
 
 
 def test_no_default_yet(models: ModelFolder) -> None:
-    with pytest.raises(BundleError, match=r"no model yet: .*Publish one: python -m pipeline publish"):
+    with pytest.raises(BundleError, match=r"no model yet: .*Publish one: trueodds publish"):
         models.default()
 
 
@@ -274,7 +274,7 @@ def test_the_commands(models: ModelFolder, capsys: pytest.CaptureFixture[str]) -
         shown = capsys.readouterr()
         return status, shown.out + shown.err
 
-    assert typed("versions") == (1, f"error: there is no model in {models.path}; python -m pipeline publish\n")
+    assert typed("versions") == (1, f"error: there is no model in {models.path}; trueodds publish\n")
     a, b = published(models, "a"), published(models, "b", default=False)
     assert typed("shadow", "tiny", b) == (0, f"tiny/{b} is the shadow now\n")
     assert typed("shadow", "tiny", "none") == (0, "tiny has no shadow now\n")

@@ -241,7 +241,10 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         ),
         (["train", "bins=30"], "train does not read bins: evaluate does. train takes recipe, net,"),
         (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
-        (["evaluate", "epochs=3"], "evaluate takes dataset, method, bins, level, compare. For every stage: python -m"),
+        (
+            ["evaluate", "epochs=3"],
+            "evaluate takes dataset, method, bins, level, compare. For every stage: trueodds all",
+        ),
         (["export", "bins=30"], "export takes no parameters"),
         (["export", "--fold", "bins=30"], "export --fold does not read bins: evaluate does."),
         (["demo", "--artifacts", "nowhere"], "card.json is missing"),

@@ -8,22 +8,25 @@ mends on the other half:
 >>> logits_NC = rng.normal(0, 6, (4_000, 3))
 >>> true_NC = trueodds.calibrators.Temperature(3.0)(logits_NC)
 >>> labels_N = (true_NC.cumsum(axis=1) > rng.random((4_000, 1))).argmax(axis=1)
->>> calibrator = trueodds.fit("temperature", logits_NC[:2_000], labels_N[:2_000])
+>>> calibrator = trueodds.fit(logits_NC[:2_000], labels_N[:2_000], "temperature")
 >>> round(calibrator.temperature, 1)
 3.0
->>> sure, calibrated = (c(logits_NC[2_000:]) for c in (trueodds.calibrators.Identity(), calibrator))
->>> for probabilities_NC in (sure, calibrated):
-...     sums = trueodds.CalibrationSums.from_probabilities(probabilities_NC, labels_N[2_000:])
-...     print(f"ECE {trueodds.metrics.ece(sums):.3f}, accuracy {trueodds.metrics.accuracy(sums):.3f}")
-ECE 0.154, accuracy 0.751
-ECE 0.021, accuracy 0.751
+>>> before = trueodds.report(trueodds.metrics.softmax(logits_NC[2_000:]), labels_N[2_000:])
+>>> after = trueodds.report(calibrator(logits_NC[2_000:]), labels_N[2_000:])
+>>> print(f"ECE {before.ece:.3f} -> {after.ece:.3f}; a calibrated model shows up to {after.floor_p95:.3f}")
+ECE 0.154 -> 0.021; a calibrated model shows up to 0.036
 
-metrics          every metric, as a function of CalibrationSums or of probabilities and labels
-CalibrationSums  all that a metric of the top class reads; sums add and subtract
-calibrators      every calibrator; Calibrator is their base
-fit, select      a calibrator by name; the one of least cross-validated NLL
-Bundle           a model with its calibrator and its card, as `trueodds export` writes it and the service loads it
-UserError        the base of all errors that name what was given, what is allowed, and the cure
+fit                the calibrator for some logits and labels: by name, or the one of least cross-validated NLL
+logits_of          logits for a model that gives probabilities only
+report             a CalibrationReport of probabilities and labels, for a terminal and for a notebook
+CalibrationReport  accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor
+Calibrated         a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
+calibrators        every calibrator; Calibrator is their base
+Calibrator         logits in, probabilities out, JSON both ways
+metrics            every metric, as a function of CalibrationSums or of probabilities and labels
+CalibrationSums    all that a metric of the top class reads; sums add and subtract
+Bundle             a model with its calibrator and its card, as `trueodds export` writes it and the service loads it
+UserError          the base of all errors that name what was given, what is allowed, and the cure
 """
 
 from __future__ import annotations
@@ -36,21 +39,39 @@ from trueodds import privacy
 if TYPE_CHECKING:
     from trueodds import calibrators, metrics
     from trueodds.bundle import Bundle
-    from trueodds.calibrators import Calibrator, fit, select
+    from trueodds.calibrated import Calibrated
+    from trueodds.calibrators import Calibrator, fit
     from trueodds.errors import UserError
+    from trueodds.reports.evaluation import CalibrationReport, report
+    from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
 
-__all__ = ["Bundle", "CalibrationSums", "Calibrator", "UserError", "calibrators", "fit", "metrics", "select"]
+__all__ = [
+    "Bundle",
+    "Calibrated",
+    "CalibrationReport",
+    "CalibrationSums",
+    "Calibrator",
+    "UserError",
+    "calibrators",
+    "fit",
+    "logits_of",
+    "metrics",
+    "report",
+]
 
 privacy.switch_off()  # before any module below imports what would report
 
 _HOMES = {
     "Bundle": "trueodds.bundle",
+    "Calibrated": "trueodds.calibrated",
+    "CalibrationReport": "trueodds.reports.evaluation",
     "CalibrationSums": "trueodds.sums.sums",
     "Calibrator": "trueodds.calibrators",
     "UserError": "trueodds.errors",
     "fit": "trueodds.calibrators",
-    "select": "trueodds.calibrators",
+    "logits_of": "trueodds.sums.inputs",
+    "report": "trueodds.reports.evaluation",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for public

@@ -1,6 +1,6 @@
 """Processes that must not outlive another one, however that one dies (SIGKILL included).
 
-    engine of a scheduled run -> dvc -> (a shell) -> python -m pipeline train
+    engine of a scheduled run -> dvc -> (a shell) -> the stage
 
 The kernel kills dvc when the engine is gone (`python -m trueodds.processes PID COMMAND ...`); the stage, which may have
 a shell for a parent, watches dvc itself (`obey`). Without the second half a killed dvc leaves its training running.

@@ -6,7 +6,6 @@ No figure is typed here: a text names it in braces, and `keys` says where in the
 from __future__ import annotations
 
 from docs.tables.claim import Claim
-from docs.tables.markdown import table
 from docs.tables.results import Key
 
 _INTERVAL = ("summary", "common errors (A, B, C)")
@@ -283,28 +282,3 @@ CLAIMS = (
         "scheduled-runs-what-a-deployment-costs",
     ),
 )
-
-
-def page() -> str:
-    """The table of docs/claims.md."""
-    rows = [
-        (
-            claim.claim,
-            claim.text(claim.condition),
-            f"[{claim.text(claim.figure)}](results.md#{claim.section})",
-            f"`{claim.command}`",
-            claim.text(claim.failure),
-        )
-        for claim in CLAIMS
-    ]
-    return table(("claim", "condition", "figure", "command", "where it fails"), rows)
-
-
-def lines() -> str:
-    """The short ones, for README.md."""
-    return "\n".join(
-        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/results.md#{claim.section})"
-        f" ({claim.text(claim.condition)})."
-        for claim in CLAIMS
-        if claim.short
-    )

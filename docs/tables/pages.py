@@ -29,7 +29,8 @@ from benchmarks import (
     weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
-from docs.tables import ROOT, claims, settings
+from docs.tables import ROOT, settings
+from docs.tables.claims import CLAIMS
 from docs.tables.markdown import table
 from docs.tables.results import COMMANDS, Result, read
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
@@ -69,6 +70,31 @@ def layers() -> str:
     return table(("folder", "layers"), rows, code=(1,))
 
 
+def claims_table() -> str:
+    """The claims of docs/claims.md."""
+    rows = [
+        (
+            claim.claim,
+            claim.text(claim.condition),
+            f"[{claim.text(claim.figure)}](results.md#{claim.section})",
+            f"`{claim.command}`",
+            claim.text(claim.failure),
+        )
+        for claim in CLAIMS
+    ]
+    return table(("claim", "condition", "figure", "command", "where it fails"), rows)
+
+
+def short_claims() -> str:
+    """The claims of README.md, a line each."""
+    return "\n".join(
+        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/results.md#{claim.section})"
+        f" ({claim.text(claim.condition)})."
+        for claim in CLAIMS
+        if claim.short
+    )
+
+
 CODE: dict[str, Callable[[], str]] = {
     "methods": lambda: table(("name", "options, or parts and their settings", "source"), methods_table(), code=(0, 1)),
     "recipes": lambda: table(("recipe", "how", "for"), recipes_table(), code=(0,)),
@@ -76,8 +102,8 @@ CODE: dict[str, Callable[[], str]] = {
     "service-settings": settings.service,
     "params": settings.params,
     "layers": layers,
-    "claims": claims.page,
-    "measured": claims.lines,
+    "claims": claims_table,
+    "measured": short_claims,
 }
 """Blocks made from the code, or from several results."""
 BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)

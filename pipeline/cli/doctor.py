@@ -28,6 +28,8 @@ SCHEDULE_SECONDS = 30.0
 """The time in which Prefect's scheduler, which looks every few seconds, must have made the runs of a schedule."""
 RUN_SECONDS = 120.0
 """The time in which a worker must have taken and ended the rehearsal of an alarm's flow."""
+TEST_PAUSES = (0.5, 1.0)
+"""Seconds before an alarm's test is sent again: what takes the news may be busy, and an alarm is sent again too."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
@@ -137,7 +139,7 @@ def telemetry(home: Path) -> Finding:
 def folder(models: ModelFolder) -> Finding:
     """Checks that the model directory is there, can be written, and names a version that answers."""
     place = models.path.resolve()
-    publish = "dvc repro && python -m pipeline publish"
+    publish = "dvc repro && trueodds publish"
     if not models.path.is_dir():
         return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
     try:
@@ -265,6 +267,11 @@ def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
 
     try:
         tried = client.post("/admin/alarm/test")["webhooks"]
+        for pause in TEST_PAUSES:
+            if all(hook["taken"] for hook in tried):
+                break
+            time.sleep(pause)
+            tried = client.post("/admin/alarm/test")["webhooks"]
     except AnswerError as error:
         yield Finding("alarm", "wrong", str(error))
         return

@@ -1,6 +1,6 @@
 """Two minutes in which a calibrated model stops being one and the alarm fires: `demo --live`.
 
-The traffic is `python -m service replay`, a process of its own; the page is the service's.
+The traffic is `trueodds replay`, a process of its own; the page is the service's.
 """
 
 from __future__ import annotations
@@ -113,6 +113,6 @@ def _closing(report: dict[str, Any], work: Path) -> str:
         lines.append(textwrap.fill(advice["reading"], 110))
     lines += [
         f"The page as it was at the end: {work / 'calibration-report.html'}",
-        "`make serve` keeps a service up; `python -m service replay --help` has other ways to trouble it.",
+        "`make serve` keeps a service up; `trueodds replay --help` has other ways to trouble it.",
     ]
     return "\n".join(lines)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import get_args
 
 from pipeline import methods
-from pipeline.calibrate import SELECT
 from pipeline.cli import common
 from pipeline.methods.compose import PENALTY
 from pipeline.methods.method import When
@@ -60,7 +59,7 @@ def calibrators_table() -> list[tuple[str, str, str]]:
         about = " ".join(first_paragraph.split())
         first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
         rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
-    rows.append((SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
+    rows.append((calibrators.SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
     return rows
 
 

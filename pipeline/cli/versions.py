@@ -31,7 +31,7 @@ def versions_text(models: ModelFolder, model: str | None = None) -> str:
     names = models.names()
     if not names or (model and model not in names):
         missing = f" {model!r}" if model else ""
-        raise BundleError(f"there is no model{missing} in {models.path}; python -m pipeline publish")
+        raise BundleError(f"there is no model{missing} in {models.path}; trueodds publish")
     lines: list[str] = [f"{models.path.resolve()}"]
     for name in [model] if model else names:
         roles = {models.version_of(name, DEFAULT): "answers", models.version_of(name, SHADOW): "shadow"}

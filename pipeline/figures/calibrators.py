@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from pipeline.config import Evaluation
 from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, drawn
-from trueodds.evaluation.results import Judged, Problem
+from trueodds.evaluation.results import Judged, Problem, Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +23,7 @@ def comparison(
     before: Judged,
     after: Judged,
     others: Sequence[Judged | Problem],
-    settings: Evaluation,
+    settings: Settings,
     out: Path,
     title: str,
 ) -> None:
@@ -50,7 +49,7 @@ def _colour(row: int) -> str:
     return {0: GAP, 1: BAR}.get(row, INK)
 
 
-def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Evaluation) -> None:
+def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Settings) -> None:
     for row, one in enumerate(rows):
         if isinstance(one, Problem):
             axes.text(0.01, row, "could not be fitted", transform=axes.get_yaxis_transform(), va="center", fontsize=8)

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.config import Evaluation
 from pipeline.figures.style import BAR, GAP, INK, LINE, drawn
-from trueodds.evaluation.results import Judged
+from trueodds.evaluation.results import Judged, Settings
 from trueodds.metrics import Bins, binomial_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def reliability_diagram(before: Judged, after: Judged, settings: Evaluation, out: Path, title: str) -> None:
+def reliability_diagram(before: Judged, after: Judged, settings: Settings, out: Path, title: str) -> None:
     """Before and after, the confidence histogram beneath; written to `out`.svg and `out`.png.
 
     Bars of bins with few rows are pale: the eye should weigh a bin as the ECE does. ECE, its estimate

@@ -79,7 +79,6 @@ def _container(field: FieldInfo) -> Any:
 def _names() -> dict[str, Any]:
     """Leaves that hold names which the code knows, not params.yaml's types."""
     from pipeline import methods, nets
-    from pipeline.calibrate import SELECT
     from pipeline.training.recipes import RECIPES
     from trueodds import calibrators
 
@@ -92,6 +91,6 @@ def _names() -> dict[str, Any]:
         "recipe": one_of(["auto", *RECIPES]),
         "net": one_of(nets.names()),
         "method": Annotated[str, Field(pattern=method)],
-        "calibrator": one_of([*calibrators.names(), SELECT]),
+        "calibrator": one_of([*calibrators.names(), calibrators.SELECT]),
         "compare": list[one_of([*calibrators.names(), "all"])],  # type: ignore[misc]
     }

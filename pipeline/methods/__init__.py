@@ -1,7 +1,7 @@
 """How to train for calibration, by name: `build("focal", gamma=2).loss(logits_NC, labels_N)`.
 
 A method is a primary loss, penalties added to it, changes to labels and batches, and options of all of them. PARTS and
-PRESETS below are the only place where names live; `build`, the check of params.yaml, `python -m pipeline methods` and
+PRESETS below are the only place where names live; `build`, the check of params.yaml, `trueodds methods` and
 the tests read them. To add a loss, write a function that returns one value per sample, in a module of its own, and
 enter it into PARTS: a net is trained anew when a module of its own method changes (`pipeline.training.provenance`).
 """

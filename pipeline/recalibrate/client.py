@@ -77,7 +77,7 @@ def admin_key(file: str | Path | None = None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise AnswerError(f"the key file {named} cannot be read: {error}") from None
         if not key:
-            raise AnswerError(f"the key file {named} is empty; it holds the key that python -m service key printed")
+            raise AnswerError(f"the key file {named} is empty; it holds the key that trueodds key printed")
     else:
         key = os.environ.get(KEY, "").strip()
     if re.fullmatch("[0-9a-fA-F]{64}|@.*|.*,.*", key):

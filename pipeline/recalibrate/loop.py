@@ -92,8 +92,7 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
         state = ModelState.of(request)
         if state.shadow is None:
             raise BundleError(
-                f"{name} has no shadow to judge; python -m pipeline recalibrate makes one, and publish --role shadow"
-                " another"
+                f"{name} has no shadow to judge; trueodds recalibrate makes one, and publish --role shadow another"
             )
         outcome = _judge(request, state, call)
     return _wait(request, outcome, call) if outcome.status == "open" and request.promote == "evidence" else outcome
@@ -123,7 +122,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
     words = (
         f"{name}/{version} is published as the shadow, {lower} on held-out labels. Labels of answers given from now on"
-        f" decide: python -m pipeline judge. Or promote it: python -m pipeline promote {name} {version}"
+        f" decide: trueodds judge. Or promote it: trueodds promote {name} {version}"
     )
     return Outcome("published", name, served.version, version, words, choice)
 
@@ -171,7 +170,7 @@ def _judge(request: Recalibration, state: ModelState, call: Call) -> Outcome:
     if (candidate.card.input, candidate.card.classes) != (served.card.input, served.card.classes):
         raise BundleError(
             f"{name}/{version} takes other inputs or has other classes than {served.version}, so it cannot shadow it;"
-            f" end that: python -m pipeline shadow {name} none"
+            f" end that: trueodds shadow {name} none"
         )
     paired = version if state.is_retrained else None
     rows: Labelled = call(fetch_labels, request.client, name, served, None, state.since_ms, paired)

@@ -39,7 +39,7 @@ class ModelState:
         models, name = request.models, request.model_name()
         served = models.version_of(name, DEFAULT)
         if served is None:
-            raise BundleError(f"no version answers for {name} in {models.path}; name one: python -m pipeline promote")
+            raise BundleError(f"no version answers for {name} in {models.path}; name one: trueodds promote")
         shadow = models.version_of(name, SHADOW)
         return cls(
             name,

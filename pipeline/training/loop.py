@@ -125,7 +125,7 @@ def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> Ro
     if not (torch.isfinite(logits_NC).all() and torch.isfinite(loss)):
         raise TrainingError(
             f"training has diverged: the {split} loss is {float(loss):.4g}. Lower learning_rate, or choose a recipe"
-            " that clips gradients (python -m pipeline recipes)"
+            " that clips gradients (trueodds recipes)"
         )
     values = {"loss": float(loss), **curves.scores(logits_NC, labels_N)}
     return {f"{split}_{name}": value for name, value in values.items()}

@@ -9,7 +9,7 @@ from service.alarm.state import AlarmState
 from service.store.records import LabelBlock
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.report.alarm import Advice
+from trueodds.reports.alarm import Advice
 from trueodds.shadows import is_shadow
 from trueodds.texts import plural
 
@@ -52,7 +52,7 @@ def advice_of(
         )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
-        command = None if is_shadow(model) else f"python -m pipeline recalibrate {where}"
+        command = None if is_shadow(model) else f"trueodds recalibrate {where}"
         return Advice(helps="yes", reading=f"Recalibrating would help. {how}", command=command, **numbers)
     if seen.log_e <= 0 and n >= ENOUGH:
         reading = f"Recalibrating on the labels seen would not help. {how}"

@@ -9,8 +9,8 @@ from service.alarm.advice import advice_of
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.store.records import LabelBlock
 from trueodds.metrics.alarms.payoffs import Null
-from trueodds.report.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, WeightedEvidence
-from trueodds.report.labelling import choice_of
+from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, WeightedEvidence
+from trueodds.reports.labelling import choice_of
 from trueodds.shadows import is_shadow
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural

@@ -22,7 +22,7 @@ from service.settings import Webhook
 from service.store import StoreError
 from service.store.records import LabelBlock, Version
 from trueodds.metrics.alarms.payoffs import Null
-from trueodds.report.alarm import Alarm
+from trueodds.reports.alarm import Alarm
 from trueodds.texts import line_problem, plural, short
 
 if TYPE_CHECKING:

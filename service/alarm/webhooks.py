@@ -1,11 +1,13 @@
-"""Telling others of an alarm: a JSON body to a URL, or a run of a Prefect deployment."""
+"""One try to tell others of an alarm: a JSON body to a URL, or a run of a Prefect deployment.
+
+The next try after a failure is service/alarm/watch.py's, which keeps in the store what is delivered.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
 SEND_SECONDS = 10.0
 """In which a webhook must have answered."""
-BUSY_PAUSES = (0.2, 0.5, 1.0, 2.0)
-"""Seconds between the tries of a call to a Prefect server that is busy."""
 ALARM, TRIAL = "calibration-alarm", "calibration-alarm-test"
 """Types of news."""
 
@@ -74,11 +74,14 @@ async def _send(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any
     import httpx
 
     try:
-        return await (_start_run if webhook.starts_run else _post)(client, webhook, body)
+        if webhook.starts_run:
+            return await _start_run(client, webhook, body)
+        _check(webhook, await client.post(webhook.url, json=body, headers={"Idempotency-Key": body["id"]}))
     except httpx.TimeoutException:
         raise TimeoutError from None
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise WebhookError(f"{webhook} cannot be reached: {str(error) or type(error).__name__}") from None
+    return None
 
 
 def _client() -> httpx.AsyncClient:
@@ -88,37 +91,26 @@ def _client() -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=SEND_SECONDS)
 
 
-async def _post(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> None:
-    _taken(webhook, await client.post(webhook.url, json=body, headers={"Idempotency-Key": body["id"]}))
-
-
-async def _ask_prefect(webhook: Webhook, ask: Callable[[], Awaitable[httpx.Response]]) -> Any:
-    """The id in an answer; 503, which a server says whose database is busy for the moment, is asked again."""
-    for pause in BUSY_PAUSES:
-        answer = await ask()
-        if answer.status_code != 503:
-            break
-        await asyncio.sleep(pause)
-    else:
-        answer = await ask()
-    try:
-        return _taken(webhook, answer).json()["id"]
-    except (ValueError, KeyError, TypeError):
-        raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
-
-
 async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str:
     """Prefect makes one run for one idempotency key; for a test, one that only looks whether all is there."""
-    deployment = quote(str(await _ask_prefect(webhook, lambda: client.get(webhook.url))), safe="")
+    deployment = quote(_id(webhook, await client.get(webhook.url)), safe="")
     parameters = {"model": body["model"], "version": body["version"], "reason": body["reading"]}
     if body["type"] == TRIAL:
         parameters["dry_run"] = True
     run = {"parameters": parameters, "idempotency_key": body["id"]}
     url = f"{webhook.url.partition(DEPLOYMENT)[0]}/deployments/{deployment}/create_flow_run"
-    return str(await _ask_prefect(webhook, lambda: client.post(url, json=run)))
+    return _id(webhook, await client.post(url, json=run))
 
 
-def _taken(webhook: Webhook, answer: httpx.Response) -> httpx.Response:
+def _id(webhook: Webhook, answer: httpx.Response) -> str:
+    """The id of the deployment or run in Prefect's answer."""
+    _check(webhook, answer)
+    try:
+        return str(answer.json()["id"])
+    except (ValueError, KeyError, TypeError):
+        raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
+
+
+def _check(webhook: Webhook, answer: httpx.Response) -> None:
     if not answer.is_success:
         raise WebhookError(f"{webhook} answered {answer.status_code} to {answer.request.method}")
-    return answer

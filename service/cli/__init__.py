@@ -1,4 +1,4 @@
-"""The commands of the service: `trueodds COMMAND`, or `python -m service COMMAND` in a checkout or an image."""
+"""The commands of the service: `trueodds COMMAND`, or `python -m service COMMAND` in a checkout."""
 
 from trueodds.cli import Command
 

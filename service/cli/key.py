@@ -17,5 +17,5 @@ def run(arguments: argparse.Namespace) -> int:
     key, hashed = keys.make()
     print(f"key     {key}", f"sha256  {hashed}", sep="\n")
     print("Give the key to those who call; tell the service the sha256 only, for example", file=sys.stderr)
-    print(f"  TRUEODDS_PREDICT_KEY={hashed} python -m service", file=sys.stderr)
+    print(f"  TRUEODDS_PREDICT_KEY={hashed} trueodds serve", file=sys.stderr)
     return 0

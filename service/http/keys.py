@@ -75,9 +75,7 @@ def check(request: Request, role: Role) -> None:
 
 class _Requires(HTTPBearer):
     def __init__(self, role: Role) -> None:
-        super().__init__(
-            description="a key of `python -m service key`, where the service has one set", auto_error=False
-        )
+        super().__init__(description="a key of `trueodds key`, where the service has one set", auto_error=False)
         self._role = role
 
     async def __call__(self, request: Request) -> None:  # type: ignore[override]

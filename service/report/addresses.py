@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from trueodds.report.page.axis import utc
-from trueodds.report.schemas import Report
+from trueodds.reports.axis import utc
+from trueodds.reports.schemas import Report
 from trueodds.texts import plural
 
 REPORT, CHOOSE = "/calibration-report", "/calibration-report/choose"

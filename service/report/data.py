@@ -16,8 +16,8 @@ from service.store import MAX_PERIODS, Store
 from service.store.records import LabelBlock, Version
 from trueodds.hours import hour_of, hours_of, within
 from trueodds.metrics import CalibrationSums
-from trueodds.report import LabelledRows
-from trueodds.report.schemas import KnownVersion, Unit
+from trueodds.reports import LabelledRows
+from trueodds.reports.schemas import KnownVersion, Unit
 from trueodds.shadows import is_shadow, shadowed_by
 from trueodds.sums.answers import AnswerSums
 

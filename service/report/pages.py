@@ -21,7 +21,7 @@ from service.errors import ServiceError
 from service.http import error_answers, query_parameters
 from service.http.accept import prefers_html
 from service.report import addresses
-from trueodds.report import Report, page
+from trueodds.reports import Report, page
 
 ENVIRONMENT = page.environment(Path(__file__).parent / "templates")
 

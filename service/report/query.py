@@ -12,8 +12,8 @@ from service.store.records import Version
 from trueodds.errors import nearest
 from trueodds.hours import HOUR_MS, hours_of
 from trueodds.metrics import CELLS
-from trueodds.report import Options, Window
-from trueodds.report.schemas import NO_TAG, Unit
+from trueodds.reports import Options, Window
+from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
 from trueodds.texts import short
 

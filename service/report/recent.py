@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from service.store import Store
 from service.store.records import LabelBlock, Version
-from trueodds.report.labelling import NEWEST
+from trueodds.reports.labelling import NEWEST
 
 VERSIONS = 16
 

@@ -18,9 +18,9 @@ from service.report.query import ReportQuery, TrendUnit, check, check_class, uni
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.records import Version
-from trueodds.report import Report, labelling_of, report_of, slices_of, tags_of, trend_of
-from trueodds.report.alarm import Advice, Alarm
-from trueodds.report.schemas import NO_TAG, Verdict
+from trueodds.reports import Report, labelling_of, report_of, slices_of, tags_of, trend_of
+from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.schemas import NO_TAG, Verdict
 
 if TYPE_CHECKING:
     from service.runtime import Runtime

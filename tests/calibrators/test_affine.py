@@ -64,7 +64,7 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
     """Numeric gradient of the twin at the fit: none; and a general solver started elsewhere finds nothing lower."""
     n, k = 60, 3
     z, labels = biased(n, k)
-    calibrator = calibrators.fit(name, z, labels, **plain(name))
+    calibrator = calibrators.fit(z, labels, name, **plain(name))
     assert isinstance(calibrator, Affine)
     scale = 1.0 if name == "dirichlet" else fitted(z, labels).temperature
     rows = np.log(softmax(z)) if name == "dirichlet" else (z - z.mean(axis=1, keepdims=True)) / scale
@@ -87,7 +87,7 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
 @given(st.integers(0, 10_000), st.sampled_from(AFFINE))
 def test_w_and_b_are_the_call_and_a_shift_changes_nothing(seed: int, name: str) -> None:
     z, labels = biased(40, 4, seed)
-    calibrator = calibrators.fit(name, z, labels)
+    calibrator = calibrators.fit(z, labels, name)
     pair = calibrator.affine(4)
     assert pair is not None
     np.testing.assert_allclose(softmax(z @ pair[0].T + pair[1]), calibrator(z), atol=1e-12)
@@ -99,8 +99,8 @@ def test_w_and_b_are_the_call_and_a_shift_changes_nothing(seed: int, name: str) 
 def test_scaling_the_logits_scales_the_map(name: str) -> None:
     z, labels = biased()
     np.testing.assert_allclose(
-        calibrators.fit(name, 4 * z, labels, **plain(name))(4 * z),
-        calibrators.fit(name, z, labels, **plain(name))(z),
+        calibrators.fit(4 * z, labels, name, **plain(name))(4 * z),
+        calibrators.fit(z, labels, name, **plain(name))(z),
         atol=1e-7,
     )
 
@@ -110,7 +110,7 @@ def test_scaling_the_logits_scales_the_map(name: str) -> None:
 def test_the_shrunken_bias_correction_is_the_minimum_of_the_slow_loss(seed: int, errors: float, ridge: float) -> None:
     """Numeric gradient of the twin: pseudo-rows of the net's own softmax, and a ridge on the offsets."""
     z, labels = biased(40, 3, seed)
-    calibrator = calibrators.fit("bias_corrected_temperature", z, labels, shrinkage=errors, intercept=ridge)
+    calibrator = calibrators.fit(z, labels, "bias_corrected_temperature", shrinkage=errors, intercept=ridge)
     start = np.array([1 / calibrator.temperature, *np.asarray(calibrator.bias_C)])  # type: ignore[attr-defined]
 
     def loss(theta: Array) -> float:
@@ -125,7 +125,7 @@ def test_logits_that_say_nothing_leave_the_class_frequencies() -> None:
     """All logits equal: softmax(b) must be the share of each class, 3 : 2 : 1."""
     labels = np.array([0, 0, 0, 1, 1, 2])
     for name in ("bias_corrected_temperature", "vector"):
-        calibrator = calibrators.fit(name, np.zeros((6, 3)), labels, **plain(name))
+        calibrator = calibrators.fit(np.zeros((6, 3)), labels, name, **plain(name))
         np.testing.assert_allclose(calibrator(np.zeros((1, 3))), [[1 / 2, 1 / 3, 1 / 6]], rtol=1e-7)
 
 
@@ -133,7 +133,7 @@ def test_two_classes_by_hand() -> None:
     """Score +-1 (logits +-1/2): 3 of 4 right above, 4 of 5 below: sigma(w + b) = 3/4, sigma(-w + b) = 1/5."""
     z = np.array([[0.5, -0.5]] * 5 + [[-0.5, 0.5]] * 4)
     calibrator = calibrators.fit(
-        "bias_corrected_temperature", z, np.array([0] * 4 + [1] * 4 + [0]), shrinkage=0, intercept=0
+        z, np.array([0] * 4 + [1] * 4 + [0]), "bias_corrected_temperature", shrinkage=0, intercept=0
     )
     np.testing.assert_allclose(calibrator([[-0.5, 0.5], [0.5, -0.5]])[:, 1], [3 / 4, 1 / 5], rtol=1e-7)
     assert calibrator.temperature == pytest.approx(2 / (math.log(3) + math.log(4)), rel=1e-7)  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def test_the_truth_is_recovered() -> None:
     z = rng.normal(0, 2, (40_000, 3))
     factors, bias = np.array([0.5, 1.0, 0.8]), np.array([0.6, -0.4, -0.2])
     labels = ((z - z.mean(axis=1, keepdims=True)) * factors + bias + rng.gumbel(size=z.shape)).argmax(axis=1)
-    calibrator = calibrators.fit("vector", z, labels)
+    calibrator = calibrators.fit(z, labels, "vector")
     np.testing.assert_allclose(calibrator.weight_C, factors, atol=0.03)  # type: ignore[attr-defined]
     np.testing.assert_allclose(calibrator.bias_C, bias, atol=0.03)  # type: ignore[attr-defined]
 
@@ -153,17 +153,17 @@ def test_no_factor_is_negative() -> None:
     """The logit of class 2 is turned round: its factor stops at 0, and T at its bound for logits all turned round."""
     z, labels = drawn(400, 3)
     z[:, 2] *= -1
-    weight_C = np.asarray(calibrators.fit("vector", z, labels).weight_C)  # type: ignore[attr-defined]
+    weight_C = np.asarray(calibrators.fit(z, labels, "vector").weight_C)  # type: ignore[attr-defined]
     assert weight_C[2] == 0
     assert (weight_C[:2] > 0).all()
-    calibrator = calibrators.fit("bias_corrected_temperature", -z[:, :2], np.minimum(labels, 1))
+    calibrator = calibrators.fit(-z[:, :2], np.minimum(labels, 1), "bias_corrected_temperature")
     assert 0.05 <= calibrator.temperature <= 20  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", AFFINE)
 def test_separable_rows_have_a_fit(name: str) -> None:
     z, _ = drawn(60, 3)
-    calibrator = calibrators.fit(name, z, z.argmax(axis=1))
+    calibrator = calibrators.fit(z, z.argmax(axis=1), name)
     assert all("separates the 60 rows" in warning or "overfits" in warning for warning in calibrator.warnings)
     assert (calibrator(z).argmax(axis=1) == z.argmax(axis=1)).all()
 
@@ -171,7 +171,7 @@ def test_separable_rows_have_a_fit(name: str) -> None:
 def test_unregularised_matrix_on_separable_rows_is_refused_or_separates() -> None:
     z, _ = drawn(60, 3)
     try:
-        calibrator = calibrators.fit("matrix", z, z.argmax(axis=1), off_diagonal=0.0, intercept=0.0)
+        calibrator = calibrators.fit(z, z.argmax(axis=1), "matrix", off_diagonal=0.0, intercept=0.0)
     except FitError as error:
         assert "stronger regularisation" in str(error)
     else:
@@ -182,20 +182,20 @@ def test_unregularised_matrix_on_separable_rows_is_refused_or_separates() -> Non
 def test_a_class_never_seen_is_named(name: str) -> None:
     z, labels = drawn(50, 5)
     with pytest.raises(FitError, match=rf"never hold class 2, 4, without which {name} .*; use 'temperature'"):
-        calibrators.fit(name, z, np.where(np.isin(labels, [2, 4]), 0, labels))
+        calibrators.fit(z, np.where(np.isin(labels, [2, 4]), 0, labels), name)
 
 
 @pytest.mark.parametrize("name", ["structured_vector", "structured_matrix"])
 def test_the_structured_ones_do_not_need_every_class(name: str) -> None:
     z, labels = drawn(50, 5)
-    probabilities = calibrators.fit(name, z, np.where(labels == 2, 0, labels))(z)
+    probabilities = calibrators.fit(z, np.where(labels == 2, 0, labels), name)(z)
     assert probabilities[:, 2].min() > 0
 
 
 def test_a_strong_penalty_is_temperature_scaling() -> None:
     z, labels = biased()
     strong = {"diagonal": 1e6, "off_diagonal": 1e6, "intercept": 1e6}
-    calibrator = calibrators.fit("structured_matrix", z, labels, **strong)
+    calibrator = calibrators.fit(z, labels, "structured_matrix", **strong)
     np.testing.assert_allclose(calibrator(z), fitted(z, labels, SHRINKAGE)(z), atol=1e-5)
 
 
@@ -210,15 +210,15 @@ def test_fifty_classes_keep_their_accuracy_only_with_a_penalty() -> None:
         return float((calibrator(z[fresh]).argmax(axis=1) == labels[fresh]).mean())
 
     plain = accuracy(calibrators.Identity())
-    assert accuracy(calibrators.fit("structured_matrix", z[few], labels[few])) > plain - 0.01
-    assert accuracy(calibrators.fit("matrix", z[few], labels[few])) > plain - 0.05
-    assert accuracy(calibrators.fit("matrix", z[few], labels[few], off_diagonal=0.01, intercept=0.01)) < plain - 0.07
+    assert accuracy(calibrators.fit(z[few], labels[few], "structured_matrix")) > plain - 0.01
+    assert accuracy(calibrators.fit(z[few], labels[few], "matrix")) > plain - 0.05
+    assert accuracy(calibrators.fit(z[few], labels[few], "matrix", off_diagonal=0.01, intercept=0.01)) < plain - 0.07
 
 
 def test_logits_beyond_reach_are_refused() -> None:
     z, labels = drawn(50, 3)
     with pytest.raises(FitError, match=r"logits reach .*; use 'temperature'"):
-        calibrators.fit("vector", 1e9 * z, labels)
+        calibrators.fit(1e9 * z, labels, "vector")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_fields_that_cannot_be_right(tree: dict[str, object], message: str) -> N
 )
 def test_options_out_of_range(name: str, options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        calibrators.fit(name, *biased(), **options)
+        calibrators.fit(*biased(), name, **options)
 
 
 def test_newton_says_when_numbers_leave_float64() -> None:

@@ -32,7 +32,7 @@ def drawn(n: int, classes: int, temperature: float = 1.0, spread: float = 3.0, s
 
 def fitted(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, shrinkage: float = 0.0) -> Temperature:
     """By default the plain formula of Guo et al."""
-    calibrator = calibrators.fit("temperature", logits_NC, labels_N, shrinkage=shrinkage)
+    calibrator = calibrators.fit(logits_NC, labels_N, "temperature", shrinkage=shrinkage)
     assert isinstance(calibrator, Temperature)
     return calibrator
 
@@ -128,11 +128,11 @@ def test_useless_logits_stop_at_the_upper_bound(logits: list[list[float]], label
 def test_logits_that_are_equal_leave_the_temperature_at_1(
     objective: str, logits: list[list[float]], labels: list[int]
 ) -> None:
-    calibrator = calibrators.fit("temperature", logits, labels, objective=objective)
+    calibrator = calibrators.fit(logits, labels, "temperature", objective=objective)
     assert (calibrator.temperature, calibrator.at_bound) == (1.0, False)  # type: ignore[attr-defined]
     assert calibrator.notes() == ["The logits are equal in every row of the fit: they say nothing, and T stays 1."]
     for shrinkage in (0.0, 2.0):
-        ensemble = calibrators.fit("ensemble_temperature", logits, labels, shrinkage=shrinkage)
+        ensemble = calibrators.fit(logits, labels, "ensemble_temperature", shrinkage=shrinkage)
         assert ensemble.temperature == 1.0  # type: ignore[attr-defined]
 
 
@@ -174,7 +174,7 @@ def test_fifty_rows_without_an_error_do_not_sharpen_without_end(name: str) -> No
     logits, labels = drawn(400, 10, 1.0, 8.0)
     right = np.flatnonzero(logits.argmax(axis=1) == labels)[:50]
     assert fitted(logits[right], labels[right]).bound == "lower"
-    calibrator = calibrators.fit(name, logits[right], labels[right])
+    calibrator = calibrators.fit(logits[right], labels[right], name)
     assert not calibrator.at_bound
     assert not any("bound" in note for note in calibrator.notes())
     fresh, truth = drawn(5_000, 10, 1.0, 8.0, seed=1)
@@ -188,18 +188,18 @@ def test_shrinkage_is_negligible_on_many_rows() -> None:
     plain, shrunk = (fitted(logits, labels, s).temperature for s in (0.0, 2.0))
     assert abs(mean_nll(logits, labels, shrunk) - mean_nll(logits, labels, plain)) < 1e-4
     with pytest.raises(ValueError, match=r"shrinkage is -1; allowed is a number in \[0.0, 1000000.0\]"):
-        calibrators.fit("temperature", logits, labels, shrinkage=-1)
+        calibrators.fit(logits, labels, "temperature", shrinkage=-1)
 
 
 def test_a_temperature_at_an_end_is_noted_by_all_who_have_one() -> None:
     logits, _ = drawn(60, 3, spread=2.0)
     right, wrong = logits.argmax(axis=1), logits.argmin(axis=1)
     for objective in ("brier", "ece", "adaptive_ece", "sb_ece"):
-        calibrator = calibrators.fit("temperature", logits, right, objective=objective)
+        calibrator = calibrators.fit(logits, right, "temperature", objective=objective)
         assert calibrator.at_bound and "stopped at its lower bound 0." in calibrator.notes()[-1]
     for name, options in (("ensemble_temperature", {"objective": "brier"}), ("bias_corrected_temperature", {})):
-        assert "stopped at its upper bound 20" in calibrators.fit(name, logits, wrong, **options).notes()[-1]
-    sharp = calibrators.fit("ensemble_temperature", logits, right, objective="brier")
+        assert "stopped at its upper bound 20" in calibrators.fit(logits, wrong, name, **options).notes()[-1]
+    sharp = calibrators.fit(logits, right, "ensemble_temperature", objective="brier")
     assert sharp.at_bound and "stopped at its lower bound 0.05" in sharp.notes()[-1]
 
 
@@ -259,7 +259,7 @@ def test_names() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_calibrator_survives_json(name: str) -> None:
     logits, labels = drawn(100, 3, 1.3)
-    calibrator = calibrators.fit(name, logits, labels)
+    calibrator = calibrators.fit(logits, labels, name)
     restored = calibrators.from_json(json.loads(json.dumps(calibrator.to_json())))
     assert restored == calibrator
     assert np.array_equal(restored(logits), calibrator(logits))
@@ -270,7 +270,7 @@ def test_every_calibrator_survives_json(name: str) -> None:
 def test_every_calibrator_gives_probabilities(name: str) -> None:
     logits, labels = drawn(100, 3, 1.3)
     logits.flags.writeable = False  # what is given is not changed
-    probabilities = calibrators.fit(name, logits, labels)(logits)
+    probabilities = calibrators.fit(logits, labels, name)(logits)
     assert probabilities.shape == logits.shape
     assert ((probabilities >= 0) & (probabilities <= 1)).all()
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
@@ -294,10 +294,10 @@ def test_identity_is_softmax() -> None:
 
 
 def test_unknown_names() -> None:
-    for use in (calibrators.get, lambda name: calibrators.fit(name, [[1.0]], [0])):
+    for use in (calibrators.get, lambda name: calibrators.fit([[1.0]], [0], name)):
         with pytest.raises(
             ConfigError,
-            match=r"unknown calibrator 'temprature'; allowed: identity, .*spline\. Did you mean 'temperature'",
+            match=r"unknown calibrator 'temprature'; allowed: identity, .*(spline|select)\. Did you mean 'temperature'",
         ):
             use("temprature")
     with pytest.raises(ConfigError, match=r"unknown calibrator 'x'; allowed: identity, .*, spline\.$"):
@@ -339,7 +339,7 @@ def test_json_that_is_no_calibrator(tree, message: str) -> None:  # type: ignore
 @pytest.mark.parametrize("name", NAMES)
 def test_what_fit_refuses(name: str, logits: npt.ArrayLike, labels: npt.ArrayLike, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        calibrators.fit(name, logits, labels)
+        calibrators.fit(logits, labels, name)
 
 
 def test_what_apply_refuses() -> None:
@@ -355,15 +355,15 @@ def test_integer_logits_are_numbers() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_options_are_listed_and_others_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown option of '{name}' 'wrong'; allowed: "):
-        calibrators.fit(name, *drawn(10, 2), wrong=1)
+        calibrators.fit(*drawn(10, 2), name, wrong=1)
     defaults = calibrators.options(name)
     logits, labels = drawn(100, 3, 1.3)
-    assert calibrators.fit(name, logits, labels, **defaults) == calibrators.fit(name, logits, labels)
+    assert calibrators.fit(logits, labels, name, **defaults) == calibrators.fit(logits, labels, name)
 
 
 def test_the_nearest_option_is_named() -> None:
     with pytest.raises(ConfigError, match=r"unknown option of 'temperature' 'objectif'; .* Did you mean 'objective'\?"):
-        calibrators.fit("temperature", *drawn(10, 2), objectif="nll")
+        calibrators.fit(*drawn(10, 2), "temperature", objectif="nll")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -373,8 +373,8 @@ def test_a_shift_and_a_dtype_change_nothing_for_any(name: str, classes: int) -> 
     rng = np.random.default_rng(classes)
     labels = np.arange(70) % classes
     half = rng.normal(0, 2, (70, classes)).astype(np.float16)
-    calibrator = calibrators.fit(name, half, labels)
-    assert calibrator == calibrators.fit(name, half.astype(np.float64), labels)
+    calibrator = calibrators.fit(half, labels, name)
+    assert calibrator == calibrators.fit(half.astype(np.float64), labels, name)
     wide = half.astype(np.float64)
     probabilities = calibrator(half)
     assert probabilities.dtype == np.float64
@@ -387,7 +387,7 @@ def test_a_shift_and_a_dtype_change_nothing_for_any(name: str, classes: int) -> 
 def test_what_says_that_it_keeps_the_argmax_does(name: str) -> None:
     for seed in range(5):
         logits, labels = drawn(60, 4, 3.0, 3.0, seed)
-        calibrator = calibrators.fit(name, logits, np.concatenate([np.arange(4), labels[4:]]))
+        calibrator = calibrators.fit(logits, np.concatenate([np.arange(4), labels[4:]]), name)
         fresh, _ = drawn(200, 4, seed=seed + 100)
         kept = (calibrator(fresh).argmax(axis=1) == fresh.argmax(axis=1)).all()
         assert kept or not calibrator.keeps_argmax
@@ -396,7 +396,7 @@ def test_what_says_that_it_keeps_the_argmax_does(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_one_row_or_a_batch_is_the_same(name: str) -> None:
     logits, labels = drawn(90, 3, 1.3)
-    calibrator = calibrators.fit(name, logits, labels)
+    calibrator = calibrators.fit(logits, labels, name)
     np.testing.assert_allclose(
         np.concatenate([calibrator(row[None]) for row in logits]), calibrator(logits), atol=1e-14
     )
@@ -405,26 +405,26 @@ def test_one_row_or_a_batch_is_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("identity", "temperature")])
 def test_json_of_another_shape_and_logits_of_other_classes(name: str) -> None:
     logits, labels = drawn(100, 3, 1.3)
-    calibrator = calibrators.fit(name, logits, labels)
+    calibrator = calibrators.fit(logits, labels, name)
     with pytest.raises(ValueError, match="cannot be restored from"):
         calibrators.from_json({"calibrator": name, "extra": 1})
     if calibrator.classes is not None:
         with pytest.raises(ValueError, match=r"logits has shape \(1, 4\); this calibrator was fitted on 3 classes"):
             calibrator(np.zeros((1, 4)))
     assert calibrator != calibrators.Identity()
-    assert calibrator != calibrators.fit(name, logits[:80], labels[:80])
-    assert hash(calibrator) == hash(calibrators.fit(name, logits, labels))
+    assert calibrator != calibrators.fit(logits[:80], labels[:80], name)
+    assert hash(calibrator) == hash(calibrators.fit(logits, labels, name))
 
 
 def test_what_a_fit_makes_worse_is_in_its_json() -> None:
     """Class 0 says .45 and is right 4 times of 10; class 1's share of the other .6 is .48, and takes its place."""
     logits = np.log([[0.45, 0.44, 0.11]] * 10)
-    worse = calibrators.fit("histogram", logits, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+    worse = calibrators.fit(logits, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2], "histogram")
     assert worse.warnings == ("The calibrator lowers the accuracy on the rows of its fit from 0.4000 to 0.3000.",)
     assert worse.notes() == list(worse.warnings)
     assert calibrators.from_json(json.loads(json.dumps(worse.to_json()))).notes() == worse.notes()
     spread, labels = drawn(300, 3)
-    sharp = calibrators.fit("temperature", spread, labels, objective="ece", bins=1)
+    sharp = calibrators.fit(spread, labels, "temperature", objective="ece", bins=1)
     before, after = (mean_nll(spread, labels, t) for t in (1.0, sharp.temperature))  # type: ignore[attr-defined]
     assert any("raises the NLL" in note for note in sharp.notes()) == (after > before + 1e-9)
 
@@ -459,27 +459,27 @@ def test_what_no_temperature_can_be_is_not_restored() -> None:
 def test_a_fit_that_separates_its_rows_says_so(name: str, options: dict[str, float]) -> None:
     labels = np.arange(60) % 3
     logits = np.eye(3)[labels] + [1.2, 0, 0] + np.random.default_rng(0).normal(0, 0.02, (60, 3))
-    note = calibrators.fit(name, logits, labels, **options).notes()[0]
+    note = calibrators.fit(logits, labels, name, **options).notes()[0]
     assert "separates the 60 rows of its fit" in note and "Use 'temperature' or 'structured_vector'" in note
-    assert not calibrators.fit("structured_vector", logits, labels).notes()
+    assert not calibrators.fit(logits, labels, "structured_vector").notes()
     labels[0] = 1  # one wrong row, and the optimum is finite again
-    assert not any("separates" in note for note in calibrators.fit(name, logits, labels, **options).notes())
+    assert not any("separates" in note for note in calibrators.fit(logits, labels, name, **options).notes())
 
 
 @pytest.mark.parametrize("name", ["structured_vector", "structured_matrix"])
 def test_a_class_without_rows_is_named(name: str) -> None:
     logits, labels = drawn(200, 4)
     seen = labels != 2
-    note = calibrators.fit(name, logits[seen], labels[seen]).notes()[-1]
+    note = calibrators.fit(logits[seen], labels[seen], name).notes()[-1]
     assert note == "The rows of the fit never hold class 2: nothing was learned about it."
-    assert not any("never hold" in note for note in calibrators.fit(name, logits, labels).notes())
+    assert not any("never hold" in note for note in calibrators.fit(logits, labels, name).notes())
 
 
 @pytest.mark.parametrize("name", ["vector", "matrix", "dirichlet", "beta"])
 def test_overfitting_is_said(name: str) -> None:
     """100 rows of ten classes: fresh rows pay for 20 to 110 parameters, and the fit says so, also from its JSON."""
     logits, labels = drawn(100, 10, 1.0, 8.0, seed=3)
-    calibrator = calibrators.fit(name, logits, labels)
+    calibrator = calibrators.fit(logits, labels, name)
     (note,) = [note for note in calibrator.notes() if "overfits" in note]
     assert f"{calibrator.parameters} parameters for 100 rows" in note and "Use 'temperature', or more rows" in note
     assert calibrators.from_json(json.loads(json.dumps(calibrator.to_json()))).notes() == calibrator.notes()
@@ -487,11 +487,11 @@ def test_overfitting_is_said(name: str) -> None:
     worse = -np.log(calibrator(fresh)[np.arange(4_000), truth]).mean()
     assert worse > 1.5 * mean_nll(fresh, truth, 1.0)
     many, labels = drawn(3_000, 10, 1.5, 3.0)
-    assert not any("overfits" in note for note in calibrators.fit(name, many, labels).notes())
+    assert not any("overfits" in note for note in calibrators.fit(many, labels, name).notes())
 
 
 def test_what_a_prior_holds_is_not_checked_for_overfitting() -> None:
     logits, labels = drawn(30, 4)
     for name in ("identity", "temperature", "ensemble_temperature"):
-        calibrator = calibrators.fit(name, logits, labels)
+        calibrator = calibrators.fit(logits, labels, name)
         assert calibrator.held and not any("overfits" in note for note in calibrator.notes())

@@ -19,7 +19,7 @@ from trueodds.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
 
 
 def by(objective: str, z: npt.NDArray[np.floating], labels: Labels, **options: float) -> Temperature:
-    calibrator = calibrators.fit("temperature", z, labels, objective=objective, **options)
+    calibrator = calibrators.fit(z, labels, "temperature", objective=objective, **options)
     assert isinstance(calibrator, Temperature)
     assert calibrator.objective == objective
     return calibrator
@@ -152,7 +152,7 @@ def test_blocks_and_the_warm_start_change_nothing() -> None:
 )
 def test_options_that_are_not_allowed(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        calibrators.fit("temperature", *drawn(10, 2), **options)
+        calibrators.fit(*drawn(10, 2), "temperature", **options)
 
 
 @settings(max_examples=8)
@@ -160,7 +160,7 @@ def test_options_that_are_not_allowed(options: dict[str, Any], message: str) -> 
 def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str, temperature: float) -> None:
     z, labels = drawn(25, 3, temperature, 2.0, seed)
     errors, objective = (3.0 if objective == "shrunk" else 0.0), objective.replace("shrunk", "nll")
-    calibrator = calibrators.fit("ensemble_temperature", z, labels, objective=objective, shrinkage=errors)
+    calibrator = calibrators.fit(z, labels, "ensemble_temperature", objective=objective, shrinkage=errors)
     assert isinstance(calibrator, EnsembleTemperature)
     assert calibrator.temperature == by(objective, z, labels, shrinkage=errors).temperature
 
@@ -191,7 +191,7 @@ def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str
 def test_ensemble_by_hand() -> None:
     """Confidence near 1, half of the rows wrong: T stops at 20, and of the three members 1/2 is best."""
     z = np.array([[20.0, 0.0]] * 2)
-    calibrator = calibrators.fit("ensemble_temperature", z, [0, 1], shrinkage=0.0)
+    calibrator = calibrators.fit(z, [0, 1], "ensemble_temperature", shrinkage=0.0)
     weight_3 = np.asarray(calibrator.weight_3)  # type: ignore[attr-defined]
     assert weight_3[2] == pytest.approx(1, abs=1e-5)
 
@@ -200,7 +200,7 @@ def test_a_pseudo_row_of_the_plain_softmax_by_hand() -> None:
     """40 rows of which the softmax is sure, 20 of them wrong, and 4 pseudo-rows: stationary in w, the plain softmax's
     weight, where 4 / w + 20 / (w + (1 - w) / 2) = 44."""
     z = np.array([[500.0, 0.0]] * 40)
-    calibrator = calibrators.fit("ensemble_temperature", z, [0, 1] * 20, shrinkage=4.0)
+    calibrator = calibrators.fit(z, [0, 1] * 20, "ensemble_temperature", shrinkage=4.0)
     assert np.asarray(calibrator.weight_3)[0] == 0  # type: ignore[attr-defined]
     weight = np.asarray(calibrator.weight_3)[1]  # type: ignore[attr-defined]
     assert 4 / weight + 20 / (weight + (1 - weight) / 2) == pytest.approx(44)
@@ -208,7 +208,7 @@ def test_a_pseudo_row_of_the_plain_softmax_by_hand() -> None:
 
 def test_an_ensemble_that_is_uniform_does_not_claim_to_keep_the_argmax() -> None:
     z = np.random.default_rng(0).normal(0, 3, (50, 4))
-    calibrator = calibrators.fit("ensemble_temperature", z, z.argmin(axis=1), shrinkage=0.0)
+    calibrator = calibrators.fit(z, z.argmin(axis=1), "ensemble_temperature", shrinkage=0.0)
     assert (calibrator(z).argmax(axis=1) == 0).all()
     assert not calibrator.keeps_argmax
     assert EnsembleTemperature(2.0, [0.5, 0.0, 0.5]).keeps_argmax
@@ -221,7 +221,7 @@ def test_a_row_that_both_softmaxes_exclude_is_no_obstacle_to_the_ensemble(rows: 
     z = rng.normal(0, 1, (rows, 4))
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     z[0], labels[0] = [3e4, 0.0, 0.0, 0.0], 1
-    calibrator = calibrators.fit("ensemble_temperature", z, labels, shrinkage=0.0)
+    calibrator = calibrators.fit(z, labels, "ensemble_temperature", shrinkage=0.0)
     assert isinstance(calibrator, EnsembleTemperature)
     weight_3, at = np.asarray(calibrator.weight_3), (np.arange(rows), labels)
     true_N3 = np.stack(

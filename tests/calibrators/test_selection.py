@@ -39,7 +39,7 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
     fold = stratified(labels, 3)
     losses = np.empty(60)
     for f in range(3):
-        t = calibrators.fit("temperature", z[fold != f], labels[fold != f]).temperature  # type: ignore[attr-defined]
+        t = calibrators.fit(z[fold != f], labels[fold != f], "temperature").temperature  # type: ignore[attr-defined]
         losses[fold == f] = [mean_nll(z[[i]], labels[[i]], t) for i in np.flatnonzero(fold == f)]
     line = calibrator.table[0]
     assert line.nll == pytest.approx(losses.mean(), rel=1e-9)
@@ -47,7 +47,7 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
     assert calibrator.table[1].options == {"objective": "brier"}
     best = min(calibrator.table, key=lambda c: c.nll or 0.0)
     assert (best.behind, best.behind_standard_error, best.within_one_standard_error) == (0, 0, True)
-    assert calibrator.calibrator == calibrators.fit(best.name, z, labels, **best.options)
+    assert calibrator.calibrator == calibrators.fit(z, labels, best.name, **best.options)
 
 
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=60), st.integers(2, 5))

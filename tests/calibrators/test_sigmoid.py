@@ -19,13 +19,13 @@ from trueodds.sums.inputs import softmax
 
 
 def platt(z: object, y: object) -> Platt:
-    calibrator = calibrators.fit("platt", z, y)  # type: ignore[arg-type]
+    calibrator = calibrators.fit(z, y, "platt")  # type: ignore[arg-type]
     assert isinstance(calibrator, Platt)
     return calibrator
 
 
 def beta(z: object, y: object) -> Beta:
-    calibrator = calibrators.fit("beta", z, y)  # type: ignore[arg-type]
+    calibrator = calibrators.fit(z, y, "beta")  # type: ignore[arg-type]
     assert isinstance(calibrator, Beta)
     return calibrator
 
@@ -135,11 +135,11 @@ def test_logits_turned_round_are_noted() -> None:
     z, labels = drawn(600, 3, 1.5)
     turned = z * [1.0, 1.0, -1.0]
     for name in ("platt", "beta", "vector"):
-        calibrator = calibrators.fit(name, turned, labels)
+        calibrator = calibrators.fit(turned, labels, name)
         assert "The logit of class 2 points the wrong way" in calibrator.notes()[-1]
         assert calibrator.at_bound
-        assert not any("wrong way" in note for note in calibrators.fit(name, z, labels).notes())
-    steep = calibrators.fit("beta", 3 * z, z.argmax(axis=1))
+        assert not any("wrong way" in note for note in calibrators.fit(z, labels, name).notes())
+    steep = calibrators.fit(3 * z, z.argmax(axis=1), "beta")
     assert steep.at_bound and "stopped at the steepest slope 20" in steep.notes()[-1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sequential import pool
+from benchmarks.streams import pool
 from trueodds.metrics import CalibrationSums, ks_error, ks_test
 from trueodds.metrics.significance.kolmogorov_smirnov import _brownian
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import kolmogorov
 
-from benchmarks.sequential import pool
+from benchmarks.streams import pool
 from trueodds.metrics import confidence_drift
 from trueodds.sums.bins import bin_of
 

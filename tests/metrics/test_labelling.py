@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.labelling import FEW, piled, scaled, within_bins
-from benchmarks.sequential import pool
+from benchmarks.streams import pool
 from tests import reference_sequential as twin
 from trueodds.metrics import (
     CELLS,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.sequential import Pool, pool
+from benchmarks.streams import Pool, pool
 from tests import reference_prequential as twin
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.prequential import CENTRES, GROUPS, fit, objective

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sequential import Pool, first_alarms, pool
+from benchmarks.streams import Pool, first_alarms, pool
 from tests import reference
 from tests import reference_sequential as twin
 from trueodds.errors import ConfigError

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sequential import pool
+from benchmarks.streams import pool
 from tests import reference_sequential as twin
 from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
 from trueodds.metrics.significance import calibration

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.labelling import RULES, ece_of, piled, scaled
-from benchmarks.sequential import Pool, pool
+from benchmarks.streams import Pool, pool
 from tests import reference_sequential as twin
 from trueodds.metrics import (
     CELLS,

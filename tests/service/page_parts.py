@@ -11,8 +11,8 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.report.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
-from trueodds.report.schemas import (
+from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
+from trueodds.reports.schemas import (
     Bin,
     Drift,
     Finding,
@@ -161,7 +161,7 @@ def advice(helps: str = "yes") -> Advice:
             "log_e": 41.2,
             "reading": "Recalibrating on the labels seen helps: scored before they were learnt from, the next labels"
             " were told better by 0.029 nats each.",
-            "command": "python -m pipeline recalibrate --service http://127.0.0.1:8000 --model street --version v1",
+            "command": "trueodds recalibrate --service http://127.0.0.1:8000 --model street --version v1",
         }
     )
 

@@ -26,10 +26,10 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.report import Options
-from trueodds.report.alarm import Alarm, EvidencePoint
-from trueodds.report.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
-from trueodds.report.verdict import TOLERANCE, headline, verdict_of
+from trueodds.reports import Options
+from trueodds.reports.alarm import Alarm, EvidencePoint
+from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
+from trueodds.reports.verdict import TOLERANCE, headline, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 KNOWN = [

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.sequential import PUBLISHED, Pool, pool
+from benchmarks.sequential import PUBLISHED
+from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState
 from service.alarm.state import NULLS
 from service.settings import Settings

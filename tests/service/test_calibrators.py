@@ -19,7 +19,7 @@ def fitted(name: str) -> calibrators.Calibrator:
     rng = np.random.default_rng(0)
     labels_N = np.arange(240) % len(CLASSES)
     logits_NC = rng.normal(0, 2, (240, len(CLASSES))) + 2.5 * np.eye(len(CLASSES))[labels_N]
-    return calibrators.fit(name, logits_NC, labels_N)
+    return calibrators.fit(logits_NC, labels_N, name)
 
 
 @pytest.mark.parametrize("name", calibrators.names())

@@ -14,11 +14,11 @@ from service.settings import Settings
 from tests.service.alarms import labels
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.report import Options, Window, report_of
-from trueodds.report.alarm import Advice, Alarm
-from trueodds.report.page.state import state_of
-from trueodds.report.schemas import Finding, Labelling, Report, WeightedFigures
-from trueodds.report.verdict import is_within, verdict_of
+from trueodds.reports import Options, Window, report_of
+from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.page.state import state_of
+from trueodds.reports.schemas import Finding, Labelling, Report, WeightedFigures
+from trueodds.reports.verdict import is_within, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 SETTINGS = Settings()

@@ -19,7 +19,7 @@ from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import ModelFolder
-from trueodds.report import page
+from trueodds.reports import page
 
 pytestmark = [
     pytest.mark.full,
@@ -261,4 +261,4 @@ def test_the_command_can_be_copied(tab: Chromium, tmp_path: Path) -> None:
     words = text(tab, ".copy")
     assert words in ("Copied", "Selected: press Ctrl+C")
     command = tab.run("navigator.clipboard.readText()") if words == "Copied" else tab.run("String(getSelection())")
-    assert command == "python -m pipeline recalibrate --service http://127.0.0.1:8000 --model street --version v1"
+    assert command == "trueodds recalibrate --service http://127.0.0.1:8000 --model street --version v1"

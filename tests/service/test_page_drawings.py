@@ -15,12 +15,11 @@ from service.report import pages
 from tests.service import page_parts, page_reports
 from tests.service.page_parts import NOW, sums
 from tests.service.page_reports import full
-from trueodds.report import page
-from trueodds.report.page import axis, words
-from trueodds.report.page.evidence import ROWS, evidence_diagram, thinned
-from trueodds.report.page.reliability import reliability
-from trueodds.report.page.trend import trend_diagram
-from trueodds.report.schemas import Trend, TrendPoint
+from trueodds.reports import axis, page, words
+from trueodds.reports.page.evidence import ROWS, evidence_diagram, thinned
+from trueodds.reports.page.trend import trend_diagram
+from trueodds.reports.reliability import reliability
+from trueodds.reports.schemas import Trend, TrendPoint
 from trueodds.texts import plural
 
 FEW = settings(max_examples=60, derandomize=True, deadline=None, database=None)

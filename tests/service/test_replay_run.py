@@ -29,7 +29,7 @@ from trueodds.bundle import MODEL, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.inputs.image.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
-from trueodds.report import alarm as alarm_schemas
+from trueodds.reports import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)

@@ -18,9 +18,9 @@ from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
 from trueodds.bundle import ModelFolder
 from trueodds.metrics import CalibrationSums
-from trueodds.report import Options, report_of
-from trueodds.report.schemas import Report
-from trueodds.report.verdict import percent
+from trueodds.reports import Options, report_of
+from trueodds.reports.schemas import Report
+from trueodds.reports.verdict import percent
 from trueodds.sums.answers import AnswerSums
 
 LIVE = ("accuracy", "mean_confidence", "signed_gap", "ece", "ece_lower", "floor_p95", "mce", "mce_bin", "nll", "brier")

@@ -12,8 +12,8 @@ import pytest
 from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-from trueodds.report import LabelledRows, Options, Window, labelling_of, report_of
-from trueodds.report.memo import memoised
+from trueodds.reports import LabelledRows, Options, Window, labelling_of, report_of
+from trueodds.reports.memo import memoised
 from trueodds.sums.answers import AnswerSums
 
 

@@ -23,7 +23,7 @@ from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
 from trueodds.bundle import ModelFolder, Reference
 from trueodds.hours import HOUR_MS
-from trueodds.report.schemas import NO_TAG
+from trueodds.reports.schemas import NO_TAG
 
 NOW = datetime.now(UTC)
 

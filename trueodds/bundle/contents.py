@@ -82,7 +82,7 @@ def default_of(models: Path) -> Key:
     try:
         text = file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        raise BundleError(f"no model yet: {file} does not exist. Publish one: python -m pipeline publish") from None
+        raise BundleError(f"no model yet: {file} does not exist. Publish one: trueodds publish") from None
     except UnicodeDecodeError:
         text = "(not text)"
     except OSError as error:

@@ -102,7 +102,7 @@ class ModelFolder(PublishedModels):
             current = self.version_of(name, DEFAULT)
             version = previous(log.changes(), current)
             if version is None:
-                cure = "name it: python -m pipeline promote"
+                cure = "name it: trueodds promote"
                 raise AuditLogError(f"nothing is known to have answered for {name} before {current}; {cure}")
             self.version_folder(name, version)
             self._take_over(name, version, "rollback", reason, append)
@@ -158,7 +158,7 @@ class ModelFolder(PublishedModels):
         if name is None:
             raise AuditLogError(
                 f"no other model is known to have answered calls that name none before {current or 'now'}; name it:"
-                " python -m pipeline default MODEL"
+                " trueodds default MODEL"
             )
         self._set_default(name, "rollback", Reason.of(why, who))
         return name
@@ -222,7 +222,7 @@ class ModelFolder(PublishedModels):
         with AuditLog(self._model(name)).writing():  # no version takes over meanwhile
             version = self._answering(name)
             if version is None:
-                raise BundleError(f"no version answers for {name} in {self.path}; name one: python -m pipeline promote")
+                raise BundleError(f"no version answers for {name} in {self.path}; name one: trueodds promote")
             with AuditLog(self.path).writing() as append:
                 before = self.default_model()
                 _write_line(self.path / DEFAULT, f"{name}/{version}")

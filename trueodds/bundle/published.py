@@ -64,7 +64,7 @@ class PublishedModels:
         """
         path = self.path / name / version
         if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
-            raise BundleError(f"there is no folder {path}; publish the bundle first: python -m pipeline publish")
+            raise BundleError(f"there is no folder {path}; publish the bundle first: trueodds publish")
         return path
 
     def version_of(self, name: str, role: Role) -> str | None:
@@ -121,19 +121,19 @@ class PublishedModels:
                 return f"{this} answers now: calls with ?model={name}, and calls that name no model."
             return (
                 f"{this} answers now: calls with ?model={name}. Calls that name no model are answered by"
-                f" {default_model or 'none'}; to change that: python -m pipeline default {name}{option}"
+                f" {default_model or 'none'}; to change that: trueodds default {name}{option}"
             )
         query = f"It is asked with ?model={name}&version={version}."
         if self.version_of(name, SHADOW) == version:
             return (
                 f"{this} is the shadow of {default}, which answers for {name}: it is scored on the same inputs and not"
-                f" answered (/calibration-report?model={shadow_of(name)}). {query} Labels decide: python -m pipeline"
-                f" judge --model {name}{option}. By hand: python -m pipeline promote {name} {version}{option}"
+                f" answered (/calibration-report?model={shadow_of(name)}). {query} Labels decide: trueodds judge"
+                f" --model {name}{option}. By hand: trueodds promote {name} {version}{option}"
             )
         return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
 
     def _model(self, name: str) -> Path:
         folder = self.path / name
         if not (re.fullmatch(NAME, name) and folder.is_dir()):
-            raise BundleError(f"there is no model {name!r} in {self.path}; python -m pipeline versions lists them")
+            raise BundleError(f"there is no model {name!r} in {self.path}; trueodds versions lists them")
         return folder

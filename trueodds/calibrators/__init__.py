@@ -1,4 +1,4 @@
-"""Post-hoc calibrators: `fit(name, logits_NC, labels_N)` -> object; `object(logits_NC)` -> probabilities; JSON.
+"""Post-hoc calibrators: `fit(logits_NC, labels_N, method)` -> object; `object(logits_NC)` -> probabilities; JSON.
 
 Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
 """
@@ -11,8 +11,8 @@ from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.histogram import Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
-from trueodds.calibrators.registry import fit, from_json, get, names, options
-from trueodds.calibrators.selection import Candidate, Selection, select
+from trueodds.calibrators.registry import from_json, get, names, options
+from trueodds.calibrators.selection import SELECT, Candidate, Selection, fit, select
 from trueodds.calibrators.sigmoid import Beta, Platt
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
@@ -32,6 +32,7 @@ __all__ = [
     "Isotonic",
     "Matrix",
     "Platt",
+    "SELECT",
     "Selection",
     "Spline",
     "StructuredMatrix",

@@ -80,7 +80,7 @@ class BiasCorrectedTemperature(Affine):
     shrinkage = intercept = 0 is the paper's formula.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("bias_corrected_temperature", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "bias_corrected_temperature")([[2, 0]]).round(3)
     array([[0.755, 0.245]])
     """
 
@@ -133,7 +133,7 @@ class Vector(Affine):
     class and no regularisation: with fewer than some 50 rows per class prefer 'structured_vector'.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("vector", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "vector")([[2, 0]]).round(3)
     array([[0.75, 0.25]])
     """
 
@@ -180,7 +180,7 @@ class Matrix(Affine):
     C = 100 classes have 10,100 parameters. Convex; solved to a gradient of 1e-9. The diagonal is free.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("matrix", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "matrix")([[2, 0]]).round(3)
     array([[0.75, 0.25]])
     """
 

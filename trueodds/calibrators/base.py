@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import UserError, nearest
-from trueodds.sums.inputs import Array, check_labels, check_matrix
+from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits
 from trueodds.sums.losses import nll_of
 
 Logits = npt.NDArray[np.floating[Any]]
@@ -28,7 +28,7 @@ class FitError(UserError, ValueError):
     """These rows do not determine this calibrator; the message names the cure.
 
     >>> try:
-    ...     calibrators.fit("vector", [[2, 0], [0, 2]] * 100, [0, 0] * 100)
+    ...     calibrators.fit([[2, 0], [0, 2]] * 100, [0, 0] * 100, "vector")
     ... except calibrators.FitError:
     ...     print("class 1 has no rows")
     class 1 has no rows
@@ -44,7 +44,7 @@ class Calibrator(ABC):
     share of the uncalibrated softmax, which their docstrings state, so that they say 0 no more often than that does.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> isinstance(calibrators.fit("temperature", logits, labels), calibrators.Calibrator)
+    >>> isinstance(calibrators.fit(logits, labels, "temperature"), calibrators.Calibrator)
     True
     """
 
@@ -93,9 +93,10 @@ class Calibrator(ABC):
         """Calibrated probabilities, N x C.
 
         Raises:
-            ValueError: logits that are not a finite N x C array, or not of the C classes of the fit.
+            ValueError: logits that are not a finite N x C array, or not of the C classes of the fit; ten different
+                rows or more that are probabilities.
         """
-        logits = check_matrix(logits_NC, "logits")
+        logits = check_logits(logits_NC, rows=TELLING_ROWS)
         if self.classes not in (None, logits.shape[1]):
             raise ValueError(f"logits has shape {logits.shape}; this calibrator was fitted on {self.classes} classes")
         if logits.size <= 8 * BLOCK:
@@ -166,7 +167,7 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
 
 def checked_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Logits, Labels]:
     """Finite logits (in the dtype given) and labels within their classes, or a ValueError that says which is wrong."""
-    logits = check_matrix(logits_NC, "logits")
+    logits = check_logits(logits_NC)
     return logits, check_labels(labels_N, *logits.shape)
 
 

@@ -27,7 +27,7 @@ class Dirichlet(Matrix):
     through W's row sums.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("dirichlet", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "dirichlet")([[2, 0]]).round(3)
     array([[0.75, 0.25]])
     """
 

@@ -35,7 +35,7 @@ class EnsembleTemperature(Calibrator):
     distribution, `keeps_argmax` is false.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("ensemble_temperature", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "ensemble_temperature")([[2, 0]]).round(3)
     array([[0.757, 0.243]])
     """
 

@@ -21,7 +21,7 @@ class Histogram(Curves):
     its middle. "mass": bins of equal count; equal scores share a bin.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("histogram", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "histogram")([[2, 0]]).round(3)
     array([[0.751, 0.249]])
     """
 

@@ -16,7 +16,7 @@ class Identity(Calibrator):
     """p = softmax(z).
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("identity", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "identity")([[2, 0]]).round(3)
     array([[0.881, 0.119]])
     """
 

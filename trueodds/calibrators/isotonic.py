@@ -27,7 +27,7 @@ class Isotonic(Curves):
     linear between. Below the lowest fitted score the curve is constant.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("isotonic", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "isotonic")([[2, 0]]).round(3)
     array([[0.751, 0.249]])
     """
 

@@ -1,4 +1,4 @@
-"""The calibrators by name, and the two ways to one: fitted on rows, or restored from JSON."""
+"""The calibrators by name, fitted on rows or restored from JSON."""
 
 from __future__ import annotations
 
@@ -88,21 +88,8 @@ def check_options(name: str, option_names: Iterable[str]) -> None:
             raise unknown(f"option of {name!r}", option, allowed)
 
 
-def fit(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
-    """Fit the named calibrator on validation logits (any float dtype; computed in float64).
-
-    `options` are its own (see `options`). What the fit makes worse on these rows, or on rows held out of fits like
-    it (see `held_out.overfitting`), is in its `warnings`.
-
-    Raises:
-        ConfigError: an unknown name or option.
-        ValueError: empty, misshapen or non-finite logits, labels outside the classes, an option's value.
-        FitError: rows that do not determine this calibrator, such as a class that never occurs.
-
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> round(calibrators.fit("temperature", logits, labels).temperature, 3)
-    1.777
-    """
+def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
+    """The named calibrator, fitted; the work of `trueodds.calibrators.fit`, which documents it."""
     kind = get(name)
     check_options(name, options)
     logits, labels = checked_fit_data(logits_NC, labels_N)

@@ -1,4 +1,4 @@
-"""Which calibrator: the one of least cross-validated NLL, and how sure that is."""
+"""A calibrator for these rows: by its name, or the one of least cross-validated NLL, and how sure that is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ import numpy.typing as npt
 
 from trueodds.calibrators import registry
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, check_number, checked_fit_data, separates
-from trueodds.calibrators.held_out import nll_without, stratified
+from trueodds.calibrators.held_out import FOLDS, nll_without, stratified
+from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
+from trueodds.texts import short
+
+SELECT = "select"
+"""In place of a calibrator's name: the candidate of least cross-validated NLL."""
+SELECT_OPTIONS = ("candidates", "folds")
 
 CANDIDATES = (
     "identity",
@@ -71,20 +77,55 @@ class Selection:
     """Each candidate's held-out -ln p_y, row by row, for paired comparisons; None if it could not be fitted."""
 
 
+def fit(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: str = SELECT, **options: Any) -> Calibrator:
+    """The calibrator that these validation rows say: `calibrator(other_logits)` gives probabilities.
+
+    Logits are N x C, of any float dtype (computed in float64); labels are class indices. `method` is a calibrator's
+    name (`trueodds.calibrators.names()`), or "select": the candidate of least cross-validated NLL. `options` are the
+    calibrator's own (`trueodds.calibrators.options`), or those of `select`, which also gives the candidates' table.
+    Of a model that gives probabilities only, pass `trueodds.logits_of(probabilities)`, here and to the calibrator.
+
+    What the fit makes worse on these rows, or on rows held out of fits like it, is in the calibrator's `warnings`.
+
+    Raises:
+        ConfigError: an unknown name or option.
+        ValueError: empty, misshapen or non-finite logits, probabilities in their place, labels outside the classes, an
+            option's value.
+        FitError: rows that do not determine this calibrator, such as a class that never occurs.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> round(calibrators.fit(logits, labels, "temperature").temperature, 3)
+    1.777
+    >>> calibrators.fit(logits, labels, candidates=["identity", "temperature"]).name
+    'temperature'
+    """
+    if not isinstance(method, str):
+        raise ConfigError(f"method is {short(method)}; allowed is the name of a calibrator, after logits and labels")
+    if method not in (names := [*registry.names(), SELECT]):
+        raise unknown("calibrator", method, names)
+    if method != SELECT:
+        return registry.fit_by_name(method, logits_NC, labels_N, **options)
+    for option in options:
+        if option not in SELECT_OPTIONS:
+            raise unknown(f"option of {SELECT!r}", option, SELECT_OPTIONS)
+    return select(logits_NC, labels_N, **options).calibrator
+
+
 def select(
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
     *,
     candidates: Sequence[str | tuple[str, Mapping[str, Any]]] = CANDIDATES,
-    folds: int = 5,
+    folds: int | None = None,
 ) -> Selection:
     """The candidate of least cross-validated NLL, fitted on all rows; the earlier one of equals.
 
     Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
     than 20 wrong rows, a calibrator with weights of each class.
 
-    A candidate is a name or a pair (name, options). Folds are stratified and deterministic: the rows of a class go
-    round the folds in their order. A candidate that cannot be fitted in some fold is out, and its line says why.
+    A candidate is a name or a pair (name, options). There are 5 folds, or one for each of fewer rows; they are
+    stratified and deterministic: the rows of a class go round the folds in their order. A candidate that cannot be
+    fitted in some fold is out, and its line says why.
 
     Raises:
         ConfigError: an unknown name or option.
@@ -98,6 +139,7 @@ def select(
     logits, labels = checked_fit_data(logits_NC, labels_N)
     if len(logits) < 2:
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
+    folds = min(FOLDS, len(logits)) if folds is None else folds
     check_number("folds", folds, 2, len(logits), whole=True)
     pairs = _pairs(candidates)
     if not pairs:
@@ -133,7 +175,7 @@ def _first_sound(
         if not registry.get(name).held and wrong < ENOUGH:
             passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
             continue
-        calibrator = registry.fit(name, logits_NC, labels_N, **options)
+        calibrator = registry.fit_by_name(name, logits_NC, labels_N, **options)
         if calibrator.at_bound:
             passed[i] = "its fit on all rows stopped at a bound"
         elif separates(calibrator, logits_NC, labels_N):
@@ -141,7 +183,7 @@ def _first_sound(
         else:
             return calibrator, i, passed
     name, options = pairs[ranked[0]]
-    return registry.fit(name, logits_NC, labels_N, **options), ranked[0], {}
+    return registry.fit_by_name(name, logits_NC, labels_N, **options), ranked[0], {}
 
 
 def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:

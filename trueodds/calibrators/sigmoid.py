@@ -120,7 +120,7 @@ class Platt(Sigmoids):
     are mirror images, and this is Platt's method itself: softmax(a z + (b / 2) (-1, 1)), affine.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("platt", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "platt")([[2, 0]]).round(3)
     array([[0.745, 0.255]])
     """
 
@@ -167,7 +167,7 @@ class Beta(Sigmoids):
     the paper's method itself (the curves are mirror images). The limit 20 stands in for infinity on separable rows.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("beta", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "beta")([[2, 0]]).round(3)
     array([[0.75, 0.25]])
     """
 

@@ -30,7 +30,7 @@ class Spline(Curves):
     form "top_label" (default) for the confidence, or "one_vs_rest" for every class.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("spline", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "spline")([[2, 0]]).round(3)
     array([[0.751, 0.249]])
     """
 

@@ -27,7 +27,7 @@ class StructuredVector(Vector):
     is (1 + v) / T.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("structured_vector", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "structured_vector")([[2, 0]]).round(3)
     array([[0.751, 0.249]])
     """
 
@@ -61,7 +61,7 @@ class StructuredMatrix(Matrix):
     matrix, divided by T.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("structured_matrix", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "structured_matrix")([[2, 0]]).round(3)
     array([[0.75, 0.25]])
     """
 

@@ -51,7 +51,7 @@ class Temperature(Calibrator):
     was hit is then recorded in `bound`. Logits that are equal in every row leave T = 1.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit("temperature", logits, labels)([[2, 0]]).round(3)
+    >>> calibrators.fit(logits, labels, "temperature")([[2, 0]]).round(3)
     array([[0.755, 0.245]])
     """
 

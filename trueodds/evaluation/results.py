@@ -152,7 +152,7 @@ def compared(after: Calibrator, validation: Logits, test: Logits, settings: Sett
     judged: list[Judged | Problem] = []
     for name in names:
         try:
-            calibrator = calibrators.fit(name, validation.logits_NC, validation.labels_N)
+            calibrator = calibrators.fit(validation.logits_NC, validation.labels_N, name)
         except FitError as error:
             judged.append(Problem(name, str(error)))
             continue

@@ -61,9 +61,10 @@ from trueodds.metrics.significance.kolmogorov_smirnov import KsTest, ks_test
 from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
 from trueodds.metrics.summary import summary
 from trueodds.sums.bins import CELLS, Bins, cell_of
+from trueodds.sums.cells import COLUMNS
 from trueodds.sums.entropy import mean_entropy
 from trueodds.sums.inputs import softmax
-from trueodds.sums.sums import COLUMNS, CalibrationSums
+from trueodds.sums.sums import CalibrationSums
 
 __all__ = [
     "CELLS",

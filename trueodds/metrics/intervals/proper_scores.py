@@ -12,9 +12,10 @@ from scipy.special import gammaincinv, stdtrit
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.sums.cells import COLUMNS
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
-from trueodds.sums.sums import COLUMNS, CalibrationSums
+from trueodds.sums.sums import CalibrationSums
 
 Score = Literal["nll", "brier"]
 MOST: dict[Score, float] = {"nll": float("inf"), "brier": 2.0}

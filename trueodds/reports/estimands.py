@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueodds.report.options import Options
+from trueodds.reports.options import Options
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 

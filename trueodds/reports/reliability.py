@@ -1,11 +1,11 @@
-"""Geometry of the reliability diagram, in SVG units; the template draws it."""
+"""The reliability diagram: its geometry, in SVG units, and the drawing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trueodds.report.page.axis import LEFT, Tick, n
-from trueodds.report.schemas import Bin
+from trueodds.reports.axis import LEFT, Tick, n
+from trueodds.reports.schemas import Bin
 
 TOP, SIDE = 26.0, 420.0
 STRIP = 64.0
@@ -19,6 +19,8 @@ WHISKERS_UP_TO = 60
 class Reliability:
     """Paths, each of all bins at once: a thousand bins stay a small page."""
 
+    ranges: int
+    """Bins, the empty ones among them."""
     bottom: float
     strip_bottom: float
     ticks: list[tuple[Tick, Tick]]
@@ -38,6 +40,40 @@ class Reliability:
     left, top, side = LEFT, TOP, SIDE
     middle, end = LEFT + SIDE / 2, LEFT + SIDE
 
+    def svg(self) -> str:
+        """The element `svg`; the rules of `trueodds.reports.style.CHART` colour it."""
+        ticks = "\n".join(
+            f'<path class="grid" d="M{LEFT} {y.at}H{self.end}"/>\n'
+            f'<text x="{LEFT - 8}" y="{y.at + 4}" class="e">{y.text}</text>\n'
+            f'<text x="{x.at}" y="{self.strip_bottom + 20}" class="m">{x.text}</text>'
+            for x, y in self.ticks
+        )
+        most = (
+            f'<text x="{LEFT + 4}" y="{self.bottom + 26}" class="halo">labels; the fullest range has'
+            f" {self.most:,}</text>"
+            if self.most
+            else f'<text x="{self.middle}" y="{TOP + 140}" class="m label">no labels yet</text>'
+        )
+        return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 574" role="img" \
+aria-label="Reliability diagram">
+<title>Reliability diagram</title>
+<desc>How often the model is right against what it says, in {self.ranges} ranges of confidence, and below it how many \
+labels each range has. On the diagonal the model is right as often as it says.</desc>
+<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
+<path class="hatching" d="M0 0v6"/></pattern></defs>
+{ticks}
+<path class="accuracy" d="{self.accuracy}"/>
+<path class="over" d="{self.over}"/>
+<path class="under" d="{self.under}"/>
+<path class="whisker" d="{self.whiskers}"/>
+<path class="count" d="{self.counts}"/>
+<path class="diagonal" d="M{LEFT} {self.bottom}L{self.end} {TOP}"/>
+<path class="axis" d="M{LEFT} {self.bottom}H{self.end}M{LEFT} {self.strip_bottom}H{self.end}"/>
+{most}
+<text class="m label" x="{self.middle}" y="{self.strip_bottom + 42}">what the model says (its confidence)</text>
+<text class="label" x="{LEFT}" y="{TOP - 11}">how often it is right</text>
+</svg>"""
+
 
 def reliability(bins: list[Bin]) -> Reliability:
     """Bars, whiskers, gaps and histogram of the occupied bins."""
@@ -47,6 +83,7 @@ def reliability(bins: list[Bin]) -> Reliability:
     most = max((b.count for b in bins), default=0)
     ticks = [(Tick(_x(k / 5), f"{20 * k}%"), Tick(_y(k / 5), f"{20 * k}%")) for k in range(6)]
     return Reliability(
+        ranges=len(bins),
         bottom=bottom,
         strip_bottom=strip_bottom,
         ticks=ticks,

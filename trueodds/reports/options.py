@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trueodds.report.schemas import Window
+from trueodds.reports.schemas import Window
 from trueodds.sums.bins import CELLS, Binning
 
 

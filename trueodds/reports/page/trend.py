@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from trueodds.report.page.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
-from trueodds.report.page.words import percent
-from trueodds.report.schemas import Trend, TrendPoint
+from trueodds.reports.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
+from trueodds.reports.schemas import Trend, TrendPoint
+from trueodds.reports.words import percent
 
 TOP, HEIGHT, SPACE, STRIP = 26.0, 196.0, 34.0, 56.0
 LEAST_TOP = 0.02

@@ -10,11 +10,11 @@ from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.drift import LARGE, SIGNIFICANT
-from trueodds.report.memo import memoised
-from trueodds.report.options import Options
-from trueodds.report.rows import LabelledRows
-from trueodds.report.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
-from trueodds.report.verdict import labelled
+from trueodds.reports.memo import memoised
+from trueodds.reports.options import Options
+from trueodds.reports.rows import LabelledRows
+from trueodds.reports.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
+from trueodds.reports.verdict import labelled
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import coarse_counts
 from trueodds.texts import plural

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from trueodds.report.schemas import Unit
+from trueodds.reports.schemas import Unit
 
 LEFT, WIDTH = 62.0, 420.0
 """Left edge and width of every plot: they stand above each other on a phone."""

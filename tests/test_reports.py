@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-from trueodds.report import (
+from trueodds.reports import (
     LabelledRows,
     Options,
     Report,
@@ -22,7 +22,7 @@ from trueodds.report import (
     tags_of,
     trend_of,
 )
-from trueodds.report.schemas import NO_TAG
+from trueodds.reports.schemas import NO_TAG
 from trueodds.sums.answers import AnswerSums
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

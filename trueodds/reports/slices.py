@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from trueodds import metrics
-from trueodds.report.memo import memoised
-from trueodds.report.options import Options
-from trueodds.report.schemas import NO_TAG, Slice, Trend, TrendPoint, Unit
+from trueodds.reports.memo import memoised
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import NO_TAG, Slice, Trend, TrendPoint, Unit
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 

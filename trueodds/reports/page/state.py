@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trueodds.report.schemas import Report, Verdict
+from trueodds.reports.schemas import Report, Verdict
 
 Name = Literal["alarm", "acknowledged", "off", "leans", "waiting", "fine"]
 

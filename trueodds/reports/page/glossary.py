@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trueodds.report.schemas import Report
+from trueodds.reports.schemas import Report
 
 
 @dataclass(frozen=True)

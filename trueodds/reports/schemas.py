@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from trueodds.report.alarm import Advice, Alarm
+from trueodds.reports.alarm import Advice, Alarm
 
 Verdict = Literal[
     "no_answers",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from trueodds.report.rows import LabelledRows
+from trueodds.reports.rows import LabelledRows
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.sums import CalibrationSums
 

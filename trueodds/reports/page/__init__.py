@@ -1,5 +1,5 @@
 """The report as a page: whole without a script and livelier with it."""
 
-from trueodds.report.page.rendering import SCRIPT, STYLE, Site, environment, render
+from trueodds.reports.page.rendering import SCRIPT, STYLE, Site, environment, render
 
 __all__ = ["SCRIPT", "STYLE", "Site", "environment", "render"]

@@ -6,7 +6,7 @@ import math
 from datetime import datetime
 from typing import Any
 
-from trueodds.report.schemas import Unit
+from trueodds.reports.schemas import Unit
 from trueodds.texts import plural
 
 MINUS, DASH = "−", "–"
@@ -36,13 +36,13 @@ def signed(value: float | None, unit: str = " points") -> str:
     return DASH if value is None else f"{'+' if value >= 0 else MINUS}{abs(100 * value):.1f}{unit}"
 
 
-def span(lower: float | None, upper: float | None, how: str = "decimal") -> str:
-    """(.02, .05) -> 0.020 – 0.050; how: decimal, percent or signed."""
+def span(lower: float | None, upper: float | None, how: str = "decimal", digits: int = 3) -> str:
+    """(.02, .05) -> 0.020 – 0.050; how: decimal (with so many digits), percent or signed."""
     if lower is None or upper is None:
         return DASH
     if how == "signed":
         return f"{signed(lower, '')} to {signed(upper, '')}"
-    low, high = (percent(value) if how == "percent" else decimal(value) for value in (lower, upper))
+    low, high = (percent(value) if how == "percent" else decimal(value, digits) for value in (lower, upper))
     return f"{low} {DASH} {high}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from trueodds.report.alarm import Advice, Alarm
-from trueodds.report.figures import Figures
-from trueodds.report.options import Options
-from trueodds.report.schemas import Bin, Labelling, Slice, Verdict
+from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.figures import Figures
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import Bin, Labelling, Slice, Verdict
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
@@ -30,14 +30,14 @@ _ONE_LOOK = (
     " settles it."
 )
 _ADVICE = "Scored one by one as they came, the labels say so."
-_MEANS: dict[str, str] = {
+MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
     " these labels as well ({level}).",
     "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}).",
     "was_off": "but at some time there was an error: the alarm's evidence stays, whatever came after.",
     "over_confident": "The model is over-confident: trust its percentages less than they say.",
     "under_confident": "The model is under-confident: it is right more often than it says.",
-    "uneven": "The model is too sure in some ranges and not sure enough in others; the table shows where.",
+    "uneven": "The model is too sure in some ranges and not sure enough in others; the diagram shows where.",
     "leans_over_confident": "It leans to being over-confident.",
     "leans_under_confident": "It leans to being under-confident.",
     "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
@@ -65,20 +65,17 @@ def verdict_of(
 ) -> Verdict:
     """How things stand. Whatever is said without "leans" against a version holds however often one looks.
 
-    That takes the alarm's evidence (`alarm`: None where the report is not about all labels so far); the direction is
-    that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a sound
-    version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance. uneven:
-    less than half of the ECE is of one sign. was_off: there is evidence, and the labels as they are now show no more
-    than chance.
+    That takes the alarm's evidence (`alarm`: None where the report is not about all labels so far); the direction
+    is that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a
+    sound version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance.
+    was_off: there is evidence, and the labels as they are now show no more than chance.
     """
     if not sums.answers:
         return "no_answers"
     if not sums.labelled.n:
         return "no_labels"
     more = figures["ece"] > figures["floor_p95"]
-    direction: Direction = "over_confident" if figures["signed_gap"] < 0 else "under_confident"
-    if abs(figures["signed_gap"]) < figures["ece"] / 2:
-        direction = "uneven"
+    direction = direction_of(figures["signed_gap"], figures["ece"])
     if alarm is not None and alarm.state != "quiet":
         return direction if more else "was_off"
     if within:
@@ -86,6 +83,13 @@ def verdict_of(
     if more or (advice is not None and advice.helps == "yes"):
         return LEANS[direction]
     return "cannot_tell"
+
+
+def direction_of(signed_gap: float, ece: float) -> Direction:
+    """Which way the confidences are off; uneven: less than half of the ECE is of one sign."""
+    if abs(signed_gap) < ece / 2:
+        return "uneven"
+    return "over_confident" if signed_gap < 0 else "under_confident"
 
 
 def headline(
@@ -121,13 +125,13 @@ def headline(
             f"{counts} On them the model claims {percent(figures['mean_confidence'])} on average and is right"
             f" {percent(figures['accuracy'])} of the time. {ece}, {chance} than chance alone would show (up to {p95})"
         )
-        return f"{standing}; {_MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
+        return f"{standing}; {MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
     direction = verdict.removeprefix("leans_")
     sign = {"over_confident": -1, "under_confident": 1}.get(direction, 0)  # the example must bear the verdict out
     fitting = [b for b in figures["bins"] if b.gap is not None and b.gap * sign >= 0]
     where: Bin = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
     chance, reason = ("this is more", _ONE_LOOK) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
-    means = f"{_MEANS[verdict]} {reason}" if verdict in LEANS.values() else _MEANS[verdict]
+    means = f"{MEANS[verdict]} {reason}" if verdict in LEANS.values() else MEANS[verdict]
     return (
         f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
         f" the time ({plural(where.count, 'answer')}). {ece} ({level}); chance alone would show up to {p95} at 19 looks"

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from trueodds.report.alarm import Alarm, AlarmOf, EvidencePoint
-from trueodds.report.page.axis import LEFT, WIDTH, Scale, Tick, line, n, nice_top
-from trueodds.report.page.words import chance, count
+from trueodds.reports.alarm import Alarm, AlarmOf, EvidencePoint
+from trueodds.reports.axis import LEFT, WIDTH, Scale, Tick, line, n, nice_top
+from trueodds.reports.words import chance, count
 
 TOP, HEIGHT = 26.0, 286.0
 HIGHEST = math.log(1e6)

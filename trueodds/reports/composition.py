@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueodds.report.alarm import Advice, Alarm
-from trueodds.report.estimands import estimands
-from trueodds.report.figures import figures_of
-from trueodds.report.labelling import labelling_of
-from trueodds.report.options import Options
-from trueodds.report.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
-from trueodds.report.verdict import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
+from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.estimands import estimands
+from trueodds.reports.figures import figures_of
+from trueodds.reports.labelling import labelling_of
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
+from trueodds.reports.verdict import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 

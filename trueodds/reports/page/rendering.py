@@ -12,13 +12,13 @@ from pathlib import Path
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
 from markupsafe import Markup
 
-from trueodds.report.page import words
-from trueodds.report.page.evidence import evidence_diagram
-from trueodds.report.page.glossary import glossary
-from trueodds.report.page.reliability import reliability
-from trueodds.report.page.state import state_of
-from trueodds.report.page.trend import trend_diagram
-from trueodds.report.schemas import Report, Window
+from trueodds.reports import style, words
+from trueodds.reports.page.evidence import evidence_diagram
+from trueodds.reports.page.glossary import glossary
+from trueodds.reports.page.state import state_of
+from trueodds.reports.page.trend import trend_diagram
+from trueodds.reports.reliability import reliability
+from trueodds.reports.schemas import Report, Window
 
 FOLDER = Path(__file__).parent
 
@@ -29,7 +29,7 @@ def _text(path: Path) -> str:
 
 
 SCRIPT = _text(FOLDER / "script.js")
-STYLE = re.sub(r":\s+", ":", re.sub(r"\s*([{};,])\s*", r"\1", _text(FOLDER / "style.css")))
+STYLE = style.PALETTE + style.CHART + style.squeezed(FOLDER / "style.css")
 
 
 @dataclass(frozen=True)

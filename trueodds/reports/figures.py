@@ -9,8 +9,8 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics import Bins, CalibrationSums
-from trueodds.report.memo import memoised
-from trueodds.report.schemas import Bin, Ece, WorstBin
+from trueodds.reports.memo import memoised
+from trueodds.reports.schemas import Bin, Ece, WorstBin
 from trueodds.sums.bins import Binning
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")

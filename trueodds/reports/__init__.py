@@ -4,12 +4,12 @@
 page of it (extra `report`: jinja2).
 """
 
-from trueodds.report.composition import report_of
-from trueodds.report.labelling import labelling_of
-from trueodds.report.options import Options
-from trueodds.report.rows import LabelledRows
-from trueodds.report.schemas import Report, Window
-from trueodds.report.slices import slices_of, tags_of, trend_of
+from trueodds.reports.composition import report_of
+from trueodds.reports.labelling import labelling_of
+from trueodds.reports.options import Options
+from trueodds.reports.rows import LabelledRows
+from trueodds.reports.schemas import Report, Window
+from trueodds.reports.slices import slices_of, tags_of, trend_of
 
 __all__ = [
     "LabelledRows",

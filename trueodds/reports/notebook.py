@@ -1,0 +1,31 @@
+"""HTML of a report for the cell of a notebook: without a script, in the notebook's light or dark colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from trueodds.reports.style import CHART, DARK, LIGHT, squeezed
+
+_DARK_NOTEBOOKS = "[data-jp-theme-light=false] .trueodds,.vscode-dark .trueodds,html[theme=dark] .trueodds"
+"""JupyterLab and Notebook 7, Visual Studio Code, Colab: their themes need not be the system's."""
+_LIGHT_NOTEBOOKS = "[data-jp-theme-light=true] .trueodds,.vscode-light .trueodds"
+STYLE = (
+    f".trueodds{{{LIGHT}}}@media (prefers-color-scheme:dark){{.trueodds{{{DARK}}}}}"
+    f"{_LIGHT_NOTEBOOKS}{{{LIGHT}}}{_DARK_NOTEBOOKS}{{{DARK}}}"
+    f".trueodds{{{squeezed(Path(__file__).parent / 'notebook.css')}{CHART}}}"
+)
+
+
+def html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, drawing: str) -> str:
+    """A table of (name, value, interval, note) beside the element `svg` of a drawing."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td class="value">{escape(value)}</td><td>{escape(interval)}</td>'
+        f'<td class="note">{escape(note)}</td></tr>'
+        for name, value, interval, note in table
+    )
+    return (
+        f'<div class="trueodds"><style>{STYLE}</style><p>{escape(reading)}</p><div class="parts"><div class="numbers">'
+        f'<p>{escape(title)}</p><table>{rows}</table></div><div class="chart">{drawing}</div></div></div>'
+    )

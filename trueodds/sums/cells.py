@@ -1,0 +1,69 @@
+"""The table of cells that calibration sums are: adding rows up, and whether rows can have given it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.sums.bins import CELLS, EDGES, bin_of
+from trueodds.sums.inputs import Array
+
+COLUMNS = ("count", "confidence", "correct", "nll", "nll_squared", "brier", "brier_squared")
+"""The rows of the table, one column of which is a cell."""
+SLACK = 1e-5
+"""How far, per row, a mean may lie outside its cell: rounding of sums that others were taken out of (measured: 2e-6
+after taking 10^7 rows but one out of 10^7)."""
+
+
+class Tally:
+    """Sums under construction, block by block. `np.add.at` is 1.5 times as fast as `np.bincount`."""
+
+    def __init__(self) -> None:
+        self.outcome = np.zeros(2 * CELLS, dtype=np.int64)  # wrong and right rows of a cell, side by side
+        self.sums = np.zeros((len(COLUMNS), CELLS))
+        self.missing: set[int] = set()
+
+    def add(self, confidence: Array, correct: npt.NDArray[np.bool_], nll: Array | None, brier: Array | None) -> None:
+        cell_N = bin_of(confidence, CELLS)
+        np.add.at(self.outcome, 2 * cell_N + correct, 1)
+        np.add.at(self.sums[1], cell_N, confidence)
+        for row, loss in ((3, nll), (5, brier)):
+            if loss is None:
+                self.missing |= {row, row + 1}
+            else:
+                np.add.at(self.sums[row], cell_N, loss)
+                np.add.at(self.sums[row + 1], cell_N, loss * loss)
+
+    def cells(self) -> Array:
+        wrong, right = self.outcome.reshape(CELLS, 2).T
+        self.sums[0], self.sums[2] = wrong + right, right
+        self.sums[list(self.missing)] = np.where(self.sums[0] > 0, np.nan, 0.0)
+        return self.sums
+
+
+def cleared(cells: Array) -> Array:
+    """The cells themselves, those without rows made exactly zero."""
+    cells[:, cells[0] == 0] = 0.0
+    return cells
+
+
+def checked(cells: Array) -> Array:
+    """Cells that rows can have given; those without rows exactly zero.
+
+    Raises:
+        ValueError: naming the first cell that is impossible and what it holds.
+    """
+    count, confidence, correct = cells[:3]
+    slack = SLACK * np.maximum(count, 1.0)
+    with np.errstate(invalid="ignore"):  # 0 x inf
+        low, high = count * EDGES[:-1] - slack, count * EDGES[1:] + slack
+        possible = (count >= 0) & (count < np.inf) & (correct >= 0) & (correct <= count)
+        possible &= (low <= confidence) & (confidence <= high) & ~np.isinf(cells[3:]).any(axis=0)
+    if not possible.all():
+        k = int(possible.argmin())
+        held = ", ".join(f"{name} {value:g}" for name, value in zip(COLUMNS, cells[:, k], strict=True))
+        raise ValueError(
+            f"cell {k} holds {held}, which no rows give: 0 <= correct <= count, and a mean confidence"
+            f" in ({k}/{CELLS}, {k + 1}/{CELLS}]"
+        )
+    return cleared(cells)
