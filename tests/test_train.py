@@ -122,7 +122,9 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
     assert not Path("artifacts/logits.npz").exists()
     again = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert re.search(r"going on after epoch \d+ of 24( and \d+ steps of the next)? from", again.stderr), again.stderr
-    resumed = {name: Path("artifacts", name).read_bytes() for name in ("logits.npz", "model/weights.safetensors")}
+    resumed = {
+        name: Path("artifacts", name).read_bytes() for name in ("logits.npz", "model/network/weights.safetensors")
+    }
     subprocess.run(command, env=env, capture_output=True, check=True)
     assert resumed == {name: Path("artifacts", name).read_bytes() for name in resumed}
 

@@ -73,28 +73,57 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
         _write_onnx(servable, images[:2], model)
-        logits_NC = _checked(servable, images, model)
-        description = Description(
-            name=data_card["name"],
-            classes=data_card["classes"],
-            input=ImageInput(**data_card["input"]),
-            method=training["method"]["name"],
-            training=training,
-            metrics={key: metrics[key] for key in METRICS},
-            risk_coverage=risk_coverage,
-            notes=metrics["notes"],
-            data_sha256=training["data_sha256"],
-            code_sha256=training["code_sha256"],
-        )
-        return Bundle.write(
-            out,
-            model,
-            calibrator,
-            description,
-            golden_input=images[0],
-            golden_logits=logits_NC[0],
-            reference=reference,
-        )
+        logits_C = _checked(servable, images, model)[0]
+        description = describe(data_card, training, metrics, risk_coverage)
+        return _write(model, logits_C, calibrator, description, images[0], out, reference)
+
+
+def export_imported(
+    model: Path,
+    calibrator: Calibrator,
+    data_card: dict[str, Any],
+    training: dict[str, Any],
+    metrics: dict[str, Any],
+    validation_images: Images,
+    out: Path,
+    risk_coverage: RiskCoverage | None = None,
+    reference: Reference | None = None,
+) -> Bundle:
+    """As `export`, of a graph that is servable already: what the train stage made of `training.model`."""
+    description = describe(data_card, training, metrics, risk_coverage)
+    logits_C = run(model, "logits", validation_images[:1])[0]
+    return _write(model, logits_C, calibrator, description, validation_images[0], out, reference)
+
+
+def describe(
+    data_card: dict[str, Any], training: dict[str, Any], metrics: dict[str, Any], risk_coverage: RiskCoverage | None
+) -> Description:
+    """The card's parts that data, training and evaluation state."""
+    return Description(
+        name=data_card["name"],
+        classes=data_card["classes"],
+        input=ImageInput(**data_card["input"]),
+        method=training["method"]["name"],
+        training=training,
+        metrics={key: metrics[key] for key in METRICS},
+        risk_coverage=risk_coverage,
+        notes=metrics["notes"],
+        data_sha256=training["data_sha256"],
+        code_sha256=training["code_sha256"],
+    )
+
+
+def _write(
+    model: Path,
+    logits_C: Any,
+    calibrator: Calibrator,
+    description: Description,
+    image_HWC: Images,
+    out: Path,
+    reference: Reference | None,
+) -> Bundle:
+    golden: dict[str, Any] = {"golden_input": image_HWC, "golden_logits": logits_C}
+    return Bundle.write(out, model, calibrator, description, **golden, reference=reference)
 
 
 def _write_onnx(servable: nn.Module, example: Images, path: Path) -> None:
