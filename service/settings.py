@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from trueodds.inputs.pictures import MAX_PIXELS
+from trueodds.inputs.image.pictures import MAX_PIXELS
 
 _KEY = "SHA-256 of the key that {} needs (python -m service key makes one), several with commas, or @FILE of them"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -117,11 +117,11 @@ class Settings(BaseSettings):
     feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
     admin_key: KeyHashes = Field((), description=_KEY.format("/admin"))
 
-    max_instances: int = Field(256, ge=1, description="images in one /predict call")
+    max_instances: int = Field(256, ge=1, description="inputs in one /predict call")
     max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")
     max_body_bytes: int = Field(16 * 1024**2, ge=1024, description="bytes in one request body")
     max_json_values: int = Field(
-        2_000_000, ge=1024, description="values in one JSON body; pixels beyond go as base64, raw bytes or .npy"
+        2_000_000, ge=1024, description="values in one JSON body; numbers beyond go as .npy, base64 or raw bytes"
     )
     max_pixels: int = Field(
         4 * MAX_PIXELS, ge=1, description="pixels in all encoded images of one call, before any resizing"
@@ -129,8 +129,8 @@ class Settings(BaseSettings):
     body_seconds: float = Field(30.0, gt=0, description="time in which a request's body must arrive")
     answer_seconds: float = Field(30.0, gt=0, description="time after which /predict gives up and answers 503")
 
-    max_batch: int = Field(64, ge=1, description="images the model takes at once")
-    max_waiting: int = Field(1024, ge=1, description="images that may wait for a model before /predict answers 503")
+    max_batch: int = Field(64, ge=1, description="inputs the model takes at once")
+    max_waiting: int = Field(1024, ge=1, description="inputs that may wait for a model before /predict answers 503")
     max_pinned: int = Field(4, ge=1, description="versions kept loaded only because they were asked for by name")
     threads: int | None = Field(
         None,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.png_files import png_chunk, png_header, png_of_rows
-from trueodds.inputs import pictures, png
-from trueodds.inputs.pictures import PictureError
+from trueodds.inputs.image import pictures, png
+from trueodds.inputs.image.pictures import PictureError, Scaling
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -111,26 +111,26 @@ def test_the_centre_square_is_cut(width: int, height: int) -> None:
     pixels = np.zeros((height, width, 3), np.uint8)
     long = 1 if width > height else 0
     np.moveaxis(pixels, long, 0)[10:20] = 200
-    found = pictures.read(pictures.encode_png(pixels), 3, side=10)
+    found = pictures.read(pictures.encode_png(pixels), 3, Scaling(10))
     assert (found == 200).all()
     assert found.shape == (10, 10, 3)
 
 
 def test_scaling() -> None:
     flat = np.full((40, 20, 1), 77, np.uint8)
-    assert (pictures.read(pictures.encode_png(flat), 1, side=8) == 77).all()
-    assert pictures.read(pictures.encode_png(flat), 1, side=8).shape == (8, 8, 1)
-    assert pictures.read(pictures.encode_png(flat[:1, :1]), 1, side=8).shape == (8, 8, 1)
+    assert (pictures.read(pictures.encode_png(flat), 1, Scaling(8)) == 77).all()
+    assert pictures.read(pictures.encode_png(flat), 1, Scaling(8)).shape == (8, 8, 1)
+    assert pictures.read(pictures.encode_png(flat[:1, :1]), 1, Scaling(8)).shape == (8, 8, 1)
     ramp = np.repeat(np.arange(0, 256, 8, dtype=np.uint8)[None, :, None], 32, axis=0)
-    halved = pictures.read(pictures.encode_png(ramp), 1, side=16)[0, 1:-1, 0].astype(int)
+    halved = pictures.read(pictures.encode_png(ramp), 1, Scaling(16))[0, 1:-1, 0].astype(int)
     assert set(np.diff(halved)) == {16}  # bilinear with support 2: a ramp stays a ramp away from the rim
-    assert np.array_equal(pictures.read(pictures.encode_png(noise(8, 8)), 3, side=8), noise(8, 8))
+    assert np.array_equal(pictures.read(pictures.encode_png(noise(8, 8)), 3, Scaling(8)), noise(8, 8))
 
 
 def test_a_long_thin_image_does_not_explode() -> None:
     thin = encoded(Image.new("L", (1_000_000, 1)))
     tracemalloc.start()
-    assert pictures.read(thin, 1, side=224).shape == (224, 224, 1)  # scaled before cutting: 50 GB
+    assert pictures.read(thin, 1, Scaling(224)).shape == (224, 224, 1)  # scaled before cutting: 50 GB
     tracemalloc.stop()
 
 

@@ -26,6 +26,11 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def with_article(noun: str) -> str:
+    """image -> an image; vector -> a vector"""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def short(value: Any) -> str:
     """`repr`, cut to a line: bounded work however large or deep the value is.
 

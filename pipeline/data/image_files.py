@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.raw import DataError, ImageFiles, Images, Rows
-from trueodds.inputs.pictures import PictureError
-from trueodds.inputs.pictures import read as read_picture
+from trueodds.inputs.image.pictures import PictureError, Scaling
+from trueodds.inputs.image.pictures import read as read_picture
 from trueodds.progress import bar
 from trueodds.splits import Index
 
@@ -43,9 +43,10 @@ def _decoded(files: Mapping[str, ImageFiles]) -> dict[str, Images]:
     with bar(total, "read images", "image") as shown:
         for name, split in files.items():
             decoded[name] = images = np.empty(split.shape, dtype=np.uint8)
+            scaling = None if split.side is None else Scaling(split.side)
             for row, path in enumerate(split.paths):
                 try:
-                    images[row] = read_picture(path, split.channels, side=split.side)
+                    images[row] = read_picture(path, split.channels, scaling)
                 except (PictureError, OSError) as error:
                     unreadable[path] = str(error)
                 shown.update()

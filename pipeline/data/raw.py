@@ -22,7 +22,8 @@ KEYS = ("x_train", "y_train", "x_test", "y_test", "class_names")
 class ImageFiles:
     """Images that are still files, a row each: what its array will be, height x width x channels, without the array.
 
-    side: the edge to which each image is brought (`trueodds.inputs.pictures.read`); None: they have that size already.
+    side: the edge to which each image is brought (`trueodds.inputs.image.pictures.Scaling`); None: they
+        have that size already.
     """
 
     paths: Sequence[Path]

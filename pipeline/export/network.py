@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from pipeline.data.raw import Images
 from pipeline.export.onnx_graph import run
 from pipeline.training.batches import Normaliser
-from trueodds.bundle import METRICS, MODEL, Bundle, Description, ImageInput, Reference, RiskCoverage
+from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
+from trueodds.inputs import ImageInput
 
 TOLERANCE = 1e-4
 CHECKED_ROWS = 256

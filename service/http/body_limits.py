@@ -83,5 +83,5 @@ class LimitedBody:
 
 def too_large(verb: str, limit: int) -> ServiceError:
     """The refusal of a body; `verb`: how it is longer than the limit (it "has", or "unpacks to", more bytes)."""
-    message = f"the body {verb} more than {limit:,} bytes, the limit; send fewer or smaller images in one call"
+    message = f"the body {verb} more than {limit:,} bytes, the limit; send fewer or smaller inputs in one call"
     return ServiceError(413, "body_too_large", message)

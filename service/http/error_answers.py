@@ -16,11 +16,12 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from service.errors import ServiceError
+from trueodds.inputs import InputError, InputTooLargeError, UnreadableError
 from trueodds.texts import short
 
 OPEN_INFERENCE = "/v2"
 """Where the Open Inference Protocol lives."""
-ANSWERED = (ServiceError, HTTPException, RequestValidationError)
+ANSWERED = (ServiceError, InputError, HTTPException, RequestValidationError)
 """The errors that `answer` takes; any other is a fault of the service."""
 
 
@@ -99,11 +100,19 @@ def response(scope: Scope, error: ServiceError) -> Response:
 def _service_error(request: Request, error: Exception) -> ServiceError:
     if isinstance(error, ServiceError):
         return error
+    if isinstance(error, InputError):
+        return ServiceError(_input_status(error), error.code, str(error))
     if isinstance(error, HTTPException):
         return _http_error(request, error)
     assert isinstance(error, RequestValidationError)
     problems = [f"{'.'.join(map(str, e['loc'][1:]))} = {short(e.get('input'))}: {e['msg']}" for e in error.errors()]
     return ServiceError(422, "invalid_parameter", "; ".join(problems))
+
+
+def _input_status(error: InputError) -> int:
+    if isinstance(error, InputTooLargeError):
+        return 413
+    return 400 if isinstance(error, UnreadableError) else 422
 
 
 def _http_error(request: Request, error: HTTPException) -> ServiceError:

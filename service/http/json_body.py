@@ -100,7 +100,7 @@ def parse(body: bytes, max_values: int) -> Any:
         if values > max_values or texts > max_values // TEXTS:
             counts = f"{values:,} values and {texts:,} texts" if texts > max_values // TEXTS else f"{values:,} values"
             message = f"the JSON has about {counts}; the limits are {max_values:,} and {max_values // TEXTS:,}"
-            cure = "send pixels as base64, as raw bytes or as .npy, or less in one call"
+            cure = "send .npy, base64 or raw bytes, or less in one call"
             raise ServiceError(413, "too_many_values", f"{message}. {cure[0].upper()}{cure[1:]}")
     try:
         return orjson.loads(body)

@@ -25,6 +25,7 @@ from service.models.engine import Engine
 from service.predict.request_body import RAW
 from service.predict.route import LARGE_ANSWER
 from service.runtime import Runtime, runtime_of
+from trueodds.inputs import Limits
 from trueodds.texts import short
 
 DEFAULT_OUTPUTS = OUTPUTS[:3]
@@ -78,7 +79,7 @@ _INFER: dict[str, Any] = {
             _404=_UNKNOWN,
             _408="the body came too slowly",
             _409="another input came with this id",
-            _413="too many bytes or images",
+            _413="too many bytes or inputs",
             _415="neither JSON nor binary",
             _422="not what the model takes",
             _503="not loaded, or too much is waiting",
@@ -90,7 +91,7 @@ _INFER: dict[str, Any] = {
 
 @router.get("/v2/models/{model}", summary="Metadata of a model", **_METADATA)
 async def model_metadata(request: Request, model: str) -> Response:
-    """Inputs and outputs: images in, calibrated probabilities out, and an id for each to send its true label with."""
+    """Inputs and outputs: a tensor in, calibrated probabilities out, and an id for each to send its true label with."""
     return await _metadata(request, model, None)
 
 
@@ -114,12 +115,13 @@ async def version_ready(request: Request, model: str, version: str) -> Response:
 
 @fast.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
 async def model_infer(request: Request, model: str) -> Response:
-    """Calibrated probabilities for a tensor of images, stored before they are answered.
+    """Calibrated probabilities for a tensor of inputs, stored before they are answered.
 
-    One input, `images`: UINT8, or another type of numbers whose values are all whole and 0..255. Parameters:
-    `prediction_id` (for one image, the caller's own), `tag`, `propensity`, `binary_data_output` and `timeout`
-    (microseconds; 0: none), after which 503 is answered, though the answer may be stored. `priority` changes nothing,
-    nor do `sequence_id`, `sequence_start` and `sequence_end`: no model keeps a state from one request to the next.
+    One input, as the model's metadata say: `images`, UINT8, or another type of numbers whose values are all whole and
+    0..255; or `features`, FP32, or another type of numbers. Parameters: `prediction_id` (for one input, the caller's
+    own), `tag`, `propensity`, `binary_data_output` and `timeout` (microseconds; 0: none), after which 503 is answered,
+    though the answer may be stored. `priority` changes nothing, nor do `sequence_id`, `sequence_start` and
+    `sequence_end`: no model keeps a state from one request to the next.
     """
     return await _infer(request, model, None)
 
@@ -133,13 +135,13 @@ async def version_infer(request: Request, model: str, version: str) -> Response:
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
     registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
-    shape, classes = list(engine.input.shape), len(engine.version.classes)
+    kind, classes = engine.input, len(engine.version.classes)
     return _json(
         schemas.ModelMetadata(
             name=model,
             versions=registry.versions(model),
             platform="onnxruntime_onnx",
-            inputs=[TensorMetadata(name=tensors.IMAGES, datatype="UINT8", shape=[-1, *shape])],
+            inputs=[TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.shape])],
             outputs=[
                 TensorMetadata(name="prediction_id", datatype="BYTES", shape=[-1]),
                 TensorMetadata(name="label", datatype="BYTES", shape=[-1]),
@@ -202,19 +204,20 @@ def _call(
     if not isinstance(tree.get("id", ""), str):
         raise _invalid(f"id is {short(tree['id'])}; expected a text")
     parameters = tree["parameters"] = request_parameters.read_parameters(tree.get("parameters", {}))
-    images_NHWC = tensors.images_of(tree.get("inputs"), binary, engine.input, runtime.settings.max_instances)
-    count = len(images_NHWC)
+    kind, limits = engine.input, Limits(runtime.settings.max_instances)
+    inputs = tensors.inputs_of(tree.get("inputs"), binary, kind, limits)
+    count = len(inputs)
     lists: dict[str, list[Any]] = {}
     if "prediction_id" in parameters:
         if count != 1:
-            raise _invalid(f"parameters.prediction_id names one image; this call has {count:,}")
+            raise _invalid(f"parameters.prediction_id names one {kind.noun}; this call has {count:,}")
         lists["ids"] = [parameters["prediction_id"]]
     if "tag" in parameters:
         lists["tags"] = [parameters["tag"]] * count
     if "propensity" in parameters:
         lists["propensities"] = [parameters["propensity"]] * count
     kept = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
-    return kept, PredictionCall(images_NHWC, request_id, **lists)
+    return kept, PredictionCall(inputs, request_id, **lists)
 
 
 def _wanted(tree: dict[str, Any]) -> dict[str, bool]:

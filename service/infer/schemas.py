@@ -11,11 +11,13 @@ from service.http import documentation
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.infer.request_parameters import MAX_SEQUENCE_ID
-from service.infer.tensors import DTYPES, IMAGES
+from service.infer.tensors import DTYPES
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG
 from service.predict.request_body import RAW
-from service.predict.schemas import SMALL, golden_image
+from trueodds.inputs import KINDS
+from trueodds.inputs.kind import SMALL
+from trueodds.texts import with_article
 
 OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
 
@@ -42,7 +44,7 @@ class ModelReady(BaseModel):
 class TensorMetadata(BaseModel):
     name: str
     datatype: str
-    shape: list[int] = Field(description="-1: any number of images")
+    shape: list[int] = Field(description="-1: any number of rows")
 
 
 class ModelMetadata(BaseModel):
@@ -116,11 +118,11 @@ BODY = {
                             "type": "object",
                             "required": ["name", "shape", "datatype"],
                             "properties": {
-                                "name": {"const": IMAGES},
-                                "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 4, "maxItems": 4},
-                                "datatype": {"enum": list(DTYPES), "description": "whole numbers 0..255 in each"},
+                                "name": {"enum": [kind.tensor for kind in KINDS]},
+                                "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 2},
+                                "datatype": {"enum": list(DTYPES)},
                                 "parameters": {"type": "object", "description": "binary_data_size"},
-                                "data": {"type": "array", "description": "flat or nested, row by row; 0..255"},
+                                "data": {"type": "array", "description": "flat or nested, row by row"},
                             },
                         },
                     },
@@ -150,9 +152,9 @@ BODY = {
 
 
 def examples(engine: Engine) -> documentation.Examples:
-    """Bodies that the engine answers: its golden image, if it is small."""
-    pixels_HWC = golden_image(engine)
-    if pixels_HWC.size > SMALL:
+    """Bodies that the engine answers: its golden input, if it is small."""
+    kind, row = engine.input, engine.golden_input[0]
+    if row.size > SMALL:
         return {}
-    tensor = {"name": IMAGES, "shape": [1, *pixels_HWC.shape], "datatype": "UINT8"}
-    return {JSON: {"an image": {"inputs": [{**tensor, "data": pixels_HWC.ravel().tolist()}]}}}
+    tensor = {"name": kind.tensor, "shape": [1, *kind.shape], "datatype": kind.datatype}
+    return {JSON: {with_article(kind.noun): {"inputs": [{**tensor, "data": kind.numbers(row)}]}}}

@@ -12,13 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import ServiceError
-from service.predict import decoding
-from service.predict.arrays import whole_pixels
-from trueodds.bundle import ImageInput
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs import InputKind, Inputs, Limits
 from trueodds.texts import short
 
-IMAGES = "images"
 DTYPES: dict[str, np.dtype[Any]] = {
     "UINT8": np.dtype("<u1"),
     "UINT16": np.dtype("<u2"),
@@ -32,7 +28,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-"""The protocol's types of numbers; whichever an input has, its values must be pixels."""
+"""The protocol's types of numbers; whichever an input has, its values must be those of the model's kind of input."""
 HEADER_LENGTH = "inference-header-content-length"
 """Bytes of JSON at the beginning of a body that goes on with binary tensors."""
 
@@ -58,68 +54,57 @@ class Output:
         return self.values.astype(self.values.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def images_of(inputs: Any, binary: bytes, spec: ImageInput, limit: int) -> Pixels:
-    """The images of an infer request: its one input, `images`, of any type in DTYPES, N x H x W x C.
+def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> Inputs:
+    """The rows of an infer request: its one input, named as the kind's tensor, of any type in DTYPES, N x its shape.
 
     Raises:
-        ServiceError: another input, type or shape, data that do not fill it, or values that are no pixels.
+        ServiceError: another input, type or shape, data that do not fill it.
+        InputError: values that the kind does not have, too many rows.
     """
-    names = [i.get("name") if isinstance(i, dict) else None for i in inputs] if isinstance(inputs, list) else None
-    if names != [IMAGES] or not isinstance(inputs, list):
-        shown = short(names) if names is not None else short(inputs)
-        raise _invalid(f"inputs are {shown}; the model takes one, named {IMAGES!r}")
-    (tensor,) = inputs
+    names = [i.get("name") if isinstance(i, dict) else None for i in tensors] if isinstance(tensors, list) else None
+    if names != [kind.tensor] or not isinstance(tensors, list):
+        shown = short(names) if names is not None else short(tensors)
+        raise _invalid(f"inputs are {shown}; the model takes one, named {kind.tensor!r}")
+    (tensor,) = tensors
     if unknown := tensor.keys() - {"name", "shape", "datatype", "parameters", "data"}:
         raise _invalid(f"the input has an unknown key {short(min(unknown))}")
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
     if not isinstance(datatype, str) or datatype not in DTYPES:
         raise _invalid(f"the input's datatype is {short(datatype)}; allowed are {', '.join(DTYPES)}")
-    wanted = list(spec.shape)
+    wanted = list(kind.shape)
     whole = isinstance(shape, list) and all(type(size) is int for size in shape)
     if not whole or shape[1:] != wanted or shape[0] < 0:
         raise _invalid(f"the input's shape is {short(shape)}; the model takes {['N', *wanted]}".replace("'N'", "N"))
-    decoding.check_count(shape[0], limit)
+    kind.check_count(shape[0], limits)
     parameters = tensor.get("parameters", {})
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if size is None:
         if binary:
             raise _invalid(f"{len(binary):,} bytes follow the JSON; the input has no binary_data_size")
-        return _from_json(tensor.get("data"), tuple(shape), datatype)
+        return kind.from_numbers(_flat(tensor.get("data"), shape), shape[0], kind.tensor)
     if "data" in tensor:
         raise _invalid("the input has data and binary_data_size; give one of them")
     expected = math.prod(shape) * DTYPES[datatype].itemsize
     if size != len(binary) or size != expected:
         problem = f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON"
         raise _invalid(f"{problem}; {shape} of {datatype} needs {expected:,}")
-    return whole_pixels(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {IMAGES!r}")
+    return kind.checked(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {kind.tensor!r}")
 
 
-def _from_json(data: Any, shape: tuple[int, ...], datatype: str) -> Pixels:
-    """Flat or nested, but nested as the shape says."""
+def _flat(data: Any, shape: list[int]) -> list[Any]:
+    """The values row by row, of data that are flat, or nested as the shape says."""
     if not isinstance(data, list):
         raise _invalid(f"the input's data is {short(data)}; expected a list of numbers")
     flat = data
     if data and isinstance(data[0], list):
         for axis, size in enumerate(shape):
             if len(flat) != math.prod(shape[: axis + 1]):
-                raise _invalid(f"the input's data does not have the shape {list(shape)}: axis {axis} is not {size}")
+                raise _invalid(f"the input's data does not have the shape {shape}: axis {axis} is not {size}")
             if axis + 1 < len(shape):
                 flat = _children(flat, shape[axis + 1], axis + 1)
     if len(flat) != math.prod(shape):
-        raise _invalid(f"the input's data has {len(flat):,} values; {list(shape)} needs {math.prod(shape):,}")
-    kinds = set(map(type, flat))
-    if kinds == {int}:
-        try:
-            return np.frombuffer(bytes(flat), np.uint8).reshape(shape)
-        except ValueError:  # numpy would round a value beyond 64 bits before it is named
-            first = next(n for n, value in enumerate(flat) if not 0 <= value <= 255)
-            place = [int(i) for i in np.unravel_index(first, shape)]
-            message = f"the input {IMAGES!r} holds {flat[first]} at {place}; allowed are whole numbers 0..255"
-            raise _invalid(message) from None
-    if not kinds <= {int, float}:
-        wrong = next(value for value in flat if type(value) not in (int, float))
-        raise _invalid(f"the input's data holds {short(wrong)}; allowed are whole numbers 0..255")
-    return whole_pixels(np.array(flat, np.float64).reshape(shape), f"the input {IMAGES!r}")
+        raise _invalid(f"the input's data has {len(flat):,} values; {shape} needs {math.prod(shape):,}")
+    return flat
 
 
 def _children(parents: list[Any], size: int, axis: int) -> list[Any]:

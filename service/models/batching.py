@@ -57,13 +57,15 @@ class Batcher(Generic[Call, Scored, Result]):
         *,
         max_batch: int,
         max_waiting: int,
+        noun: str,
         lanes: int = 1,
     ) -> None:
-        self._score, self._finish = score, finish
+        """`noun`: what is waiting, in messages."""
+        self._score, self._finish, self._noun = score, finish, noun
         self._max_batch, self._max_waiting, self._lanes = max_batch, max_waiting, lanes
         self._queue: deque[_Request[Call, Result]] = deque()
         self.waiting = 0
-        """Images in the queue."""
+        """Inputs in the queue."""
         self._changed = threading.Condition()
         """Guards the queue and what follows; told when a thread may find work."""
         self._taken = 0
@@ -105,7 +107,7 @@ class Batcher(Generic[Call, Scored, Result]):
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
         if self.waiting and self.waiting + len(call) > self._max_waiting:
-            waiting = plural(self.waiting, "image is", "images are")
+            waiting = plural(self.waiting, f"{self._noun} is", f"{self._noun}s are")
             message = f"{waiting} waiting, the limit is {self._max_waiting:,}; try again in a second"
             raise ServiceError(503, "queue_full", message, retry_after=1)
         loop = asyncio.get_running_loop()
@@ -116,7 +118,7 @@ class Batcher(Generic[Call, Scored, Result]):
             self._changed.notify()
         if gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
-        limit = loop.call_later(seconds, _too_slow, future, seconds) if seconds else None
+        limit = loop.call_later(seconds, _too_slow, future, seconds, self._noun) if seconds else None
         try:
             return await future
         finally:
@@ -164,7 +166,7 @@ class Batcher(Generic[Call, Scored, Result]):
         return [part for request in batch for part in self._parts([request], alone)]
 
     def _take(self) -> tuple[list[_Request[Call, Result]], int] | None:
-        """A batch of up to `max_batch` images (a larger request goes by itself) and its lanes; None when closing.
+        """A batch of up to `max_batch` inputs (a larger request goes by itself) and its lanes; None when closing.
 
         Of several lanes each takes what waits, up to an even share of all that is here. Smaller batches would wake the
         event loop more often, with all it touches gone from the caches: halves of what waits, 8 of 32 clients' images,
@@ -220,9 +222,9 @@ class Batcher(Generic[Call, Scored, Result]):
                 self._changed.notify()
 
 
-def _too_slow(future: asyncio.Future[Result], seconds: float) -> None:
+def _too_slow(future: asyncio.Future[Result], seconds: float, noun: str) -> None:
     if not future.done():
-        message = f"the answer took more than {seconds:g} s; try again later, or with fewer images"
+        message = f"the answer took more than {seconds:g} s; try again later, or with fewer {noun}s"
         future.set_exception(ServiceError(503, "too_slow", message, retry_after=1))
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from service.errors import ServiceError
 from service.models.model import Scores, of_logits
 from service.store.records import EarlierAnswer, PredictionBatch, Version
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs import InputKind, Inputs
 from trueodds.texts import short
 
 SHOWN = 20
@@ -22,9 +22,9 @@ Versions = Callable[[str], Awaitable[Version]]
 
 @dataclass(frozen=True)
 class PredictionCall:
-    """The images of one call, and what its caller says about them; a list has an entry for every image."""
+    """The inputs of one call, and what its caller says about them; a list has an entry for every input."""
 
-    images_NHWC: Pixels
+    inputs: Inputs
     request_id: str
     ids: list[str] | None = None
     """The caller's own."""
@@ -32,25 +32,13 @@ class PredictionCall:
     propensities: list[float | None] | None = None
 
     def __len__(self) -> int:
-        return len(self.images_NHWC)
+        return len(self.inputs)
 
-    def digests(self) -> list[bytes | None]:
+    def digests(self, kind: InputKind) -> list[bytes | None]:
         """Digests that tell the same input from another, for ids of the caller's own."""
         if self.ids is None:
             return [None] * len(self)
-        return [hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in self.images_NHWC]
-
-
-def images_of(calls: list[PredictionCall]) -> Pixels:
-    """The images of all requests, one after the other.
-
-    As bytes: `np.concatenate` gives the interpreter's lock back for every request's pixels, and each time it may wait
-    for the event loop to let go of it again.
-    """
-    if len(calls) == 1:
-        return calls[0].images_NHWC
-    pixels = b"".join(np.ascontiguousarray(c.images_NHWC).data for c in calls)
-    return np.frombuffer(pixels, np.uint8).reshape(-1, *calls[0].images_NHWC.shape[1:])
+        return [hashlib.blake2b(kind.encode(row), digest_size=16).digest() for row in self.inputs]
 
 
 @dataclass

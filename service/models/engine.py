@@ -1,4 +1,4 @@
-"""A model version behind its queue: images in, durably stored predictions out."""
+"""A model version behind its queue: inputs in, durably stored predictions out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Self
 
 from service.ids import new_ids
 from service.models.batching import Batcher, Gone
-from service.models.calls import PredictionCall, PredictionResult, images_of, repeat, split
+from service.models.calls import PredictionCall, PredictionResult, repeat, split
 from service.models.model import Model
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
 from service.store.records import EarlierAnswer, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import Card, ImageInput
+from trueodds.bundle import Card
+from trueodds.inputs import InputKind, Inputs
 
 Scored = tuple[PredictionBatch, list[PredictionCall]]
 Find = Callable[[str, str], Awaitable[Version]]
@@ -36,15 +37,25 @@ class Engine:
         self._model, self._store, self._find = model, store, find
         self._telemetry = telemetry.of(self.version.model, self.version.version)
         self._batcher: Batcher[PredictionCall, Scored, PredictionResult | BaseException] = Batcher(
-            self._score, self._store_and_answer, max_batch=max_batch, max_waiting=max_waiting, lanes=model.threads
+            self._score,
+            self._store_and_answer,
+            max_batch=max_batch,
+            max_waiting=max_waiting,
+            lanes=model.threads,
+            noun=self.input.noun,
         )
         self._in_use = 0
         self._unused = asyncio.Event()
         self._unused.set()
 
     @property
-    def input(self) -> ImageInput:
+    def input(self) -> InputKind:
         return self.card.input
+
+    @property
+    def golden_input(self) -> Inputs:
+        """The input whose answer is stored in the bundle, as a batch of one."""
+        return self._model.bundle.golden_input()
 
     def __enter__(self) -> Self:
         self._in_use += 1
@@ -74,7 +85,7 @@ class Engine:
     async def predict(
         self, call: PredictionCall, *, seconds: float | None = None, gone: Gone | None = None
     ) -> PredictionResult:
-        """One answer per image, stored before it is returned.
+        """One answer per input, stored before it is returned.
 
         Raises:
             ServiceError: 503 where the queue is full or the answer takes longer than `seconds`; 409 for an id of the
@@ -88,10 +99,10 @@ class Engine:
         return result
 
     def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
-        images_NHWC = images_of(calls)
-        now, scores = time.time_ns() // 1_000_000, self._model.score(images_NHWC, alone=alone)
+        inputs = self.input.join([c.inputs for c in calls])
+        now, scores = time.time_ns() // 1_000_000, self._model.score(inputs, alone=alone)
         own = any(c.ids for c in calls)
-        ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(images_NHWC), now)
+        ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
         batch = PredictionBatch(
             model=self.version.model,
             version=self.version.version,
@@ -103,7 +114,7 @@ class Engine:
             index_N=scores.index_N,
             raw_confidence_N=scores.raw_confidence_N,
             confidence_N=scores.confidence_N,
-            digests=[d for c in calls for d in c.digests()],
+            digests=[d for c in calls for d in c.digests(self.input)],
             tags=[t for c in calls for t in c.tags or [None] * len(c)],
             propensities=[p for c in calls for p in c.propensities or [None] * len(c)],
         )
@@ -121,7 +132,7 @@ class Engine:
         known = sum(row is not None for row in earlier)
         self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=self._batcher.waiting)
         if self.shadow:
-            self.shadow.follow(calls, batch, [row is None for row in earlier])
+            self.shadow.follow(self.input.join([c.inputs for c in calls]), batch, [row is None for row in earlier])
         results = split(batch, self.version, [len(c) for c in calls])
         return await self._with_earlier(results, earlier) if known else list(results)
 

@@ -20,11 +20,11 @@ import onnxruntime as ort
 from service.store.records import Version
 from trueodds.bundle import Bundle, BundleError
 from trueodds.calibrators import Calibrator
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs import InputError, Inputs
 
 CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 SHARED_SECONDS = 0.002
-"""Time for one image from which several threads are worth their hand-overs. Measured, one thread and two: ResNet-8 .17
+"""Time for one input from which several threads are worth their hand-overs. Measured, one thread and two: ResNet-8 .17
 and .19 ms, ResNet-20 .56 and .69, with twice its width 1.7 and 1.6, ResNet-18 6.7 and 4.1; and two threads take up to
 1.6 times the processor time, which a busy service has not."""
 TRIALS = 5
@@ -32,7 +32,7 @@ TRIALS = 5
 
 @dataclass(frozen=True)
 class Scores:
-    """The model's outputs for N images."""
+    """The model's outputs for N inputs."""
 
     logits_NC: npt.NDArray[np.float32]
     """Each row minus its maximum: exactly the calibrator's input."""
@@ -80,7 +80,7 @@ class Model:
             raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
         _check_signature(bundle, session)
         try:
-            bundle.check_golden(lambda images_NHWC: _logits(session, images_NHWC))
+            bundle.check_golden(lambda inputs: _logits(session, inputs))
         except BundleError:
             raise
         except Exception as error:
@@ -88,11 +88,11 @@ class Model:
         return session
 
     def _seconds(self) -> float:
-        """The shortest time for one image: others may be using the cores."""
-        image_NHWC, seconds = np.zeros((1, *self.bundle.card.input.shape), np.uint8), list[float]()
+        """The shortest time for one input: others may be using the cores."""
+        golden, seconds = self.bundle.golden_input(), list[float]()
         for _ in range(TRIALS):
             started = time.perf_counter()
-            self.logits(image_NHWC)
+            self.logits(golden)
             seconds.append(time.perf_counter() - started)
         return min(seconds)
 
@@ -102,20 +102,20 @@ class Model:
         version, fit = self.bundle.version, self.bundle.calibrator
         return Version(card.name, version, tuple(card.classes), fit, card.metrics, card.reference)
 
-    def score(self, images_NHWC: Pixels, *, alone: bool = False) -> Scores:
-        """Logits, probabilities and the predicted class of every image; by all threads where nothing else is scored."""
-        raw_NC = _logits(self._all if alone else self._one, images_NHWC)
+    def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:
+        """Logits, probabilities and the predicted class of every input; by all threads where nothing else is scored."""
+        raw_NC = _logits(self._all if alone else self._one, inputs)
         logits_NC = raw_NC - raw_NC.max(axis=1, keepdims=True)
         return of_logits(self.bundle.calibrator, logits_NC)
 
-    def logits(self, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
+    def logits(self, inputs: Inputs) -> npt.NDArray[np.float32]:
         """The graph's own float32 logits."""
-        return _logits(self._one, images_NHWC)
+        return _logits(self._one, inputs)
 
 
-def _logits(session: ort.InferenceSession, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
-    (images, *_), (logits, *_) = session.get_inputs(), session.get_outputs()
-    answer: npt.NDArray[np.float32] = session.run([logits.name], {images.name: images_NHWC})[0]
+def _logits(session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
+    (tensor, *_), (logits, *_) = session.get_inputs(), session.get_outputs()
+    answer: npt.NDArray[np.float32] = session.run([logits.name], {tensor.name: inputs})[0]
     return answer
 
 
@@ -139,17 +139,11 @@ def available_cores(cpu_max: Path = CPU_MAX) -> int:
 
 
 def _check_signature(bundle: Bundle, session: ort.InferenceSession) -> None:
-    inputs, outputs = session.get_inputs(), session.get_outputs()
-    expected = ["N", *bundle.card.input.shape]
-    if len(inputs) != 1 or inputs[0].type != "tensor(uint8)" or len(inputs[0].shape) != 4:
-        signature = ", ".join(f"{i.name}: {i.type} {i.shape}" for i in inputs)
-        raise BundleError(f"{bundle.model_path} takes ({signature}); expected one uint8 input of shape {expected}")
-    batch, *sizes = inputs[0].shape
-    fixed = [(size, want) for size, want in zip(sizes, expected[1:], strict=True) if isinstance(size, int)]
-    if isinstance(batch, int) or any(size != want for size, want in fixed):
-        problem = f"{bundle.model_path}: input {inputs[0].name!r} has shape {inputs[0].shape}"
-        raise BundleError(f"{problem}, its card says {expected} with any number N of images")
-    if outputs[0].type != "tensor(float)":
-        raise BundleError(
-            f"{bundle.model_path}: output {outputs[0].name!r} is {outputs[0].type}; expected float32 logits"
-        )
+    try:
+        bundle.card.input.check_signature(session.get_inputs(), bundle.model_path)
+    except InputError as error:
+        raise BundleError(str(error)) from None
+    output = session.get_outputs()[0]
+    if output.type != "tensor(float)":
+        problem = f"{bundle.model_path}: output {output.name!r} is {output.type}"
+        raise BundleError(f"{problem}; expected float32 logits")

@@ -158,7 +158,7 @@ class Registry:
         refused = [f"{'/'.join(key)} is refused: {r.reason}" for key, r in self._loader.refused.items()]
         altered = [f"{'/'.join(key)} {_altered_text(how)}" for key, how in self._loader.altered.items()]
         unlike = [
-            f"{model}/{published.shadow} cannot shadow {self._defaults[model].version.version}: it takes other images"
+            f"{model}/{published.shadow} cannot shadow {self._defaults[model].version.version}: it takes other inputs"
             " or has other classes"
             for model, published in self._contents.models.items()
             if published.shadow

@@ -11,12 +11,11 @@ from typing import Any
 from service.errors import ServiceError
 from service.ids import is_generated
 from service.models.batching import Batcher
-from service.models.calls import PredictionCall, images_of
 from service.models.model import Model
 from service.store import Store
 from service.store.records import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs import Inputs
 from trueodds.shadows import shadow_of
 
 OWN = b""
@@ -29,7 +28,7 @@ log = logging.getLogger("trueodds")
 class _Answered:
     """Inputs that another version has just answered, and what is known of each."""
 
-    images_NHWC: Pixels
+    inputs: Inputs
     ids: list[str]
     request_ids: list[str]
     tags: list[str | None]
@@ -47,7 +46,7 @@ class Shadow:
         self._model, self._store, self._telemetry = model, store, telemetry
         # One answered batch at a time: its rows must stay one batch of the store.
         self._batcher: Batcher[_Answered, PredictionBatch, None] = Batcher(
-            self._score, self._store_rows, max_batch=1, max_waiting=max_waiting
+            self._score, self._store_rows, max_batch=1, max_waiting=max_waiting, noun=model.bundle.card.input.noun
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._known = False
@@ -60,15 +59,14 @@ class Shadow:
         await asyncio.gather(*self._tasks)
         await self._batcher.close()
 
-    def follow(self, calls: list[PredictionCall], batch: PredictionBatch, new: list[bool]) -> None:
+    def follow(self, inputs: Inputs, batch: PredictionBatch, new: list[bool]) -> None:
         """Queue the rows of a batch that another version has answered and the store has taken as new."""
-        images_NHWC = images_of(calls)
         rows = [row for row, is_new in enumerate(new) if is_new]
         if not rows:
             return
         columns = (batch.ids, batch.request_ids, batch.tags, batch.propensities)
         kept: list[list[Any]] = [list(c) if all(new) else [c[row] for row in rows] for c in columns]
-        answered = _Answered(images_NHWC if all(new) else images_NHWC[rows], *kept)
+        answered = _Answered(inputs if all(new) else inputs[rows], *kept)
         task = asyncio.create_task(self._follow(answered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -85,7 +83,7 @@ class Shadow:
 
     def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
         (one,) = answered
-        scores = self._model.score(one.images_NHWC)
+        scores = self._model.score(one.inputs)
         return PredictionBatch(
             model=self.version.model,
             version=self.version.version,

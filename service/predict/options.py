@@ -1,4 +1,4 @@
-"""A call's options beside its images: which version answers, what the answer shows, and each image's id and tag."""
+"""A call's options beside its inputs: which version answers, what the answer shows, and each input's id and tag."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from service.errors import ServiceError
 from service.http import query_parameters
 from service.ids import own_id_problem
-from trueodds.texts import plural, short
+from trueodds.texts import plural, short, with_article
 
 MAX_TAG = 64
 PREDICTION_ID = "x-prediction-id"
@@ -30,7 +30,7 @@ class Options(BaseModel):
     abstain_below: Annotated[float, Field(ge=0, le=1)] | None = Field(
         None, description="no label below this confidence; the answer says what that means on the test set"
     )
-    tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="of all images of this call")
+    tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="of all inputs of this call")
     propensity: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="the chance that an answer of this call gets a label, where that is known"
     )
@@ -101,7 +101,7 @@ CHECKS = {"ids": check_id, "tags": check_tag, "propensities": check_propensity}
 
 
 def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
-    """ids, tags and propensities of a JSON body, each with an entry for every image.
+    """ids, tags and propensities of a JSON body, each with an entry for every instance.
 
     Raises:
         ServiceError: 422 for a list of another length, or an entry that is not allowed.
@@ -119,16 +119,20 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
     return lists
 
 
-def for_all(request: Request, options: Options, lists: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
-    """The body's lists, and those from the query and the header x-prediction-id, which names the one image of a call.
+def for_all(
+    request: Request, options: Options, lists: dict[str, list[Any]], count: int, noun: str
+) -> dict[str, list[Any]]:
+    """The body's lists, and those from the query and the header x-prediction-id, which names the one input of a call.
+
+    `noun`: what an input is called.
 
     Raises:
         ServiceError: 422 for an id that is not allowed, or with several images, or for what is said in two places.
     """
     beside: dict[str, tuple[str, list[Any]]] = {}
-    if (own := _own_id(request)) is not None:
+    if (own := _own_id(request, noun)) is not None:
         if count != 1:
-            message = f"{PREDICTION_ID} names one image; this call has {count:,}. Send JSON with a list of ids"
+            message = f"{PREDICTION_ID} names one {noun}; this call has {count:,}. Send JSON with a list of ids"
             raise ServiceError(422, "invalid_id", message)
         beside["ids"] = f"the header {PREDICTION_ID}", [check_id(own, PREDICTION_ID)]
     if options.tag is not None:
@@ -141,7 +145,7 @@ def for_all(request: Request, options: Options, lists: dict[str, list[Any]], cou
     return {**lists, **{key: values for key, (_, values) in beside.items()}}
 
 
-def _own_id(request: Request) -> str | None:
+def _own_id(request: Request, noun: str) -> str | None:
     """The value of the header x-prediction-id; the framework would read it as Latin-1.
 
     Raises:
@@ -152,7 +156,7 @@ def _own_id(request: Request) -> str | None:
     if not values:
         return None
     if len(values) > 1:
-        message = f"there are {len(values)} headers {PREDICTION_ID}; an image has one id"
+        message = f"there are {len(values)} headers {PREDICTION_ID}; {with_article(noun)} has one id"
         raise ServiceError(422, "invalid_id", message)
     try:
         return values[0].decode()

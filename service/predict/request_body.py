@@ -1,10 +1,11 @@
-"""From the body of a /predict request to images; work that takes long is done off the event loop."""
+"""From the body of a /predict request to rows of the model's kind; what takes long is done off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -15,74 +16,80 @@ from service.errors import ServiceError
 from service.http import json_body
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall
-from service.predict import arrays, decoding
+from service.predict.instances import check_names, instances
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
-from trueodds.bundle import ImageInput
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits
 from trueodds.texts import short
 
 SMALL, SMALL_PIXELS = 8 * 1024, 1 << 16
 """Characters of base64, and pixels, that are decoded where they are: .2 ms at most, and a thread's hop costs .1 ms."""
 DECODING = 2
-"""Calls whose encoded images are decoded at once: each may hold max_pixels of memory."""
-MULTIPART, NPY, RAW = "multipart/form-data", "application/x-npy", "application/octet-stream"
+"""Calls whose encoded inputs are decoded at once: each may hold max_pixels of memory."""
+MULTIPART, NPY, RAW, CSV = "multipart/form-data", "application/x-npy", "application/octet-stream", "text/csv"
+FORMATS: dict[str, Format] = {NPY: "npy", RAW: "bytes", CSV: "csv"}
+"""By media type."""
 
 _decoder = ThreadPoolExecutor(DECODING, "decode")
 
 
-async def read_call(request: Request, options: Options, spec: ImageInput, settings: Settings) -> PredictionCall:
-    """The images of a /predict body and what is said of them.
+async def read_call(request: Request, options: Options, kind: InputKind, settings: Settings) -> PredictionCall:
+    """The rows of a /predict body and what is said of them.
 
     Raises:
-        ServiceError: as `json_body.read_json`, `decoding.images`, `arrays.npy` and `options.lists_of`.
+        ServiceError: as `json_body.read_json`, `instances` and `options.lists_of`.
+        InputError: as the kind.
     """
-    kind, limit = json_body.media_type(request), settings.max_instances
+    media_type, limits = json_body.media_type(request), Limits(settings.max_instances, settings.max_pixels)
     lists: dict[str, list[Any]] = {}
-    if kind == JSON:
-        images_NHWC, lists = await _json_images(request, spec, settings)
-    elif kind == MULTIPART:
-        files = await _files_of(request, limit)
-        images_NHWC = await _decoded(decoding.encoded_images, files, spec, settings.max_pixels)
-    elif kind in (NPY, RAW):
-        read = arrays.npy if kind == NPY else arrays.raw
+    if media_type == JSON:
+        inputs, lists = await _json_inputs(request, kind, limits, settings.max_json_values)
+    elif media_type == MULTIPART and kind.files:
+        inputs = await _decoded(kind.from_files, await _files_of(request, kind, limits), limits)
+    elif (form := FORMATS.get(media_type)) and form in kind.formats:
         body = await json_body.read(request)
         huge = len(body) >= json_body.HUGE
-        images_NHWC = await asyncio.to_thread(read, body, spec, limit) if huge else read(body, spec, limit)
+        inputs = await asyncio.to_thread(kind.read, body, form, limits) if huge else kind.read(body, form, limits)
     else:
-        raise json_body.unsupported(request, f"{JSON}, {MULTIPART}, {NPY} and {RAW}")
-    return PredictionCall(images_NHWC, request.state.request_id, **for_all(request, options, lists, len(images_NHWC)))
+        raise json_body.unsupported(request, _listed(media_types(kind)))
+    return PredictionCall(inputs, request.state.request_id, **for_all(request, options, lists, len(inputs), kind.noun))
 
 
-async def _json_images(request: Request, spec: ImageInput, settings: Settings) -> tuple[Pixels, dict[str, list[Any]]]:
-    """Images and lists; encoded images are decoded in a thread, unless they are small, by their headers too."""
+def media_types(kind: InputKind | type[InputKind]) -> list[str]:
+    """What /predict takes for a kind."""
+    files = [MULTIPART] if kind.files else []
+    return [JSON, *files, *(media_type for media_type, form in FORMATS.items() if form in kind.formats)]
 
-    def build(tree: Any) -> tuple[Pixels | list[Any], dict[str, list[Any]]]:
-        instances = decoding.instances(tree, settings.max_instances)
-        lists = lists_of(tree, len(instances))
-        encoded = [i["b64"] for i in instances if type(i) is dict and "b64" in i]
-        if not encoded:
-            return decoding.images(instances, spec, settings.max_pixels), lists
-        if sum(len(text) for text in encoded if type(text) is str) > SMALL:
-            return instances, lists
+
+async def _json_inputs(
+    request: Request, kind: InputKind, limits: Limits, max_values: int
+) -> tuple[Inputs, dict[str, list[Any]]]:
+    """Rows and lists; encoded inputs are decoded in a thread, unless they are small, by their headers too."""
+    body = await json_body.read(request)
+    light = replace(limits, pixels=min(limits.pixels, SMALL_PIXELS), characters=SMALL)
+
+    def read(tree: dict[str, Any], limits: Limits) -> Inputs:
+        inputs = kind.from_json(tree["instances"], limits)
+        check_names(body, tree)
+        return inputs
+
+    def build(tree: Any) -> tuple[Inputs | None, dict[str, Any], dict[str, list[Any]]]:
+        lists = lists_of(tree, len(instances(tree, kind, limits)))
         try:
-            return decoding.images(instances, spec, min(settings.max_pixels, SMALL_PIXELS)), lists
-        except ServiceError as error:
-            if error.code != "image_too_large":
-                raise
-            return instances, lists
+            return read(tree, light), tree, lists
+        except InputTooLargeError:
+            return None, tree, lists
 
-    images, lists = await json_body.convert_json(await json_body.read(request), settings.max_json_values, build)
-    if isinstance(images, list):
-        images = await _decoded(decoding.images, images, spec, settings.max_pixels)
-    return images, lists
+    inputs, tree, lists = await json_body.convert_json(body, max_values, build)
+    return await _decoded(read, tree, limits) if inputs is None else inputs, lists
 
 
-async def _decoded(decode_all: Callable[..., Pixels], *arguments: Any) -> Pixels:
-    return await asyncio.get_running_loop().run_in_executor(_decoder, decode_all, *arguments)
+async def _decoded(decode: Callable[..., Inputs], *arguments: Any) -> Inputs:
+    return await asyncio.get_running_loop().run_in_executor(_decoder, decode, *arguments)
 
 
-async def _files_of(request: Request, limit: int) -> list[tuple[str, bytes]]:
+async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[tuple[str, bytes]]:
+    limit = limits.rows
     try:
         async with request.form(max_files=limit, max_fields=limit) as form:
             files: list[tuple[str, bytes]] = []
@@ -94,7 +101,11 @@ async def _files_of(request: Request, limit: int) -> list[tuple[str, bytes]]:
     except HTTPException as error:  # Starlette's words for a broken form, or for too many parts
         many = str(error.detail).startswith("Too many")
         code, status = ("too_many_instances", 413) if many else ("invalid_form", 400)
-        cure = f"the limit is {limit:,} images in one call" if many else "send files in fields named 'files'"
+        cure = f"the limit is {limit:,} {kind.noun}s in one call" if many else "send files in fields named 'files'"
         raise ServiceError(status, code, f"{str(error.detail).rstrip('.')}; {cure}") from None
-    decoding.check_count(len(files), limit)
+    kind.check_count(len(files), limits)
     return files
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"

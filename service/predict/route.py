@@ -31,7 +31,7 @@ fast = APIRouter()
 @fast.post(
     "/predict",
     tags=["odds"],
-    summary="Classify images",
+    summary="Classify inputs",
     openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
         200: {"model": Predictions},
@@ -40,7 +40,7 @@ fast = APIRouter()
             _404="no such model or version",
             _408="the body came too slowly",
             _409="another input came with this id",
-            _413="too many bytes, images or pixels",
+            _413="too many bytes, inputs or pixels",
             _415="none of the content types below",
             _422="not what the model takes, or a parameter out of range",
             _503="no model is loaded, or too much is waiting; try again after Retry-After",
@@ -49,14 +49,17 @@ fast = APIRouter()
     },
 )
 async def predict(request: Request) -> Response:
-    """Calibrated probabilities for up to 256 images.
+    """Calibrated probabilities for up to 256 inputs, of the kind that the model takes.
 
-    Send JSON, each image as nested lists of pixels, base64 of a PNG or JPEG, or base64 of raw pixels; a multipart form
-    with image files in fields named `files`; a `.npy` array; or raw bytes, one image after the other. Every prediction
-    is on disk before it is answered.
+    Images: send JSON, each image as nested lists of pixels, base64 of a PNG or JPEG, or base64 of raw pixels; a
+    multipart form with image files in fields named `files`; a `.npy` array; or raw bytes, one image after the other.
 
-    An image may have an id of yours (`ids` in JSON, the header `x-prediction-id` for a single one): sent again with
-    the same image it gets its stored answer, with another one a 409.
+    Vectors: send JSON, each vector as a list of numbers or as an object with a number for each feature; a `.npy` array;
+    or CSV whose header names the features.
+
+    Every prediction is on disk before it is answered. An input may have an id of yours (`ids` in JSON, the header
+    `x-prediction-id` for a single one): sent again with the same input it gets its stored answer, with another one a
+    409.
     """
     keys.check(request, "predict")
     runtime, options = runtime_of(request), Options.of(request)
@@ -88,7 +91,7 @@ def encode(result: PredictionResult, options: Options, engine: Engine, request_i
 
 
 def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
-    """One object for each image; without what the options leave out."""
+    """One object for each input; without what the options leave out."""
     rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []
     for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):

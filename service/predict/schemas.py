@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Annotated, Any, NotRequired
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
@@ -14,11 +12,8 @@ from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG, PREDICTION_ID, Options
-from service.predict.request_body import MULTIPART, NPY, RAW
-from trueodds.inputs.pictures import Pixels, encode_png
-
-SMALL = 4096
-"""Pixel values up to which an example shows them one by one."""
+from service.predict.request_body import FORMATS, MULTIPART
+from trueodds.inputs import KINDS, Format
 
 
 class Top(TypedDict):
@@ -28,7 +23,7 @@ class Top(TypedDict):
 
 
 class Prediction(TypedDict):
-    """The answer for one image, with what the options ask for."""
+    """The answer for one input, with what the options ask for."""
 
     id: Annotated[str, Field(description="send it to /feedback with the true label, whenever that is known")]
     label: Annotated[
@@ -103,6 +98,11 @@ class Predictions(TypedDict):
     abstention: NotRequired[Annotated[Abstention, Field(description="with abstain_below")]]
 
 
+def _described(form: Format) -> str:
+    """What a body of a format is, for each kind that takes it."""
+    return "; ".join(f"{kind.noun}s: {kind.formats[form]}" for kind in KINDS if form in kind.formats)
+
+
 BODY = {
     "required": True,
     "content": {
@@ -115,35 +115,7 @@ BODY = {
                     "instances": {
                         "type": "array",
                         "minItems": 1,
-                        "items": {
-                            "oneOf": [
-                                {
-                                    "type": "array",
-                                    "items": {"type": "array"},
-                                    "description": "rows x columns x channels of whole numbers 0..255",
-                                },
-                                {
-                                    "type": "object",
-                                    "required": ["b64"],
-                                    "additionalProperties": False,
-                                    "properties": {
-                                        "b64": {"type": "string", "format": "byte", "description": "PNG or JPEG"}
-                                    },
-                                },
-                                {
-                                    "type": "object",
-                                    "required": ["pixels_b64"],
-                                    "additionalProperties": False,
-                                    "properties": {
-                                        "pixels_b64": {
-                                            "type": "string",
-                                            "format": "byte",
-                                            "description": "one byte a value, rows x columns x channels",
-                                        }
-                                    },
-                                },
-                            ]
-                        },
+                        "items": {"oneOf": [schema for kind in KINDS for schema in kind.schemas]},
                     },
                     "ids": {
                         "type": "array",
@@ -168,19 +140,9 @@ BODY = {
                 },
             }
         },
-        NPY: {
-            "schema": {
-                "type": "string",
-                "format": "binary",
-                "description": "N x rows x columns x channels; numbers of any type, as long as they are 0..255",
-            }
-        },
-        RAW: {
-            "schema": {
-                "type": "string",
-                "format": "binary",
-                "description": "one byte a value, whole images one after the other",
-            }
+        **{
+            media_type: {"schema": {"type": "string", "format": "binary", "description": _described(form)}}
+            for media_type, form in FORMATS.items()
         },
     },
 }
@@ -205,23 +167,12 @@ PARAMETERS = [
         "in": "header",
         "required": False,
         "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-        "description": "your own id of the one image of this call, in UTF-8; not with ids in the body",
+        "description": "your own id of the one input of this call, in UTF-8; not with ids in the body",
     },
 ]
 
 
 def examples(engine: Engine) -> documentation.Examples:
-    """Bodies that the engine answers: its golden image, as far as it is small in each form."""
-    golden = engine.card.golden.input_b64
-    pixels_HWC = golden_image(engine)
-    bodies: dict[str, Any] = {"a picture": {"instances": [{"b64": base64.b64encode(encode_png(pixels_HWC)).decode()}]}}
-    if pixels_HWC.size <= SMALL:
-        bodies["pixels"] = {"instances": [pixels_HWC.tolist()]}
-        bodies["raw bytes"] = {"instances": [{"pixels_b64": golden}]}
-    return {JSON: bodies}
-
-
-def golden_image(engine: Engine) -> Pixels:
-    """The image whose answer is stored in the bundle."""
-    stored = base64.b64decode(engine.card.golden.input_b64)
-    return np.frombuffer(stored, np.uint8).reshape(engine.input.shape)
+    """Bodies that the engine answers: its golden input, in each form in which it is small."""
+    forms = engine.input.examples(engine.golden_input[0])
+    return {JSON: {name: {"instances": [instance]} for name, instance in forms.items()}}

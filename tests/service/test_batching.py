@@ -12,7 +12,7 @@ import pytest
 from service.errors import CallerGoneError, ServiceError
 from service.models import batching
 from service.models.batching import Batcher
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs.image.pictures import Pixels
 
 
 def images(*values: int) -> Pixels:
@@ -27,7 +27,7 @@ class Doubler:
         self.alone: list[bool] = []
         self.go = threading.Event()
         self.batcher: Batcher[Pixels, list[list[int]], list[int]] = Batcher(
-            self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting, lanes=lanes
+            self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting, noun="image", lanes=lanes
         )
         self.batcher.start()
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.models.calls import PredictionCall, images_of
 from service.models.model import Model
 from service.settings import Settings
 from tests.png_files import png_of_rows
@@ -22,7 +21,8 @@ from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.calibrators import Temperature
-from trueodds.inputs.pictures import encode_png
+from trueodds.inputs import ImageInput
+from trueodds.inputs.image.pictures import encode_png
 
 
 def png(height: int = 4, width: int = 4, channels: int = 1, seed: int = 0) -> bytes:
@@ -101,9 +101,10 @@ def test_pixels_are_limited_over_all_images_of_a_call(serve: Callable[..., Clien
 def test_images_of_several_requests_follow_each_other_however_they_lie_in_memory() -> None:
     batch_NHWC = np.random.default_rng(0).integers(0, 256, (6, 4, 5, 3), np.uint8)
     parts = [batch_NHWC[:1], np.asfortranarray(batch_NHWC[1:3]), batch_NHWC[3:][::-1][::-1], batch_NHWC[:0]]
-    joined = images_of([PredictionCall(part, "request") for part in parts])
+    kind = ImageInput(height=4, width=5, channels=3)
+    joined = kind.join(parts)
     assert joined.dtype == np.uint8 and np.array_equal(joined, batch_NHWC)
-    assert images_of([PredictionCall(batch_NHWC, "request")]) is batch_NHWC
+    assert kind.join([batch_NHWC]) is batch_NHWC
 
 
 def test_ties_go_to_the_smallest_index(serve: Callable[..., Client]) -> None:

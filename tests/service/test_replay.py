@@ -16,7 +16,7 @@ from service.cli.replay import ReplayError
 from service.cli.replay.drift import KINDS, Schedule, clock, seconds
 from service.cli.replay.source import Shape, Source, read
 from service.cli.replay.stream import Bias, Event, Stream
-from trueodds.inputs import pictures
+from trueodds.inputs.image import pictures
 
 SHAPE = Shape(8, 6, 1, 10)
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)

@@ -27,7 +27,7 @@ from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import MODEL, ModelFolder
 from trueodds.calibrators import Temperature
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs.image.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
 from trueodds.reports import alarm as alarm_schemas
 from trueodds.sums.inputs import Array

@@ -13,8 +13,9 @@ import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds import files
-from trueodds.bundle import CARD, MODEL, Bundle, Description, ImageInput
+from trueodds.bundle import CARD, MODEL, Bundle, Description
 from trueodds.calibrators import Calibrator, Temperature
+from trueodds.inputs import ImageInput
 
 SHAPE = (4, 4, 1)
 CLASSES = ("cat", "dog", "3", "hare")

@@ -5,8 +5,9 @@ A bundle is written once, by `Bundle.write`, and loaded by its hashes. Published
 >>> import tempfile
 >>> from pathlib import Path
 >>> import numpy as np
->>> from trueodds.bundle import Bundle, Description, ImageInput, ModelFolder
+>>> from trueodds.bundle import Bundle, Description, ModelFolder
 >>> from trueodds.calibrators import Temperature
+>>> from trueodds.inputs import ImageInput
 >>> temporary = tempfile.TemporaryDirectory()
 >>> folder = Path(temporary.name)
 >>> _ = (folder / "graph.onnx").write_bytes(b"the graph that your framework exported")
@@ -37,7 +38,7 @@ True
 
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError, Infer
-from trueodds.bundle.card import METRICS, Card, Description, Golden, ImageInput, Reference
+from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
 from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
 from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
@@ -61,7 +62,6 @@ __all__ = [
     "Contents",
     "Description",
     "Golden",
-    "ImageInput",
     "Infer",
     "Key",
     "ModelFolder",

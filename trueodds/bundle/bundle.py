@@ -23,6 +23,7 @@ from trueodds import calibrators
 from trueodds.bundle.card import Card, Description, Golden, Reference
 from trueodds.errors import UserError
 from trueodds.files import read_json, sha256, write_json
+from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
 
 MODEL, CALIBRATOR, CARD = "model.onnx", "calibrator.json", "card.json"
@@ -30,8 +31,8 @@ GOLDEN_TOLERANCE = (
     1e-3  # of a logit, absolute and relative: processors differ in the last bits, wrong models by far more
 )
 
-Infer = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.floating]]
-"""Logits (N, classes) of pixels (N, H, W, C)."""
+Infer = Callable[[Inputs], npt.NDArray[np.floating]]
+"""Logits (N, classes) of inputs (N, ...)."""
 
 
 class BundleError(UserError, ValueError):
@@ -59,7 +60,7 @@ class Bundle:
         calibrator: calibrators.Calibrator,
         description: Description,
         *,
-        golden_input: npt.NDArray[np.uint8],
+        golden_input: Inputs,
         golden_logits: npt.ArrayLike,
         reference: Reference | None = None,
     ) -> Bundle:
@@ -70,16 +71,17 @@ class Bundle:
 
         Args:
             out: Made where it does not exist.
-            model: The ONNX graph, from pixels (N, H, W, C) to logits (N, classes); it is copied.
+            model: The ONNX graph, from inputs (N, ...) of the description's kind to logits (N, classes); it is copied.
             calibrator: What makes probabilities of its logits.
             description: The card's parts that are not computed here. A card serves as one: its hashes, golden
                 prediction and reference, which are of other files, are left out.
-            golden_input: Pixels (H, W, C) of one input.
+            golden_input: One input, of the shape and dtype of its kind.
             golden_logits: What the model answers for it, (classes,); whoever loads the bundle reproduces it.
             reference: Confidences that live ones are compared with.
 
         Raises:
             BundleError: a golden input or logits of another shape than the description says.
+            InputError: a golden input of another dtype.
             ValueError: a calibrator of other classes, numbers that are not finite.
             OSError: the model cannot be read, or `out` not be written.
         """
@@ -95,7 +97,7 @@ class Bundle:
                 **stated,
                 files={name: sha256(aside / name) for name in (MODEL, CALIBRATOR)},
                 golden=Golden(
-                    input_b64=base64.b64encode(golden_input.tobytes()).decode(),
+                    input_b64=base64.b64encode(description.input.encode(golden_input)).decode(),
                     logits=logits_NC[0].tolist(),
                     probabilities=calibrator(logits_NC)[0].tolist(),
                 ),
@@ -139,19 +141,19 @@ class Bundle:
             raise BundleError(f"{directory / CALIBRATOR}: {error}") from None
         return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
 
-    def golden_input(self) -> npt.NDArray[np.uint8]:
+    def golden_input(self) -> Inputs:
         """The stored input as a batch of one.
 
         Raises:
-            BundleError: its size does not agree with the card's input.
+            BundleError: it is none that the card's input takes.
         """
         try:
-            pixels = np.frombuffer(base64.b64decode(self.card.golden.input_b64, validate=True), np.uint8)
+            data = base64.b64decode(self.card.golden.input_b64, validate=True)
+            return self.card.input.decode(data, "the golden input")
         except binascii.Error as error:
             raise BundleError(f"{self.directory / CARD}: the golden input is not base64: {error}") from None
-        if pixels.size != np.prod(self.card.input.shape):
-            raise BundleError(f"{self.directory / CARD}: the golden input does not have shape {self.card.input.shape}")
-        return pixels.reshape(1, *self.card.input.shape)
+        except InputError as error:
+            raise BundleError(f"{self.directory / CARD}: {error}") from None
 
     def check_golden(self, infer: Infer) -> None:
         """Run the stored input and compare with the stored answer.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
 from trueodds.sums.bins import COARSE_CELLS, coarse_counts
 
@@ -23,32 +24,11 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ImageInput(_Part):
-    """uint8 pixels, N x height x width x channels."""
-
-    kind: Literal["image"] = "image"
-    height: int = Field(ge=1)
-    width: int = Field(ge=1)
-    channels: Literal[1, 3]
-    resized: bool = False
-    """Whether training scaled and cropped its images to this size: the service then does the same."""
-
-    @model_validator(mode="after")
-    def _square_if_resized(self) -> Self:
-        if self.resized and self.height != self.width:
-            raise ValueError(f"resized images are square; the card says {self.height} x {self.width}")
-        return self
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.height, self.width, self.channels
-
-
 class Golden(_Part):
     """A stored input and what the model answered when it was exported."""
 
     input_b64: str
-    """Pixels as raw bytes, H x W x C, base64."""
+    """The row as its kind encodes it, base64."""
     logits: list[float]
     probabilities: list[float]
 
@@ -100,7 +80,7 @@ class Description(_Part):
     format: Literal[1] = 1
     name: str = Field(pattern=f"^{NAME}$")
     classes: list[str] = Field(min_length=1)
-    input: ImageInput
+    input: Input
     method: str
     training: dict[str, Any]
     metrics: dict[str, Any]

@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 
 from service.cli.replay import ReplayError
 from trueodds.errors import nearest
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs.image.pictures import Pixels
 
 
 class Kind(NamedTuple):

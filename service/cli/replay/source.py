@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from service.cli.replay import ReplayError
 from trueodds import files
-from trueodds.inputs import pictures
-from trueodds.inputs.pictures import PictureError, Pixels
+from trueodds.inputs.image import pictures
+from trueodds.inputs.image.pictures import PictureError, Pixels, Scaling
 
 SPLITS = ("test", "val", "train", "held_out")
 """The first one that is there is taken: a model should be watched on what it has not learnt from."""
@@ -106,12 +106,12 @@ def _folder(path: Path, shape: Shape, split: str | None) -> Source:
     ]
     if not images:
         raise ReplayError(f"{top} holds no image; expected {top}/<class>/*.png, .jpg or .jpeg")
-    side = shape.height if shape.height == shape.width else None
+    scaling = Scaling(shape.height) if shape.height == shape.width else None
 
     @lru_cache(KEPT_IMAGES)
     def image(row: int) -> Pixels:
         try:
-            pixels_HWC = pictures.read(images[row][0], shape.channels, side=side)
+            pixels_HWC = pictures.read(images[row][0], shape.channels, scaling)
         except (PictureError, OSError) as error:
             raise ReplayError(f"{images[row][0]}: {error}") from None
         if pixels_HWC.shape != (shape.height, shape.width, shape.channels):

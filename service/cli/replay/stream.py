@@ -11,7 +11,7 @@ from service.cli.replay import ReplayError
 from service.cli.replay.drift import Schedule
 from service.cli.replay.source import Source
 from trueodds.errors import nearest
-from trueodds.inputs.pictures import Pixels
+from trueodds.inputs.image.pictures import Pixels
 
 BIASES = {
     "wrong": "wrong answers are so many times as likely to get their label",

@@ -6,13 +6,15 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from trueodds.inputs import png
+from trueodds.inputs.image import png
 
 Pixels = npt.NDArray[np.uint8]
 FORMATS = {"PNG": ".png", "JPEG": ".jpg"}
@@ -20,6 +22,31 @@ MAX_PIXELS = 4096 * 4096
 CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
 """libjpeg's warnings of image data that are missing or make no sense."""
 ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
+
+
+Interpolation = Literal["bilinear", "bicubic"]
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Cuts the centre square, `crop` of the shorter edge, and scales it to `side` pixels.
+
+    torchvision's and timm's Resize(side / crop) and CenterCrop(side), but for their rounding of the size in between.
+    """
+
+    side: int
+    crop: float = 1.0
+    interpolation: Interpolation = "bilinear"
+
+    def __call__(self, image: Image.Image) -> Image.Image:
+        if image.size == (self.side, self.side) and self.crop == 1.0:
+            return image
+        # Cut and scale in one: scaling first would make 1 x 16,000,000 pixels into 224 x 3,600,000,000.
+        edge = min(image.size) * self.crop
+        left, top = (image.width - edge) / 2, (image.height - edge) / 2
+        box = (left, top, left + edge, top + edge)
+        return image.resize((self.side, self.side), _FILTERS[self.interpolation], box=box)
 
 
 class PictureError(ValueError):
@@ -33,14 +60,13 @@ class PictureTooLargeError(PictureError):
 def read(
     source: bytes | Path,
     channels: int,
+    scaling: Scaling | None = None,
     *,
-    side: int | None = None,
     max_pixels: int = MAX_PIXELS,
     accept: Callable[[int, int], None] | None = None,
 ) -> Pixels:
     """Decode a PNG or JPEG into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
 
-    `side`: scale the shorter edge to that many pixels (Pillow's bilinear filter) and cut the centre square.
     The size is read from the header and checked before a pixel is decoded, so a decompression bomb costs nothing.
     `accept`, given its upright width and height, may refuse it then, by an error of its own.
     An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
@@ -65,8 +91,8 @@ def read(
             flat = _eight_bit(image).convert(mode)
     if flat.mode != mode:
         flat = flat.convert(mode)
-    if side is not None and flat.size != (side, side):
-        flat = _centre_square(flat, side)
+    if scaling:
+        flat = scaling(flat)
     return np.frombuffer(flat.tobytes(), np.uint8).reshape(flat.height, flat.width, channels)
 
 
@@ -130,10 +156,3 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     if not image.mode.startswith("I"):
         return image
     return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-
-
-def _centre_square(image: Image.Image, side: int) -> Image.Image:
-    # Cut and scale in one: scaling first would make 1 x 16,000,000 pixels into 224 x 3,600,000,000.
-    edge = min(image.size)
-    left, top = (image.width - edge) / 2, (image.height - edge) / 2
-    return image.resize((side, side), Image.Resampling.BILINEAR, box=(left, top, left + edge, top + edge))

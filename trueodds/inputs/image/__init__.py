@@ -1,0 +1,1 @@
+"""Images: uint8 pixels, N x height x width x channels."""

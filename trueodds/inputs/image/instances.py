@@ -1,0 +1,185 @@
+"""Images in JSON: nested lists of pixels, and base64 of a PNG, a JPEG or raw bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from trueodds.inputs.errors import InputError, InputTooLargeError
+from trueodds.inputs.image import pictures
+from trueodds.inputs.image.pictures import PictureError, PictureTooLargeError, Pixels, Scaling
+from trueodds.inputs.kind import Limits
+from trueodds.texts import plural, short
+
+SCHEMAS: Sequence[Mapping[str, Any]] = (
+    {
+        "type": "array",
+        "items": {"type": "array"},
+        "description": "rows x columns x channels of whole numbers 0..255",
+    },
+    {
+        "type": "object",
+        "required": ["b64"],
+        "additionalProperties": False,
+        "properties": {"b64": {"type": "string", "format": "byte", "description": "PNG or JPEG"}},
+    },
+    {
+        "type": "object",
+        "required": ["pixels_b64"],
+        "additionalProperties": False,
+        "properties": {
+            "pixels_b64": {
+                "type": "string",
+                "format": "byte",
+                "description": "one byte a value, rows x columns x channels",
+            }
+        },
+    },
+)
+
+
+@dataclass
+class Reading:
+    """The reading of one call's images, whose encoded ones may have so many pixels in all."""
+
+    shape: tuple[int, int, int]
+    scaling: Scaling | None
+    limits: Limits
+    used: int = field(default=0, init=False)
+    """Pixels of the encoded images so far."""
+
+    def images(self, values: Sequence[Any]) -> Pixels:
+        """Instances (nested lists, or objects with b64) as one N x H x W x C array.
+
+        Raises:
+            InputError: naming the instance and the value.
+            InputTooLargeError: more than the limits in all encoded images.
+        """
+        if self.limits.characters < _characters(values):
+            message = f"the encoded images have more than {self.limits.characters:,} characters, the limit"
+            raise InputTooLargeError("image_too_large", f"{message}. Send fewer or smaller images in one call")
+        if len(values) == 1:  # most calls; the copy would cost a turn of the GIL
+            return self._image(values[0], 0)[None]
+        images_NHWC = np.empty((len(values), *self.shape), np.uint8)
+        for n, value in enumerate(values):
+            images_NHWC[n] = self._image(value, n)
+        return images_NHWC
+
+    def encoded(self, data: bytes, name: str) -> Pixels:
+        """One PNG or JPEG as H x W x C, scaled where the model's images are; errors as `images`.
+
+        What its header says is judged before a pixel is decoded: a few bytes can hold gigabytes of nothing.
+        """
+        rows, columns, channels = self.shape
+
+        def accept(width: int, height: int) -> None:
+            self.used += width * height
+            if self.used > self.limits.pixels:
+                limit = f"{self.used:,} pixels; the limit is {self.limits.pixels:,}"
+                message = f"{name} takes the images of this call to {limit}. Send fewer or smaller images in one call"
+                raise InputTooLargeError("image_too_large", message)
+            if not self.scaling and (height, width) != (rows, columns):
+                wanted = f"the model takes {rows} x {columns} (height x width). Scale it to that size first"
+                raise InputError("wrong_size", f"{name} is {height} x {width} pixels; {wanted}")
+
+        try:
+            return pictures.read(data, channels, self.scaling, max_pixels=self.limits.pixels, accept=accept)
+        except PictureTooLargeError as error:
+            raise InputTooLargeError("image_too_large", f"{name}: {error}") from None
+        except PictureError as error:
+            raise InputError("invalid_image", f"{name}: {error}") from None
+
+    def _image(self, instance: Any, n: int) -> Pixels:
+        name = f"instances[{n}]"
+        if isinstance(instance, list):
+            return self._from_lists(instance, name)
+        if isinstance(instance, dict) and "pixels_b64" in instance:
+            return self._from_bytes(_base64(instance, "pixels_b64", name), name)
+        if isinstance(instance, dict):
+            return self.encoded(_base64(instance, "b64", name), name)
+        raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
+
+    def _from_bytes(self, data: bytes, name: str) -> Pixels:
+        if len(data) != math.prod(self.shape):
+            problem = f"{name}.pixels_b64 has {plural(len(data), 'byte')}, not {math.prod(self.shape):,}"
+            raise self._wrong_shape(problem)
+        return np.frombuffer(data, np.uint8).reshape(self.shape)
+
+    def _from_lists(self, rows: list[Any], name: str) -> Pixels:
+        """The fast path never looks at a value in Python: lengths and types as sets, pixels by `bytes`."""
+        height, width, channels = self.shape
+        if len(rows) != height:
+            raise self._wrong_shape(f"{name} has {plural(len(rows), 'row')}")
+        flat = self._level(rows, width, name, (height,))
+        if channels > 1 or isinstance(flat[0], list):
+            flat = self._level(flat, channels, name, (height, width))
+        if set(map(type, flat)) == {int}:
+            try:
+                return np.frombuffer(bytes(flat), np.uint8).reshape(self.shape)
+            except ValueError:
+                pass
+        return np.array([self._pixel(v, k, name) for k, v in enumerate(flat)], np.uint8).reshape(self.shape)
+
+    def _level(self, parents: list[Any], size: int, name: str, shape: tuple[int, ...]) -> list[Any]:
+        """The children of all parents in one list, if each parent is a list of `size`; `shape` is that of parents."""
+        if set(map(type, parents)) == {list} and set(map(len, parents)) == {size}:
+            return list(chain.from_iterable(parents))
+        k, parent = next((k, p) for k, p in enumerate(parents) if not isinstance(p, list) or len(p) != size)
+        problem = (
+            f"has {plural(len(parent), 'value')}, not {size}"
+            if isinstance(parent, list)
+            else f"is {short(parent)}, not a list"
+        )
+        raise self._wrong_shape(f"{_place(name, k, shape)} {problem}")
+
+    def _pixel(self, value: Any, position: int, name: str) -> int:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and 0 <= value <= 255 and value == int(value):
+            return int(value)
+        place = _place(name, position, self.shape)
+        allowed = "allowed are whole numbers 0..255. Send pixels as they are, not scaled"
+        raise _invalid(f"{place} is {short(value)}; {allowed}")
+
+    def _wrong_shape(self, problem: str) -> InputError:
+        return InputError("wrong_shape", f"{problem}; the model takes {shape_text(self.shape)}")
+
+
+def shape_text(shape: tuple[int, int, int]) -> str:
+    """The shape of an image in words."""
+    height, width, channels = shape
+    plain = f", or {height} x {width}" if channels == 1 else ""
+    return f"{height} x {width} x {channels} (rows x columns x channels){plain}"
+
+
+def _characters(values: Sequence[Any]) -> int:
+    texts = (value.get("b64") for value in values if type(value) is dict)
+    return sum(len(text) for text in texts if type(text) is str)
+
+
+def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
+    text = instance.get(key)
+    if len(instance) != 1 or not isinstance(text, str):
+        raise _invalid(
+            f'{name} has the keys {short(sorted(islice(instance, 5)))}; expected {{"b64": "<PNG or JPEG bytes>"}}'
+            ' or {"pixels_b64": "<raw bytes>"}'
+        )
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        cure = "; leave out the 'data:...,' prefix" if text.startswith("data:") else ""
+        raise _invalid(f"{name}.{key} is not base64 ({error}){cure}") from None
+
+
+def _place(name: str, position: int, shape: Sequence[int]) -> str:
+    return name + "".join(f"[{int(i)}]" for i in np.unravel_index(position, tuple(shape)))
+
+
+def _invalid(message: str) -> InputError:
+    return InputError("invalid_instances", message)

@@ -1,0 +1,155 @@
+"""The card's entry of images, and all ways to send one."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from trueodds.inputs import npy
+from trueodds.inputs.errors import InputError
+from trueodds.inputs.image import instances, pictures
+from trueodds.inputs.image.instances import Reading
+from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
+from trueodds.inputs.kind import SMALL, Format, InputKind, Limits
+from trueodds.texts import plural, short
+
+
+def _is(default: object) -> Any:
+    """Leaves a field that has its default out of the card: cards from before it existed keep their hash."""
+    return lambda value: value == default
+
+
+class ImageInput(InputKind):
+    """uint8 pixels, N x height x width x channels; how they are normalised is the graph's own affair.
+
+    >>> ImageInput(height=224, width=224, channels=3, resized=True, crop=0.875).shape
+    (224, 224, 3)
+    """
+
+    noun: ClassVar[str] = "image"
+    tensor: ClassVar[str] = "images"
+    datatype: ClassVar[str] = "UINT8"
+    onnx_type: ClassVar[str] = "uint8"
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.uint8)
+    formats: ClassVar[Mapping[Format, str]] = {
+        "npy": "N x rows x columns x channels; numbers of any type, as long as they are 0..255",
+        "bytes": "one byte a value, whole images one after the other",
+    }
+    files: ClassVar[str] = "PNG or JPEG"
+    schemas: ClassVar[Sequence[Mapping[str, Any]]] = instances.SCHEMAS
+    instance: ClassVar[str] = 'a nested list of pixels, {"b64": "<PNG or JPEG>"} or {"pixels_b64": "<raw bytes>"}'
+
+    kind: Literal["image"] = "image"
+    height: int = Field(ge=1)
+    width: int = Field(ge=1)
+    channels: Literal[1, 3]
+    resized: bool = False
+    """Whether encoded images of any size are scaled and cut to this one, as those of training were."""
+    crop: float = Field(1.0, gt=0, le=1, exclude_if=_is(1.0))
+    """Of a resized image's shorter edge, the share that the centre square has: timm's crop_pct."""
+    interpolation: Interpolation = Field("bilinear", exclude_if=_is("bilinear"))
+    """Pillow's filter by which it is scaled."""
+
+    @model_validator(mode="after")
+    def _square_if_resized(self) -> Self:
+        if self.resized and self.height != self.width:
+            raise ValueError(f"resized images are square; the card says {self.height} x {self.width}")
+        if not self.resized and (self.crop, self.interpolation) != (1.0, "bilinear"):
+            raise ValueError("crop and interpolation are of resized images; set resized to true, or leave them out")
+        return self
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.height, self.width, self.channels
+
+    def from_json(self, instances: Sequence[Any], limits: Limits) -> Pixels:
+        """Images of nested lists, {"b64": PNG or JPEG} and {"pixels_b64": raw bytes}."""
+        return self._reading(limits).images(instances)
+
+    def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Pixels:
+        """Images of PNG and JPEG files."""
+        self.check_count(len(files), limits)
+        reading = self._reading(limits)
+        return np.stack([reading.encoded(data, name) for name, data in files])
+
+    def read(self, body: bytes, form: Format, limits: Limits) -> Pixels:
+        return self._raw(body, limits) if form == "bytes" else self._npy(body, limits)
+
+    def from_numbers(self, numbers: Sequence[Any], rows: int, name: str) -> Pixels:
+        shape, kinds = (rows, *self.shape), set(map(type, numbers))
+        if kinds == {int}:
+            try:
+                return np.frombuffer(bytes(numbers), np.uint8).reshape(shape)
+            except ValueError:  # numpy would round a value beyond 64 bits before it is named
+                first = next(n for n, value in enumerate(numbers) if not 0 <= value <= 255)
+                place = [int(i) for i in np.unravel_index(first, shape)]
+                message = f"the input {name!r} holds {numbers[first]} at {place}; allowed are whole numbers 0..255"
+                raise InputError("invalid_tensor", message) from None
+        if not kinds <= {int, float}:
+            wrong = next(value for value in numbers if type(value) not in (int, float))
+            raise InputError(
+                "invalid_tensor", f"the input's data holds {short(wrong)}; allowed are whole numbers 0..255"
+            )
+        return self.checked(np.array(numbers, np.float64).reshape(shape), f"the input {name!r}")
+
+    def checked(self, rows: npt.NDArray[Any], name: str) -> Pixels:
+        if rows.dtype == np.uint8:
+            return rows
+        with np.errstate(invalid="ignore"):
+            pixels = rows.astype(np.uint8)
+            wrong = pixels != rows
+        if wrong.any():
+            place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), rows.shape))
+            message = f"{name} holds {rows[place]} at {list(place)}; allowed are whole numbers 0..255"
+            scaled = ". Send pixels as they are, not scaled" if rows.dtype.kind == "f" else ""
+            raise InputError("invalid_instances", message + scaled)
+        return pixels
+
+    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
+        encoded: dict[str, Any] = {"a picture": {"b64": base64.b64encode(pictures.encode_png(row)).decode()}}
+        if row.size > SMALL:
+            return encoded
+        raw = base64.b64encode(self.encode(row)).decode()
+        return {**encoded, "pixels": row.tolist(), "raw bytes": {"pixels_b64": raw}}
+
+    @cached_property
+    def scaling(self) -> Scaling | None:
+        """How encoded images are brought to the size; None: they must have it."""
+        return Scaling(self.height, self.crop, self.interpolation) if self.resized else None
+
+    def _reading(self, limits: Limits) -> Reading:
+        return Reading(self.shape, self.scaling, limits)
+
+    def _raw(self, body: bytes, limits: Limits) -> Pixels:
+        """One byte a pixel value, images one after the other, each in rows x columns x channels."""
+        size = math.prod(self.shape)
+        if len(body) % size:
+            problem = f"the body has {plural(len(body), 'byte')}"
+            one = f"an image has {size:,} ({instances.shape_text(self.shape)})"
+            raise InputError("wrong_shape", f"{problem}; {one}, and only whole ones are taken")
+        self.check_count(len(body) // size, limits)
+        return np.frombuffer(body, np.uint8).reshape(-1, *self.shape)
+
+    def _npy(self, body: bytes, limits: Limits) -> Pixels:
+        """A .npy file with one image or several."""
+
+        def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+            """N x H x W x C of an array of images, of one image, or of grey ones without their channel."""
+            for one in {self.shape, self.shape[:2] if self.channels == 1 else self.shape}:
+                if shape == one or (len(shape) == len(one) + 1 and shape[1:] == one):
+                    count = 1 if shape == one else shape[0]
+                    self.check_count(count, limits)
+                    return (count, *self.shape)
+            wanted = f"the model takes N x {instances.shape_text(self.shape)}"
+            raise InputError("wrong_shape", f"the array has the shape {short(list(shape))}; {wanted}")
+
+        # A mask of True and False is 0 and 1, or 0 and 255: only who sends it knows.
+        of_bools = "Send a mask as the pixels it stands for: mask * numpy.uint8(255)"
+        return self.checked(npy.read(body, rows_shape, best="uint8", of_bools=of_bools), "the array")

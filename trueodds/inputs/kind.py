@@ -1,0 +1,156 @@
+"""The base of all kinds of input."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from trueodds.inputs.errors import InputError, InputTooLargeError
+
+Inputs = npt.NDArray[Any]
+"""Rows of one kind: N x its shape, of its dtype."""
+Format = Literal["npy", "bytes", "csv"]
+"""What a body may be beside JSON and files."""
+SMALL = 4096
+"""Values of a row up to which an example shows them one by one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call may hold."""
+
+    rows: int = sys.maxsize
+    pixels: int = sys.maxsize
+    """Of all encoded images, before any scaling: a few bytes can hold millions."""
+    characters: int = sys.maxsize
+    """Of encoded inputs in JSON."""
+
+
+class TensorSignature(Protocol):
+    """A graph's input, as onnxruntime's `session.get_inputs()` gives it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def shape(self) -> Sequence[int | str | None]: ...
+
+
+class InputKind(BaseModel, ABC):
+    """A kind of input, as a bundle's card states it; its fields are the card's entry.
+
+    Whatever reads rows raises `InputError` for what the model does not take, `UnreadableError` for bytes that are not
+    of their format, and `InputTooLargeError` past `Limits`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    noun: ClassVar[str]
+    """What one row is called in messages."""
+    tensor: ClassVar[str]
+    """The name of the input tensor, of the ONNX graph and of the Open Inference Protocol."""
+    datatype: ClassVar[str]
+    """The Open Inference Protocol's name of `dtype`."""
+    onnx_type: ClassVar[str]
+    """onnxruntime's name of `dtype`, without tensor()."""
+    dtype: ClassVar[np.dtype[Any]]
+    """Of the rows."""
+    formats: ClassVar[Mapping[Format, str]]
+    """What `read` takes, with a description for the documentation."""
+    files: ClassVar[str] = ""
+    """What `from_files` takes, in words; empty: the kind has no files."""
+    schemas: ClassVar[Sequence[Mapping[str, Any]]]
+    """JSON schemas of what `from_json` takes as one instance."""
+    instance: ClassVar[str]
+    """The same in words."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+
+    @abstractmethod
+    def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
+        """Rows of JSON values, one for each instance."""
+
+    @abstractmethod
+    def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
+        """Rows of a body in one of `formats`; nothing in it is ever executed or unpickled."""
+
+    def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Inputs:
+        """Rows of files, each with its name for messages; only of a kind with `files`."""
+        raise NotImplementedError(f"{self.noun}s are not sent as files")
+
+    @abstractmethod
+    def from_numbers(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
+        """Rows of JSON values that follow each other, row by row; `name` is that of the tensor, for messages."""
+
+    @abstractmethod
+    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+        """Rows of numbers of any type, N x shape, as the kind's own; `name` is for messages."""
+
+    @abstractmethod
+    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
+        """The instances by which `from_json` gives the row, by what they are called."""
+
+    def check_count(self, count: int, limits: Limits) -> None:
+        """Raises InputError for no rows, InputTooLargeError for too many."""
+        if not count:
+            raise InputError("invalid_instances", f"no {self.noun} was sent; send at least one")
+        if count > limits.rows:
+            message = f"{count:,} {self.noun}s in one call; the limit is {limits.rows:,}. Send them in several calls"
+            raise InputTooLargeError("too_many_instances", message)
+
+    def check_signature(self, inputs: Sequence[TensorSignature], path: object) -> None:
+        """Raises InputError where a graph's inputs are not one tensor of this dtype and shape, for any number of rows.
+
+        `path` names the graph in the message.
+        """
+        expected = ["N", *self.shape]
+        if len(inputs) != 1 or inputs[0].type != f"tensor({self.onnx_type})" or len(inputs[0].shape) != len(expected):
+            signature = ", ".join(f"{i.name}: {i.type} {i.shape}" for i in inputs)
+            wanted = f"expected one {self.dtype} input of shape {expected}"
+            raise InputError("wrong_signature", f"{path} takes ({signature}); {wanted}")
+        batch, *sizes = inputs[0].shape
+        fixed = [(size, want) for size, want in zip(sizes, expected[1:], strict=True) if isinstance(size, int)]
+        if isinstance(batch, int) or any(size != want for size, want in fixed):
+            problem = f"{path}: input {inputs[0].name!r} has shape {inputs[0].shape}"
+            cure = f"its card says {expected} with any number N of {self.noun}s"
+            raise InputError("wrong_signature", f"{problem}, {cure}")
+
+    def numbers(self, row: npt.NDArray[Any]) -> list[Any]:
+        """The values of one row as JSON, flat: what `from_numbers` takes."""
+        values: list[Any] = row.ravel().tolist()
+        return values
+
+    def encode(self, row: npt.NDArray[Any]) -> bytes:
+        """The bytes of one row: what a card keeps of its golden input, and what tells one input from another."""
+        if row.dtype != self.dtype:
+            raise InputError("wrong_type", f"the {self.noun} is {row.dtype}; expected {self.dtype}")
+        return row.tobytes()
+
+    def decode(self, data: bytes, name: str) -> Inputs:
+        """The row of such bytes, as a batch of one."""
+        size = self.dtype.itemsize * int(np.prod(self.shape))
+        if len(data) != size:
+            raise InputError("wrong_shape", f"{name} does not have shape {self.shape}")
+        return self.checked(np.frombuffer(data, self.dtype).reshape(1, *self.shape), name)
+
+    def join(self, parts: Sequence[Inputs]) -> Inputs:
+        """The rows of several calls, one after the other.
+
+        As bytes: `np.concatenate` gives the interpreter's lock back for every part, and each time it may wait for the
+        event loop to let go of it again.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        data = b"".join(np.ascontiguousarray(part).data for part in parts)
+        return np.frombuffer(data, self.dtype).reshape(-1, *self.shape)

@@ -1,0 +1,48 @@
+"""Bodies that are .npy files: an array of plain numbers, of which nothing is ever executed or unpickled."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.inputs.errors import InputError, UnreadableError
+from trueodds.texts import plural, short
+
+MAX_HEADER = 1024
+"""Bytes of a .npy header: a plain array's has 128."""
+READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read(
+    body: bytes, rows_shape: Callable[[tuple[int, ...]], tuple[int, ...]], *, best: str, of_bools: str
+) -> npt.NDArray[Any]:
+    """The array of a .npy file, of the shape that `rows_shape` makes of its own, or refuses, before a value is read.
+
+    `best` is the type to name where it holds no numbers, `of_bools` the cure where it holds true and false.
+
+    Raises:
+        UnreadableError: what is not whole .npy.
+        InputError: other than numbers.
+    """
+    file = io.BytesIO(body)
+    try:
+        read_header = READ_HEADER[np.lib.format.read_magic(file)]
+        shape, by_columns, dtype = read_header(file, max_header_size=MAX_HEADER)
+    except Exception as error:  # numpy parses the header as a Python literal, and fails in the ways of the parser
+        message = f"the body is not a .npy file ({type(error).__name__}: {str(error)[:100]}); write it with numpy.save"
+        raise UnreadableError("invalid_npy", message) from None
+    if dtype.hasobject or dtype.kind not in "uif":
+        cure = f". {of_bools}" if dtype.kind == "b" else ""
+        message = f"the array is {short(str(dtype))}; allowed are numbers, best {best}{cure}"
+        raise InputError("wrong_type", message)
+    wanted = rows_shape(shape)
+    data, size = body[file.tell() :], math.prod(shape) * dtype.itemsize
+    if len(data) != size:
+        message = f"the .npy header says {shape} {dtype}, {plural(size, 'byte')}; {len(data):,} came after it"
+        raise UnreadableError("invalid_npy", message)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C").reshape(wanted)

@@ -1,0 +1,1 @@
+"""Vectors: float32 numbers with names, N x features."""

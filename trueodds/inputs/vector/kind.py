@@ -1,0 +1,244 @@
+"""The card's entry of vectors, and all ways to send one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from trueodds.errors import nearest
+from trueodds.inputs import npy
+from trueodds.inputs.errors import InputError
+from trueodds.inputs.kind import SMALL, Format, InputKind, Inputs, Limits
+from trueodds.inputs.vector import table
+from trueodds.texts import line_problem, plural, short
+
+SHOWN = 8
+"""Names of features that a message lists."""
+_NUMBER: Mapping[str, Any] = {"type": ["number", "null"]}
+
+
+class VectorInput(InputKind):
+    """float32 numbers with names, N x features. Other numbers are rounded to float32, as the graph would see them.
+
+    >>> VectorInput(features=["age", "income"], missing=True).from_json([{"income": 2.5, "age": None}], Limits())
+    array([[nan, 2.5]], dtype=float32)
+    """
+
+    noun: ClassVar[str] = "vector"
+    tensor: ClassVar[str] = "features"
+    datatype: ClassVar[str] = "FP32"
+    onnx_type: ClassVar[str] = "float"
+    dtype: ClassVar[np.dtype[Any]] = np.dtype("<f4")
+    formats: ClassVar[Mapping[Format, str]] = {
+        "npy": "N x features in the model's order; numbers of any type, NaN where a value is missing",
+        "csv": "a header with the names of the features in any order, then a row for each vector;"
+        " an empty cell where a value is missing",
+    }
+    schemas: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {
+            "type": "array",
+            "items": _NUMBER,
+            "minItems": 1,
+            "description": "the features in the model's order; null where a value is missing",
+        },
+        {
+            "type": "object",
+            "additionalProperties": _NUMBER,
+            "description": "the features by name, in any order; null where a value is missing",
+        },
+    )
+    instance: ClassVar[str] = 'a list of numbers in the order of the features, or {"<feature>": number, ...}'
+
+    kind: Literal["vector"] = "vector"
+    features: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
+    """Names in the order of the graph's columns."""
+    missing: bool = False
+    """Whether the graph takes NaN for a value that is missing."""
+
+    @field_validator("features")
+    @classmethod
+    def _names(cls, features: list[str]) -> list[str]:
+        if twice := [name for name, count in Counter(features).items() if count > 1]:
+            raise ValueError(f"the feature {twice[0]!r} stands twice; a value by name would be ambiguous")
+        for name in features:
+            if problem := line_problem(name):
+                raise ValueError(f"the feature {name!r} {problem}")
+            if name != name.strip():
+                raise ValueError(f"the feature {name!r} begins or ends with a space; leave it out")
+        return features
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.features),)
+
+    def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
+        """Vectors of lists in the model's order, and of objects by the names of the features."""
+        self.check_count(len(instances), limits)
+        size, kinds = len(self.features), set(map(type, instances))
+        if kinds == {list}:
+            rows = instances
+        elif kinds <= {list, dict}:
+            rows = [self._ordered(v, n) if type(v) is dict else v for n, v in enumerate(instances)]
+        else:
+            n = next(n for n, value in enumerate(instances) if type(value) not in (list, dict))
+            wanted = "expected a list of numbers or an object with a number for each feature"
+            raise InputError("invalid_instances", f"instances[{n}] is {short(instances[n])}; {wanted}")
+        if set(map(len, rows)) != {size}:
+            n = next(n for n, row in enumerate(rows) if len(row) != size)
+            problem = f"instances[{n}] has {plural(len(rows[n]), 'value')}"
+            raise InputError("wrong_shape", f"{problem}; the model takes {self._wanted()}")
+        flat = list(chain.from_iterable(rows)) if len(rows) > 1 else rows[0]
+
+        def place(row: int, column: int) -> str:
+            name = self.features[column]
+            by_name = type(instances[row]) is dict
+            return f"instances[{row}][{name!r}]" if by_name else f"instances[{row}][{column}] ({name!r})"
+
+        return self._of_values(flat, len(rows), place)
+
+    def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
+        return self._csv(body, limits) if form == "csv" else self._npy(body, limits)
+
+    def from_numbers(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
+        return self._of_values(numbers, rows, lambda row, column: f"the input {name!r} at {self._at(row, column)}")
+
+    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+        with np.errstate(over="ignore"):
+            values: Inputs = rows.astype(self.dtype, copy=False)
+        refused = np.isinf(values) if self.missing else ~np.isfinite(values)
+        if refused.any():
+            row, column = (int(i) for i in np.unravel_index(int(refused.argmax()), rows.shape))
+            raise self._refused(float(rows[row, column]), f"{name} at {self._at(row, column)}")
+        if self.missing and (absent := np.isnan(values)).any():  # NaN has many forms; equal inputs have equal bytes
+            values = np.where(absent, self.dtype.type(np.nan), values)
+        return values
+
+    def numbers(self, row: npt.NDArray[Any]) -> list[Any]:
+        return [None if value != value else value for value in row.tolist()]
+
+    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
+        if row.size > SMALL:
+            return {}
+        values = self.numbers(row)
+        return {"by name": dict(zip(self.features, values, strict=True)), "in order": values}
+
+    @cached_property
+    def _values_of(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+        """The values of an object in the model's order; raises KeyError where one is missing."""
+        if len(self.features) > 1:
+            return itemgetter(*self.features)
+        (name,) = self.features
+        return lambda instance: (instance[name],)
+
+    @cached_property
+    def _types(self) -> frozenset[type]:
+        """Of JSON values that may be numbers of a vector."""
+        return frozenset({int, float, NoneType} if self.missing else {int, float})
+
+    def _ordered(self, instance: dict[str, Any], n: int) -> tuple[Any, ...]:
+        try:
+            if len(instance) == len(self.features):
+                return self._values_of(instance)
+        except KeyError:
+            pass
+        raise self._wrong_names(list(instance), f"instances[{n}]", "feature")
+
+    def _wrong_names(self, names: list[str], place: str, noun: str) -> InputError:
+        """The error that names are not those of the features, each once; `noun`: what they are names of."""
+        model = f"the model takes {self._listed()}"
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            return InputError("invalid_instances", f"{place} has the {noun} {short(twice[0])} twice; {model}")
+        if unknown := [name for name in names if name not in self.features]:
+            near = nearest(unknown[0], self.features)
+            problem = f"{place} has the unknown {noun} {short(unknown[0])}"
+            return InputError("invalid_instances", f"{problem}.{near} T{model[1:]}" if near else f"{problem}; {model}")
+        absent = [name for name in self.features if name not in names]
+        more = f" and {len(absent) - 1:,} more" if len(absent) > 1 else ""
+        return InputError("invalid_instances", f"{place} lacks the {noun} {absent[0]!r}{more}; {model}")
+
+    def _of_values(self, values: Sequence[Any], rows: int, place: Callable[[int, int], str]) -> Inputs:
+        """Rows of JSON values, which are not looked at one by one unless one of them is wrong."""
+        if set(map(type, values)) <= self._types:
+            try:
+                found = np.array(values, self.dtype).reshape(rows, len(self.features))
+            except OverflowError:  # a whole number beyond every float
+                pass
+            else:
+                if not (np.isinf(found).any() if self.missing else not np.isfinite(found).all()):
+                    return found
+        for k, value in enumerate(values):
+            if self._problem(value):
+                raise self._refused(value, place(*divmod(k, len(self.features))))
+        raise AssertionError("one of the values is wrong")
+
+    def _refused(self, value: Any, place: str) -> InputError:
+        return InputError("invalid_instances", f"{place} is {self._problem(value)}")
+
+    def _problem(self, value: Any) -> str:
+        """What is wrong with a JSON value, and the cure; empty for one that may stand in a vector."""
+        if value is None or value != value:
+            cure = "this model takes no missing values: send a number"
+            return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
+        if type(value) not in (int, float):
+            cure = "send 1 or 0" if isinstance(value, bool) else "such as 1.5"
+            return f"{short(value)}; allowed are numbers, {cure}"
+        if math.isinf(value):
+            return f"{value}; allowed are finite numbers"
+        if abs(value) > np.finfo(self.dtype).max:
+            return f"{short(value)}, beyond float32; allowed are numbers from -3.4e38 to 3.4e38"
+        return ""
+
+    def _npy(self, body: bytes, limits: Limits) -> Inputs:
+        """A .npy file with several vectors or one."""
+
+        def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+            if shape[-1:] != self.shape or len(shape) > 2:
+                problem = f"the array has the shape {short(list(shape))}"
+                raise InputError(
+                    "wrong_shape", f"{problem}; the model takes N x {len(self.features)}: {self._wanted()}"
+                )
+            count = 1 if len(shape) == 1 else shape[0]
+            self.check_count(count, limits)
+            return (count, *self.shape)
+
+        of_bools = "Send true and false as 1 and 0: array.astype(numpy.float32)"
+        return self.checked(npy.read(body, rows_shape, best="float32", of_bools=of_bools), "the array")
+
+    def _csv(self, body: bytes, limits: Limits) -> Inputs:
+        """CSV whose header names the features in any order."""
+        text = table.text_of(body)
+        columns, mark = table.header(text, self.features)
+        if sorted(columns) != sorted(self.features):
+            raise self._wrong_names(columns, "the header", "column")
+        rows, count = table.rows_of(text, mark, len(columns), limits.rows)
+        self.check_count(count, limits)
+        cells = list(chain.from_iterable(row for _, row in rows))
+        if columns != self.features:
+            order = [columns.index(name) for name in self.features]
+            cells = [row[k] for _, row in rows for k in order]
+
+        def place(row: int, column: int) -> str:
+            return f"row {rows[row][0]:,}, column {self.features[column]!r},"
+
+        return self._of_values(table.numbers(cells), len(rows), place)
+
+    def _at(self, row: int, column: int) -> str:
+        return f"[{row}, {column}] ({self.features[column]!r})"
+
+    def _wanted(self) -> str:
+        return f"{plural(len(self.features), 'number')}, in this order: {self._listed()}"
+
+    def _listed(self) -> str:
+        shown = ", ".join(repr(name) for name in self.features[:SHOWN])
+        more = len(self.features) - SHOWN
+        return f"{shown} and {more:,} more" if more > 0 else shown

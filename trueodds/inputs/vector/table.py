@@ -1,0 +1,83 @@
+"""Vectors as CSV: as spreadsheets write it in UTF-8, with commas, semicolons or tabs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from trueodds.inputs.errors import InputError, UnreadableError
+from trueodds.texts import plural
+
+SEPARATORS = (",", ";", "\t")
+Row = tuple[int, list[str]]
+"""The number of a row, as a spreadsheet counts it, the header being row 1; and its cells."""
+
+
+def text_of(body: bytes) -> str:
+    """The text of a CSV file.
+
+    Raises:
+        UnreadableError: what is not UTF-8.
+    """
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        message = f"line {line:,} of the CSV is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'"
+        raise UnreadableError("invalid_csv", message) from None
+
+
+def header(text: str, features: Sequence[str]) -> tuple[list[str], str]:
+    """The names of the columns, and what separates them: that which finds most of the features."""
+    line = text.partition("\n")[0].rstrip("\r")
+    readings = {mark: next(csv.reader([line], delimiter=mark), []) for mark in SEPARATORS}
+    names = {mark: [name.strip() for name in cells] for mark, cells in readings.items()}
+    mark = max(SEPARATORS, key=lambda mark: (len({*names[mark]} & {*features}), len(names[mark])))
+    return names[mark], mark
+
+
+def rows_of(text: str, mark: str, columns: int, limit: int) -> tuple[list[Row], int]:
+    """The rows below the header, blank ones left out: up to `limit` of them, and how many there are.
+
+    Raises:
+        UnreadableError: a quote that is not closed.
+        InputError: a row of another width than the header's.
+    """
+    rows, count, number = list[Row](), 0, 1
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    try:
+        next(reader)
+        for number, cells in enumerate(reader, 2):
+            if not cells and columns > 1:  # of one column, a blank row is an empty cell
+                continue
+            cells = cells or [""]
+            if len(cells) != columns:
+                problem = f"row {number:,} has {plural(len(cells), 'cell')}, the header {columns:,}"
+                raise InputError("wrong_shape", f"{problem}; numbers have a point, and no separator of thousands")
+            count += 1
+            if count <= limit:
+                rows.append((number, cells))
+    except csv.Error as error:
+        message = f"row {number + 1:,} is not CSV: {error}; a quote is opened and closed in the same cell"
+        raise UnreadableError("invalid_csv", message) from None
+    return rows, count
+
+
+def numbers(cells: list[str]) -> list[float | str | None]:
+    """Each cell as a number; None where it is empty, its text where it is no number."""
+    if "_" not in "".join(cells):  # Python's underscores between digits are no part of CSV
+        try:
+            return list(map(float, cells))
+        except ValueError:
+            pass
+    return [_number(cell) for cell in cells]
+
+
+def _number(cell: str) -> float | str | None:
+    if not cell.strip():
+        return None
+    try:
+        return cell if "_" in cell else float(cell)
+    except ValueError:
+        return cell
