@@ -23,7 +23,7 @@ LAYERS = {
     "trueodds": """
         __main__
         cli
-        reports
+        calibrated reports
         bundle evaluation
         calibrators
         logits metrics
@@ -142,11 +142,13 @@ TORCH = (
     "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
 )
-LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
+LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow"},
     "progress.py": {"tqdm"},
+    "calibrated.py": {"sklearn"},
+    "inputs/image": {"simplejpeg"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""
 
