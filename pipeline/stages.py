@@ -77,7 +77,7 @@ def evaluate(params: Params) -> None:
     """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
     from pipeline import calibrate, figures
     from trueodds import logits
-    from trueodds.evaluation import evaluate as judge_all
+    from trueodds.evaluation.results import evaluate as judge_all
     from trueodds.files import read_json
 
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
@@ -190,7 +190,7 @@ def check_names(params: Params) -> None:
     """
     from pipeline import calibrate
     from pipeline.training.resolution import plan_of
-    from trueodds.evaluation import check_compared
+    from trueodds.evaluation.results import check_compared
 
     plan_of(params.training, params.data.dataset, params.data.held_out_size)
     calibrate.check(params.calibration)

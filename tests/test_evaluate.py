@@ -19,7 +19,7 @@ from pipeline.figures.calibrators import _apart, _uncertainty
 from pipeline.figures.classes import NAMED
 from trueodds import calibrators, logits, metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation import Judged, Problem, check_compared, compared, judge, rows_of, table_of
+from trueodds.evaluation.results import Judged, Problem, check_compared, compared, judge, rows_of, table_of
 from trueodds.files import read_json, write_json, write_npz
 from trueodds.logits import Logits, LogitsError
 

@@ -22,6 +22,7 @@ LAYERS = {
     """,
     "trueodds": """
         __main__
+        importing
         cli
         calibrated reports
         bundle evaluation
@@ -29,7 +30,7 @@ LAYERS = {
         logits metrics
         sums inputs
         files
-        errors texts privacy processes hours shadows splits progress
+        errors texts privacy processes hours shadows
     """,
     "trueodds/bundle": """
         model_folder
@@ -38,6 +39,19 @@ LAYERS = {
         bundle locks
         card
         risk_coverage
+    """,
+    "trueodds/evaluation": """
+        results splits
+    """,
+    "trueodds/importing": """
+        command
+        summary
+        importer
+        conversion
+        scoring graph kinds
+        rows signature preprocessing
+        tables onnx_file
+        errors
     """,
     "trueodds/metrics": """
         summary
@@ -72,7 +86,7 @@ LAYERS = {
         methods nets
         data
         parameters
-        config
+        config progress
     """,
     "pipeline/export": """
         network quantised folded
@@ -145,8 +159,7 @@ TORCH = (
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "reports/page": {"jinja2", "markupsafe"},
-    "importing": {"onnx", "onnxruntime", "google", "pyarrow"},
-    "progress.py": {"tqdm"},
+    "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg"},
 }
@@ -242,7 +255,7 @@ def imports_torch(path: Path) -> bool:
             {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"},
         ),
         (
-            "pipeline.training.loop, pipeline.export.network, trueodds.evaluation, pipeline.stages",
+            "pipeline.training.loop, pipeline.export.network, trueodds.evaluation.results, pipeline.stages",
             {"prefect", "dvc", "fastapi", "service"},
         ),
         ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),

@@ -1,8 +1,9 @@
 """Command lines: a table of commands for each package, and a module for each command.
 
-`pipeline.cli.COMMANDS` and `service.cli.COMMANDS` are such tables; pyproject.toml registers them in the entry-point
-group `trueodds.commands`. A module is imported only when its command is typed. It has `add_parser(commands)`, which
-adds the command's parser, or those of a group of commands, and `run(arguments)`, which returns the exit status.
+`pipeline.cli.COMMANDS`, `service.cli.COMMANDS` and the library's own here are such tables; pyproject.toml registers
+them in the entry-point group `trueodds.commands`. A module is imported only when its command is typed. It has
+`add_parser(commands)`, which adds the command's parser, or those of a group of commands, and `run(arguments)`, which
+returns the exit status.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ class Command:
     summary: str
     extra: str = ""
     """The optional dependencies that it needs, as pip names them: `train`, or `train,serve`."""
+
+
+COMMANDS = {
+    "import": Command("trueodds.importing.command", "make a bundle of an ONNX model of your own", "import"),
+}
+"""Of the library: what needs neither the pipeline nor the service."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -24,6 +25,16 @@ def line_problem(text: str) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """1, "label" -> 1 label; 1200 -> 1,200 labels"""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """The names in quotes, from `most` on only how many more.
+
+    >>> listed(["cat", "dog", "hare"], most=2)
+    "'cat', 'dog' and 1 more"
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more
 
 
 def with_article(noun: str) -> str:

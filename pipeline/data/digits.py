@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline.data.raw import Raw
-from trueodds.splits import balanced
+from trueodds.evaluation.splits import balanced
 
 TEST_ROWS = 600
 

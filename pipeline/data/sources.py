@@ -18,7 +18,7 @@ from pipeline.data.raw import DataError, Images, Labels, Raw, Rows, checked
 from pipeline.data.raw import read_npz as read_npz_set
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
-from trueodds.splits import Index, balanced
+from trueodds.evaluation.splits import Index, balanced
 
 log = logging.getLogger("pipeline.data")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.splits import Index
+from trueodds.evaluation.splits import Index
 
 NAMED = 10  # classes in a sentence; of the others the number
 _WITHOUT = {

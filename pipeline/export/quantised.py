@@ -20,7 +20,7 @@ from pipeline.export.onnx_graph import run
 from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.errors import UserError
-from trueodds.evaluation import judge, table_of
+from trueodds.evaluation.results import judge, table_of
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512

@@ -9,7 +9,7 @@ from pipeline.figures.bins import bin_robustness
 from pipeline.figures.calibrators import comparison
 from pipeline.figures.classes import per_class
 from pipeline.figures.reliability import reliability_diagram
-from trueodds.evaluation import Results
+from trueodds.evaluation.results import Results
 
 
 def draw(results: Results, class_names: Sequence[str], out: Path, subject: str) -> None:

@@ -15,7 +15,7 @@ from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.held_out import calibrated_nll, stratified
 from trueodds.calibrators.selection import CANDIDATES
-from trueodds.evaluation import Judged, judge, judge_probabilities, table_of
+from trueodds.evaluation.results import Judged, judge, judge_probabilities, table_of
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pipeline.data.dataset import DataSet
 from pipeline.nets.resnet import ResNet
+from pipeline.progress import bar
 from pipeline.training import curves
 from pipeline.training.batches import ImageBatches, SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
@@ -20,7 +21,6 @@ from pipeline.training.plan import Plan, fingerprint
 from pipeline.training.state import Epoch, Row, TrainingState
 from pipeline.training.trained import Trained
 from trueodds.errors import ConfigError, UserError
-from trueodds.progress import bar
 
 log = logging.getLogger("pipeline.training")
 

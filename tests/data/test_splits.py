@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trueodds.splits import balanced
+from trueodds.evaluation.splits import balanced
 
 
 @settings(max_examples=60)

@@ -1,0 +1,125 @@
+"""Every signature that a file may have becomes the one that the service takes, with the file's own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+
+from tests.importing.models import Linear, images, vectors
+from trueodds.importing.conversion import Converted, Options, convert
+from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.rows import LabelledRows
+from trueodds.inputs import Input
+
+ROWS = 40
+
+
+def rows(x: npt.NDArray[np.generic], **names: tuple[str, ...]) -> LabelledRows:
+    return LabelledRows("rows", x, np.zeros(len(x), np.int64), **names)
+
+
+def scored(converted: Converted, x: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+    """The logits of the converted model, whose signature is the kind's to the letter."""
+    session = onnxruntime.InferenceSession(converted.data)
+    converted.kind.check_signature(session.get_inputs(), "model")
+    assert [(output.name, output.type) for output in session.get_outputs()] == [("logits", "tensor(float)")]
+    logits_NC: npt.NDArray[np.float32] = session.run(None, {converted.kind.tensor: x})[0]
+    return logits_NC
+
+
+def softmax(z_NC: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    odds_NC: npt.NDArray[np.float64] = np.exp(z_NC - z_NC.max(axis=1, keepdims=True))
+    p_NC: npt.NDArray[np.float64] = odds_NC / odds_NC.sum(axis=1, keepdims=True)
+    return p_NC
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("layout", "type", "batch"), [
+    ("NCHW", "float32", "batch"), ("NCHW", "float32", 1), ("NCHW", "float32", 8), ("NHWC", "float32", "batch"),
+    ("NCHW", "float16", "batch"), ("NCHW", "float64", 1), ("NHWC", "float32", 1),
+])  # fmt: skip
+def test_pixels_are_normalised_and_ordered_in_the_graph(
+    layout: str, type: str, batch: int | str, channels: int, tmp_path: Path
+) -> None:
+    model, x = Linear(layout, channels, type=type, batch=batch), images(ROWS, channels)
+    mean, std = np.array([0.4, 0.5, 0.6][:channels]), np.array([0.2, 0.3, 0.4][:channels])
+    options = Options(preprocessing=Preprocessing.of({"mean": mean.tolist(), "std": std.tolist()}))
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), options)
+    taken = (x / 255 - mean) / std
+    expected = model.logits(taken.transpose(0, 3, 1, 2) if layout == "NCHW" else taken)
+    assert np.allclose(scored(converted, x), expected, atol=2e-2 if type == "float16" else 1e-4)
+    assert converted.kind.shape == (4, 4, channels) and converted.notes == ()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_a_graph_of_uint8_pixels_needs_no_preprocessing(layout: str, tmp_path: Path) -> None:
+    model, x = Linear(layout, 3, type="uint8"), images(ROWS, 3)
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options())
+    assert np.allclose(
+        scored(converted, x), model.logits(x.transpose(0, 3, 1, 2) if layout == "NCHW" else x), rtol=1e-4
+    )
+
+
+def test_the_rows_may_have_their_channels_first(tmp_path: Path) -> None:
+    model, x = Linear("NCHW", 3, type="uint8"), images(ROWS, 3)
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x.transpose(0, 3, 1, 2)), Options())
+    assert converted.kind.shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize("type", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("head", ["logits", "probabilities", "logit", "probability"])
+def test_probabilities_become_logarithms_and_one_column_two(head: str, type: str, tmp_path: Path) -> None:
+    model, x = Linear(type=type, head=head), np.round(vectors(ROWS))
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options())
+    z_NC = model.logits(x)
+    # Of a float32 sigmoid near 1 the digits are gone: probabilities are compared, not their logarithms.
+    assert np.allclose(softmax(scored(converted, x).astype(np.float64)), softmax(z_NC), atol=1e-6)
+    if head == "logits":
+        assert np.allclose(scored(converted, x), z_NC, atol=1e-4)
+    assert converted.classes == z_NC.shape[1]
+    said = " ".join(converted.notes)
+    assert ("holds probabilities" in said) == (head in ("probabilities", "probability"))
+    assert ("is one logit, of the second class" in said) == (head == "logit")
+
+
+def test_the_logarithm_of_nothing_is_finite_and_said(tmp_path: Path) -> None:
+    """float32's sigmoid is exactly 1 from 17 on."""
+    model, x = Linear(head="probability"), vectors(ROWS) * 100
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options())
+    assert np.isfinite(scored(converted, x)).all()
+    assert "are exactly 0 or 1" in converted.notes[1]
+
+
+def test_columns_that_are_inputs_are_the_features_by_name(tmp_path: Path) -> None:
+    model = Linear(columns=("age", "income", "debt"), features=3)
+    x = vectors(ROWS, 3)
+    swapped = rows(x[:, [2, 0, 1]], features=("debt", "age", "income"))
+    converted = convert(model.write(tmp_path / "m.onnx"), swapped, Options())
+    kind: Input = converted.kind
+    assert kind.kind == "vector" and kind.features == ["age", "income", "debt"]
+    assert np.allclose(scored(converted, x), model.logits(x), atol=1e-4)
+
+
+def test_features_can_be_normalised(tmp_path: Path) -> None:
+    model, x = Linear(), vectors(ROWS)
+    options = Options(preprocessing=Preprocessing.parse("{mean: [1, 2, 3, 4, 5], std: 2}"))
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), options)
+    assert np.allclose(scored(converted, x), model.logits((x - [1, 2, 3, 4, 5]) / 2), atol=1e-4)
+    assert converted.kind.kind == "vector" and converted.kind.features == ["x0", "x1", "x2", "x3", "x4"]
+
+
+def test_an_output_is_chosen_among_several(tmp_path: Path) -> None:
+    model, x = Linear(head="probabilities", more_outputs={"scores": ["N", 3]}), vectors(ROWS)
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options(output="scores"))
+    assert np.allclose(scored(converted, x), model.logits(x), atol=1e-4) and not converted.notes
+    assert "'scores' float32" in str(converted.origin["output"])
+
+
+def test_equal_files_make_equal_models(tmp_path: Path) -> None:
+    model, x = Linear("NCHW", 1).write(tmp_path / "m.onnx"), images(ROWS)
+    options = Options(preprocessing=Preprocessing.parse("unit"))
+    assert convert(model, rows(x), options).data == convert(model, rows(x), options).data

@@ -1,0 +1,1 @@
+"""Labelled rows set apart for a test, and a model judged on them."""

@@ -1,0 +1,12 @@
+"""Models of your own: an ONNX file, whatever made it, becomes a bundle with calibrated probabilities.
+
+onnx_file      read whole, its weights and operators checked
+signature      what it takes and answers
+preprocessing  what makes its input of pixels or features
+rows, tables   labelled rows as they come
+kinds          the kind of input that its card states
+graph          what is put before and behind it
+conversion     all of that: a model as the service takes it
+scoring        logits of labelled rows
+importer       calibrators compared, and the bundle
+"""

@@ -1,0 +1,188 @@
+"""A model as the service takes it: rows of a kind in, one row of logits out, whatever the file's own signature is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.importing import graph, kinds, onnx_file, scoring
+from trueodds.importing.errors import ModelFileError
+from trueodds.importing.graph import Form
+from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.rows import LabelledRows
+from trueodds.importing.signature import FLOATS, Kind, Signature, TensorInfo, signature
+from trueodds.inputs import Input
+
+SAMPLE = 32
+"""Rows by which the form of an output is told."""
+SUM_TOLERANCE = {"float16": 1e-2}
+"""Of the sum of probabilities, by type; of others 1e-3."""
+TOLERANCE = 1e-3
+"""Of a logit, absolute and relative, between a row by itself and the same row among others."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller says of a model; None: as the file says."""
+
+    input: Kind | None = None
+    output: str | None = None
+    preprocessing: Preprocessing | None = None
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A servable model: its input is the kind's tensor, its output `logits`."""
+
+    data: bytes
+    """The ONNX file."""
+    kind: Input
+    classes: int
+    """Columns of the logits."""
+    labels: tuple[str, ...]
+    """The classes that the graph names; empty: it names none."""
+    notes: tuple[str, ...]
+    """Sentences that a user must know."""
+    origin: Mapping[str, Any]
+    """Of the file: hash, opset, producer, signature; for the card."""
+
+
+def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
+    """Composes preprocessing and logits with the model of a file, and checks the outcome on some of the rows.
+
+    Raises:
+        ModelFileError: a model that cannot be imported.
+        LabelledRowsError: rows that it does not take.
+        InputError: values of rows that its kind does not take.
+        FileNotFoundError: no such file.
+    """
+    model, preprocessing = onnx_file.read(path), options.preprocessing
+    onnx_file.session(onnx_file.serialised(model, path), path)
+    origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": _producer(model)}
+    found = signature(model, path, kind=options.input, output=options.output)
+    onnx_file.without_metadata(model)
+    kind: Input
+    if found.kind == "image":
+        images, layout = kinds.image_input(model, found.inputs[0], rows, preprocessing, path)
+        kind, model = (
+            images,
+            _composed(path, lambda: graph.with_images(model, found.inputs[0], images, preprocessing, layout)),
+        )
+    else:
+        vectors = kinds.vector_input(found, rows, path)
+        if preprocessing is not None:
+            preprocessing.check_channels(len(vectors.features), "features")
+        kind, model = vectors, _composed(path, lambda: graph.with_features(model, found.inputs, vectors, preprocessing))
+    sample = kinds.inputs_of(
+        kind, rows.take(np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int)))
+    )
+    inputs = np.concatenate(list(scoring.batches(kind, sample)))
+    output, values_NC = _output(model, found, inputs, kind, path)
+    form = _form(output, values_NC, path)
+    classes = max(2, values_NC.shape[1])
+    model = _composed(path, lambda: graph.with_logits(model, output, form, classes))
+    data = onnx_file.serialised(model, path)
+    _check_rows_apart(data, kind, inputs, path)
+    origin |= {"inputs": [str(one) for one in found.inputs], "output": str(output), "form": form}
+    origin |= {"preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None}
+    return Converted(data, kind, classes, found.labels, _notes(form, output, values_NC), origin)
+
+
+def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.Model:
+    try:
+        return compose()
+    except Exception as error:  # of onnx's checker and composer, without a common base
+        problem = f"{path} cannot be composed with its preprocessing: {' '.join(str(error).split())}"
+        raise ModelFileError(f"{problem}; export it anew with a current exporter") from None
+
+
+def _output(
+    model: onnx_file.Model, found: Signature, inputs: npt.NDArray[Any], kind: Input, path: Path
+) -> tuple[TensorInfo, npt.NDArray[Any]]:
+    """The output that holds one number a class, and what it holds for the sample, N x C."""
+    session = onnx_file.session(onnx_file.serialised(model, path), path)
+    names = [graph.PREFIX + one.name for one in found.outputs]
+    try:
+        values = session.run(names, {kind.tensor: inputs})
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        raise _not_run(path, found, len(inputs), str(error)) from None
+    fitting = {}
+    for one, value in zip(found.outputs, values, strict=True):
+        if value.ndim == 1 or (value.ndim >= 2 and int(np.prod(value.shape[2:])) == 1):
+            if len(value) != len(inputs):
+                raise _not_run(path, found, len(inputs), f"it answers with {len(value)} rows")
+            fitting[one] = value.reshape(len(value), -1)
+    if len(fitting) == 1:
+        return next(iter(fitting.items()))
+    shapes = "; ".join(
+        f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(found.outputs, values, strict=True)
+    )
+    if not fitting:
+        raise ModelFileError(f"{path} has no output of one number for each class, but {shapes}; export its logits")
+    raise ModelFileError(
+        f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}; choose one: --output NAME"
+    )
+
+
+def _not_run(path: Path, found: Signature, rows: int, message: str) -> ModelFileError:
+    shapes = "; ".join(map(str, found.inputs))
+    problem = f"{path} takes {shapes} and cannot be run on {rows} rows: {' '.join(message.split())}"
+    if found.inputs[0].shape and found.inputs[0].shape[0] is not None:
+        cure = f"its batch of {found.inputs[0].shape[0]} is fixed inside the graph too: export it with a dynamic batch"
+        return ModelFileError(f"{problem}; {cure} (torch.onnx.export(..., dynamic_shapes={{'x': {{0: 'batch'}}}}))")
+    return ModelFileError(f"{problem}; check the layout and the size that --preprocess states")
+
+
+def _form(output: TensorInfo, values_NC: npt.NDArray[Any], path: Path) -> Form:
+    """What the output holds, by the values of the sample."""
+    values_NC = values_NC.astype(np.float64)
+    inside = bool((np.nan_to_num(values_NC) >= -1e-6).all() and (np.nan_to_num(values_NC) <= 1 + 1e-6).all())
+    if values_NC.shape[1] == 1:
+        return "probability" if inside else "logit"
+    sums_N = values_NC[np.isfinite(values_NC).all(axis=1)].sum(axis=1)
+    if inside and len(sums_N) and np.abs(sums_N - 1).max() <= SUM_TOLERANCE.get(FLOATS.get(output.type, ""), 1e-3):
+        return "probabilities"
+    if inside and len(sums_N):
+        low, high = sums_N.min(), sums_N.max()
+        problem = f"{path}: each value of {output.name!r} lies in [0, 1], and rows sum to {low:.3g} .. {high:.3g}"
+        cure = "give the output before the sigmoid (--output); of labels that do not exclude each other each is a model"
+        raise ModelFileError(f"{problem}: neither logits nor probabilities of classes that exclude each other; {cure}")
+    return "logits"
+
+
+def _notes(form: Form, output: TensorInfo, values_NC: npt.NDArray[Any]) -> tuple[str, ...]:
+    notes = []
+    if form in ("probabilities", "probability"):
+        what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
+        notes.append(
+            f"The output {output.name!r} holds probabilities ({what}), not logits: their logarithms are taken."
+        )
+        if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form == "probability" else False)).mean()):
+            notes.append(
+                f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are wrong."
+                " Where the model has an output before its softmax or sigmoid, name that: --output."
+            )
+    if form == "logit":
+        notes.append(f"The output {output.name!r} is one logit, of the second class: the first one's is 0.")
+    return tuple(notes)
+
+
+def _check_rows_apart(data: bytes, kind: Input, inputs: npt.NDArray[Any], path: Path) -> None:
+    """Raises ModelFileError where the answer to a row depends on which rows come with it."""
+    session, some = onnx_file.session(data, path), inputs[:3]
+    together_NC = session.run(None, {kind.tensor: some})[0]
+    for row, together_C in zip(some, together_NC, strict=True):
+        alone_C = session.run(None, {kind.tensor: row[None]})[0][0]
+        if not np.allclose(alone_C, together_C, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+            off = float(np.abs(alone_C - together_C).max())
+            cure = "export it in evaluation mode, with a dynamic batch"
+            raise ModelFileError(f"{path}: the logits of a row depend on the rows beside it (by {off:.2g}); {cure}")
+
+
+def _producer(model: onnx_file.Model) -> str:
+    return " ".join(filter(None, (model.producer_name, model.producer_version)))

@@ -1,0 +1,122 @@
+"""Graphs before and behind a model, composed with it: from the rows of a kind to the model's input, and from its output
+to logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from onnx import TensorProto, compose, helper, numpy_helper
+
+from trueodds.importing.onnx_file import CONVERTED, Model, opset
+from trueodds.importing.preprocessing import Layout, Preprocessing
+from trueodds.importing.signature import BATCH, TensorInfo
+from trueodds.inputs import ImageInput, VectorInput
+
+Form = Literal["logits", "probabilities", "logit", "probability"]
+"""What an output holds: a column for each of several classes, or one column, of the second of two classes."""
+LOGITS = "logits"
+PREFIX = "model/"
+"""Of all names of the imported graph: none is one of those that are put around it."""
+BEFORE, BEHIND = "before/", "behind/"
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""A probability below it, 0 above all, has the logarithm of this one: a logit must be finite."""
+
+
+class _Nodes:
+    """Nodes in a row, each taking what the one before gives; the names of all begin with `prefix`."""
+
+    def __init__(self, start: str, prefix: str) -> None:
+        self.last, self.nodes, self.constants, self._prefix = start, list[Any](), list[Any](), prefix
+
+    def __call__(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """Appends a node on the last value and `inputs`; returns the name of what it gives."""
+        output = name or f"{self._prefix}value{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, [self.last, *inputs], [output], **attributes))
+        self.last = output
+        return output
+
+    def constant(self, values: Any, dtype: Any = np.float32) -> str:
+        """The name of a new constant."""
+        name = f"{self._prefix}constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
+        return name
+
+
+def with_images(
+    model: Model, tensor: TensorInfo, kind: ImageInput, preprocessing: Preprocessing | None, layout: Layout
+) -> Model:
+    """The model behind a graph that takes uint8 pixels N x H x W x C; no preprocessing: it takes them as they are."""
+    nodes = _Nodes(kind.tensor, BEFORE)
+    if preprocessing is not None:
+        nodes("Cast", to=TensorProto.FLOAT)
+        _normalise(nodes, preprocessing, 1 / 255)
+    if layout == "NCHW":
+        nodes("Transpose", perm=[0, 3, 1, 2])
+    if preprocessing is None or tensor.type != TensorProto.FLOAT:
+        nodes("Cast", to=tensor.type)
+    taken = helper.make_tensor_value_info(kind.tensor, TensorProto.UINT8, [BATCH, *kind.shape])
+    return _before(model, nodes, taken, {nodes.last: tensor})
+
+
+def with_features(
+    model: Model, tensors: Sequence[TensorInfo], kind: VectorInput, preprocessing: Preprocessing | None
+) -> Model:
+    """The model behind a graph that takes float32 features N x F, and gives it each column where it takes them so."""
+    nodes = _Nodes(kind.tensor, BEFORE)
+    if preprocessing is not None:
+        _normalise(nodes, preprocessing, 1.0)
+    taken = helper.make_tensor_value_info(kind.tensor, TensorProto.FLOAT, [BATCH, *kind.shape])
+    rows, given = nodes.last, dict[str, TensorInfo]()
+    for column, tensor in enumerate(tensors):
+        nodes.last = rows
+        if len(tensors) > 1 or tensor.name != tensors[0].name:
+            nodes("Gather", nodes.constant([column], np.int64), axis=1)
+        given[nodes("Cast", to=tensor.type)] = tensor
+    return _before(model, nodes, taken, given)
+
+
+def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> Model:
+    """The model with one output, float32 logits N x C: its own, or the logarithms of its probabilities."""
+    nodes = _Nodes(BEHIND + "output", BEHIND)
+    nodes("Cast", to=TensorProto.DOUBLE)  # 1 - p of a p near 1 needs the digits
+    nodes("Reshape", nodes.constant([-1, 1 if form in ("logit", "probability") else classes], np.int64))
+    if form in ("logit", "probability"):  # z -> (0, z), p -> (1 - p, p), the latter as (-p, p) + (1, 0)
+        nodes("Mul", nodes.constant([[0.0, 1.0] if form == "logit" else [-1.0, 1.0]], np.float64))
+    if form == "probability":
+        nodes("Add", nodes.constant([[1.0, 0.0]], np.float64))
+    if form in ("probability", "probabilities"):
+        nodes("Max", nodes.constant(SMALLEST, np.float64))
+        nodes("Log")
+    nodes("Cast", name=LOGITS, to=TensorProto.FLOAT)
+    given = helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, [BATCH, classes])
+    taken = helper.make_tensor_value_info(BEHIND + "output", output.type, None)
+    graph = helper.make_graph(nodes.nodes, "logits", [taken], [given], nodes.constants)
+    return compose.merge_models(
+        model, _model(graph, model), [(PREFIX + output.name, BEHIND + "output")], outputs=[LOGITS]
+    )
+
+
+def _normalise(nodes: _Nodes, preprocessing: Preprocessing, scale: float) -> None:
+    """(scale * x - mean) / std, in the order of torchvision's transforms, without the steps that change nothing."""
+    if (factor := scale if preprocessing.scale is None else preprocessing.scale) != 1:
+        nodes("Mul", nodes.constant(factor))
+    if any(preprocessing.mean):
+        nodes("Sub", nodes.constant(preprocessing.mean))
+    if set(preprocessing.std) != {1.0}:
+        nodes("Div", nodes.constant(preprocessing.std))
+
+
+def _before(model: Model, nodes: _Nodes, taken: Any, given: dict[str, TensorInfo]) -> Model:
+    """The model behind the nodes; `given`: which of their values goes to which of its inputs."""
+    outputs = [helper.make_tensor_value_info(name, tensor.type, None) for name, tensor in given.items()]
+    graph = helper.make_graph(nodes.nodes, "preprocessing", [taken], outputs, nodes.constants)
+    mapping = [(name, tensor.name) for name, tensor in given.items()]
+    return compose.merge_models(_model(graph, model), model, mapping, prefix2=PREFIX)
+
+
+def _model(graph: Any, beside: Model) -> Model:
+    """A model that can be composed with another: of its opset and version of the format."""
+    version = helper.make_opsetid("", opset(beside) or CONVERTED)
+    return helper.make_model(graph, opset_imports=[version], ir_version=beside.ir_version)

@@ -1,0 +1,141 @@
+"""The kind of a model's input, as its card will state it, from its signature and the labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+
+from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.onnx_file import Model
+from trueodds.importing.preprocessing import Layout, Preprocessing
+from trueodds.importing.rows import LabelledRows
+from trueodds.importing.signature import Signature, TensorInfo
+from trueodds.inputs import ImageInput, VectorInput
+
+CHANNELS = (1, 3)
+CURE = "--preprocess imagenet, unit (pixels 0 to 1), raw (0 to 255), or {mean: .., std: ..}"
+
+
+def vector_input(signature: Signature, rows: LabelledRows, path: Path) -> VectorInput:
+    """The features: those that the model names, else the columns of the rows, else x0, x1, ...
+
+    Raises:
+        LabelledRowsError: rows that are no vectors, or of another number of columns.
+    """
+    if isinstance(rows.x, tuple) or rows.x.ndim != 2:
+        what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
+        raise LabelledRowsError(f"{path} takes vectors, {signature.inputs[0]}; {rows.source} holds {what}")
+    columns = rows.x.shape[1]
+    if len(signature.inputs) > 1:
+        names: Sequence[str] = [tensor.name for tensor in signature.inputs]
+        rows.ordered(names)
+    else:
+        names = rows.features or [f"x{k}" for k in range(columns)]
+    (*_, size) = signature.inputs[0].shape or (None,)
+    wanted = len(names) if len(signature.inputs) > 1 else size or columns
+    if columns != wanted:
+        problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
+        raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
+    return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any()))
+
+
+def image_input(
+    model: Model, tensor: TensorInfo, rows: LabelledRows, preprocessing: Preprocessing | None, path: Path
+) -> tuple[ImageInput, Layout]:
+    """Size, channels, and the order of the axes that the graph takes.
+
+    Raises:
+        ModelFileError: a graph of float pixels without preprocessing, sizes or channels that do not fit.
+        LabelledRowsError: rows that are no images.
+    """
+    own = preprocessing or Preprocessing()
+    if preprocessing is None and tensor.type != TensorProto.UINT8:
+        problem = f"{path} takes {tensor}, and the service takes pixels, 0 to 255"
+        raise ModelFileError(f"{problem}; say what makes the one of the other: {CURE}")
+    _, *sizes = tensor.shape or ()
+    layout = own.layout or _layout(sizes, tensor, path)
+    channels, height, width = sizes if layout == "NCHW" else [sizes[2], *sizes[:2]]
+    of_rows = None if isinstance(rows.x, tuple) else images_of(rows).shape[1:]
+    channels = channels or _convolved(model, tensor.name) or (of_rows[2] if of_rows else 3)
+    if channels not in CHANNELS:
+        raise ModelFileError(
+            f"{path} takes {tensor}, {channels} channels in the order {layout}; allowed are 1 (grey) and 3 (RGB)"
+        )
+    height, width = (edge or own.size or (of_rows[k] if of_rows else None) for k, edge in enumerate((height, width)))
+    if height is None or width is None:
+        cure = "say which was trained on, such as --preprocess '{size: 224}' beside mean and std"
+        raise ModelFileError(f"{path} takes images of any size, {tensor}; {cure}")
+    if own.size not in (None, height, width):
+        raise ModelFileError(f"preprocess: size is {own.size}, and {path} takes {height} x {width}")
+    own.check_channels(channels, "channels")
+    encoded = isinstance(rows.x, tuple) or own.crop is not None
+    scaling = (
+        {"crop": own.crop or 1.0, "interpolation": own.interpolation or "bilinear"}
+        if encoded and height == width
+        else {}
+    )
+    return ImageInput(height=height, width=width, channels=channels, resized=bool(scaling), **scaling), layout
+
+
+def inputs_of(kind: ImageInput | VectorInput, rows: LabelledRows) -> LabelledRows:
+    """The rows as the kind has them; files stay files.
+
+    Raises:
+        LabelledRowsError: another shape.
+        InputError: values that the kind does not take.
+    """
+    if isinstance(rows.x, tuple):
+        return rows
+    if isinstance(kind, VectorInput):
+        rows, x = rows.ordered(kind.features), rows.ordered(kind.features).x
+    else:
+        x = images_of(rows)
+    assert not isinstance(x, tuple)
+    if x.shape[1:] != kind.shape:
+        raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
+    return LabelledRows(rows.source, kind.checked(x, f"x of {rows.source}"), rows.y, rows.classes, rows.features)
+
+
+def images_of(rows: LabelledRows) -> npt.NDArray[Any]:
+    """The array of rows as N x H x W x C, whatever the order of its axes.
+
+    Raises:
+        LabelledRowsError: an array that holds no images.
+    """
+    x = rows.x
+    assert not isinstance(x, tuple)
+    if x.ndim == 3:
+        return x[..., None]
+    if x.ndim == 4 and x.shape[3] in CHANNELS:
+        return x
+    if x.ndim == 4 and x.shape[1] in CHANNELS:
+        return x.transpose(0, 2, 3, 1)
+    wanted = "expected images, N x height x width x channels (1 or 3), pixels 0 to 255"
+    raise LabelledRowsError(f"{rows.source}: x is {x.dtype} of shape {x.shape}; {wanted}")
+
+
+def _layout(sizes: list[int | None], tensor: TensorInfo, path: Path) -> Layout:
+    first, last = sizes[0] in CHANNELS, sizes[2] in CHANNELS
+    if first and last:
+        raise ModelFileError(
+            f"{path} takes {tensor}: which axis holds the channels? Say --preprocess '{{layout: NCHW}}' or NHWC"
+        )
+    if first or last:
+        return "NCHW" if first else "NHWC"
+    return "NHWC" if tensor.type == TensorProto.UINT8 and sizes[0] is not None else "NCHW"
+
+
+def _convolved(model: Model, name: str) -> int | None:
+    """The channels of the convolutions that read a tensor: what a graph of open sizes takes after all."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Conv" and node.input[0] == name and node.input[1] in weights:
+            groups = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
+            channels: int = weights[node.input[1]].dims[1] * groups
+            return channels
+    return None

@@ -1,0 +1,185 @@
+"""ONNX files: read whole, checked before anything is built on them, and run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime as ort
+from google.protobuf.message import DecodeError, EncodeError
+from onnx import checker, external_data_helper, version_converter
+
+from trueodds.importing.errors import ModelFileError
+
+Model = onnx.ModelProto
+STANDARD = ("", "ai.onnx")
+"""Both are the name of ONNX's own operators."""
+DOMAINS = (*STANDARD, "ai.onnx.ml", "com.microsoft", "ai.onnx.preview")
+"""Of the operators that onnxruntime brings."""
+OLDEST, CONVERTED = 9, 13
+"""An older opset, whose operators do not broadcast as today's do, is converted to a newer one."""
+LIMIT = 2**31 - 1
+"""Bytes of a protobuf message, and so of a graph with its weights in one file."""
+LOOKS = {
+    b"PK\x03\x04": "a zip archive, as torch.save writes; export the model with torch.onnx.export",
+    b"\x80": "a Python pickle; convert the model, scikit-learn's with skl2onnx.to_onnx",
+    b"\x89HDF": "an HDF5 file, as Keras writes; convert the model with tf2onnx",
+    b"{": "JSON",
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with git lfs pull",
+}
+
+
+def read(path: Path) -> Model:
+    """The model of a file, with the weights that it keeps in files beside it.
+
+    Raises:
+        ModelFileError: no ONNX, weights that are missing, operators or an opset that onnxruntime does not have.
+        FileNotFoundError: no such file.
+    """
+    data = path.read_bytes()
+    model = Model()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        raise _no_onnx(path, data) from None
+    if not model.graph.node or not model.graph.output:
+        raise _no_onnx(path, data)
+    _load_weights(model, path)
+    _check_operators(model, path)
+    return _modern(model, path)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a model's file, and of those beside it that hold its weights, in hex."""
+    total = hashlib.sha256(path.read_bytes())
+    model = Model()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except DecodeError:
+        return total.hexdigest()
+    for name in sorted(_weight_files(model)):
+        if (path.parent / name).is_file():
+            total.update((path.parent / name).read_bytes())
+    return total.hexdigest()
+
+
+def serialised(model: Model, path: Path) -> bytes:
+    """The bytes of one file, equal for equal models.
+
+    Raises:
+        ModelFileError: more than protobuf allows.
+    """
+    try:
+        data: bytes = model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError):
+        data = b""
+    if not 0 < len(data) <= LIMIT:
+        raise ModelFileError(
+            f"{path} has more than 2 GB of weights; a bundle keeps them in one file. Use float16 weights"
+        )
+    return data
+
+
+def session(data: bytes, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
+    """onnxruntime on the CPU. `spinning`: its threads wait busily, which is best where nothing else computes.
+
+    Raises:
+        ModelFileError: onnxruntime refuses the graph.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        raise _unloadable(path, str(error)) from None
+
+
+def without_metadata(model: Model) -> Model:
+    """Exporters note stack traces, with the paths of a machine, at every node: not for others to read."""
+    for part in (*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    del model.graph.metadata_props[:]
+    del model.metadata_props[:]
+    return model
+
+
+def opset(model: Model) -> int:
+    """The version of ONNX's own operators; 0 where the model uses none."""
+    return next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 0)
+
+
+def _no_onnx(path: Path, data: bytes) -> ModelFileError:
+    look = next((words for start, words in LOOKS.items() if data.startswith(start)), "export the model to ONNX first")
+    what = "is empty" if not data else "is no ONNX model"
+    return ModelFileError(f"{path} {what}: {look}" if data else f"{path} {what}; export the model to ONNX first")
+
+
+def _tensors(model: Model) -> Iterator[Any]:
+    yield from model.graph.initializer
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+
+
+def _weight_files(model: Model) -> set[str]:
+    return {
+        entry.value
+        for tensor in _tensors(model)
+        if external_data_helper.uses_external_data(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+
+
+def _load_weights(model: Model, path: Path) -> None:
+    files = sorted(_weight_files(model))
+    if missing := [name for name in files if not (path.parent / name).is_file()]:
+        cure = f"copy {missing[0]} into {path.parent}, or export with all weights in one file"
+        raise ModelFileError(f"{path} keeps weights in {', '.join(missing[:3])}, which is not beside it; {cure}")
+    try:
+        external_data_helper.load_external_data_for_model(model, str(path.parent))
+    except (checker.ValidationError, OSError, ValueError) as error:
+        cure = "export the model again"
+        raise ModelFileError(f"{path}: its weights in {', '.join(files)} cannot be read ({error}); {cure}") from None
+
+
+def _check_operators(model: Model, path: Path) -> None:
+    known = {*DOMAINS, *(function.domain for function in model.functions)}
+    custom = sorted({f"{node.domain}.{node.op_type}" for node in model.graph.node if node.domain not in known})
+    if custom:
+        cure = "export the model with ONNX's own operators"
+        raise ModelFileError(
+            f"{path} has operators of its own that onnxruntime does not bring: {', '.join(custom)}; {cure}"
+        )
+
+
+def _modern(model: Model, path: Path) -> Model:
+    if not 0 < opset(model) < OLDEST:
+        return model
+    try:
+        return version_converter.convert_version(model, CONVERTED)
+    except Exception as error:  # the converter's, without a common base
+        problem = f"{path} is of opset {opset(model)}, which cannot be converted to {CONVERTED} ({error})"
+        raise ModelFileError(f"{problem}; export it with opset {CONVERTED} or later") from None
+
+
+def _unloadable(path: Path, message: str) -> ModelFileError:
+    """onnxruntime's refusal in words with a cure."""
+    here = f"the installed onnxruntime {ort.__version__}"
+    upgrade = "pip install --upgrade onnxruntime, or export"
+    if match := re.search(r"Opset (\d+) is under development.*till opset (\d+)", message, re.DOTALL):
+        cure = f"{upgrade} with opset {match[2]} or earlier"
+        return ModelFileError(f"{path} is of opset {match[1]}; {here} knows opsets up to {match[2]}: {cure}")
+    if match := re.search(r"IR version: (\d+), max supported IR version: (\d+)", message):
+        cure = f"{upgrade} with an older onnx, whose IR version is {match[2]} at most"
+        return ModelFileError(f"{path} is of IR version {match[1]}; {here} knows versions up to {match[2]}: {cure}")
+    if match := re.search(r"(\S+)\(-?\d+\) is not a registered function/op", message):
+        return ModelFileError(f"{path} has the operator {match[1]}, which {here} does not bring; {upgrade} without it")
+    return ModelFileError(f"{path}: {here} cannot load it: {' '.join(message.split())}")

@@ -1,0 +1,95 @@
+"""What makes a model's input of pixels or features: scaling, mean and standard deviation, size and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from trueodds.errors import nearest
+from trueodds.importing.errors import ModelFileError
+
+Numbers = Annotated[
+    tuple[float, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
+]
+"""One number for all channels or features, or one for each."""
+Layout = Literal["NCHW", "NHWC"]
+
+
+class Preprocessing(BaseModel):
+    """(scale * x - mean) / std for each channel or feature, as timm's and Hugging Face's image processors have it.
+
+    >>> Preprocessing.parse("{mean: 0.5, std: 0.5}").mean
+    (0.5,)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: Annotated[Numbers, Field(min_length=1)] = (0.0,)
+    std: Annotated[Numbers, Field(min_length=1)] = (1.0,)
+    scale: float | None = None
+    """Factor of x before the mean is taken off; None: 1/255 for pixels (torchvision's ToTensor), 1 for features."""
+    size: Annotated[int, Field(ge=1)] | None = None
+    """Side of the images, where the graph leaves it open."""
+    crop: float | None = Field(None, gt=0, le=1)
+    """Of an encoded image's shorter edge, the share that the centre square has: timm's crop_pct."""
+    interpolation: Literal["bilinear", "bicubic"] | None = None
+    layout: Layout | None = None
+    """Order of the axes that the graph takes; None: as its sizes say."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A preset by name, a mapping, or a YAML file that holds one.
+
+        Raises:
+            ModelFileError: an unknown preset or key, a value that is not allowed.
+        """
+        if text in PRESETS:
+            return cls.model_validate(PRESETS[text])
+        try:
+            tree = yaml.safe_load(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ModelFileError(f"--preprocess {text}: not a mapping ({' '.join(str(error).split())})") from None
+        if not isinstance(tree, Mapping):
+            near = nearest(text, PRESETS)
+            allowed = f"{', '.join(PRESETS)}, a mapping such as {{mean: 0.5, std: 0.5}}, or a YAML file with one"
+            raise ModelFileError(f"--preprocess is {text!r}; allowed are {allowed}.{near}")
+        return cls.of(tree)
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        """Of a mapping; errors as `parse`."""
+        try:
+            read = cls.model_validate(tree)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = str(first["loc"][0])
+            if first["type"] == "extra_forbidden":
+                allowed = ", ".join(cls.model_fields)
+                raise ModelFileError(
+                    f"preprocess has no key {key!r}; allowed: {allowed}.{nearest(key, cls.model_fields)}"
+                ) from None
+            raise ModelFileError(f"preprocess: {key} = {first['input']!r}: {first['msg']}") from None
+        if 0 in read.std or read.scale == 0:
+            raise ModelFileError("preprocess: std and scale must not be 0: every row would be the same to the model")
+        return read
+
+    def check_channels(self, count: int, noun: str) -> None:
+        """Raises ModelFileError where mean or std has neither one number nor `count`."""
+        for name in ("mean", "std"):
+            if len(getattr(self, name)) not in (1, count):
+                problem = (
+                    f"preprocess: {name} has {len(getattr(self, name))} numbers, and the model takes {count} {noun}"
+                )
+                raise ModelFileError(f"{problem}; give one, or one for each")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "imagenet": {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "crop": 0.875},
+    "unit": {},
+    "raw": {"scale": 1.0},
+}
+"""imagenet: torchvision's classifiers; unit: pixels from 0 to 1; raw: pixels from 0 to 255."""

@@ -1,0 +1,160 @@
+"""Labelled rows as they come: an .npz, a folder of class folders, a CSV or Parquet table."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import nearest
+from trueodds.files import FileError, read_npz
+from trueodds.importing import tables
+from trueodds.importing.errors import LabelledRowsError
+from trueodds.texts import listed
+
+SUFFIXES = {".png", ".jpg", ".jpeg"}
+FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
+LABEL = "label"
+"""The column of a table that holds the labels, unless another is named."""
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Inputs with their labels, before anything is known of the model.
+
+    x: an array, or image files. y: names or numbers as they stand in the source, (N,).
+    """
+
+    source: str
+    x: npt.NDArray[Any] | tuple[Path, ...]
+    y: npt.NDArray[Any]
+    classes: tuple[str, ...] = ()
+    """As the source names them, in the order of their numbers; empty: it does not."""
+    features: tuple[str, ...] = ()
+    """Names of the columns of `x`; empty: it has none."""
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def sha256(self) -> str:
+        """Of inputs and labels, in hex."""
+        digest = hashlib.sha256(f"{self.y.tolist()}\n{self.features}\n".encode())
+        if isinstance(self.x, tuple):
+            for path in self.x:
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        else:
+            digest.update(f"{self.x.dtype.str} {self.x.shape}\n".encode())
+            digest.update(np.ascontiguousarray(self.x).data)
+        return digest.hexdigest()
+
+    def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> LabelledRows:
+        """Some of the rows."""
+        x = tuple(self.x[k] for k in index) if isinstance(self.x, tuple) else self.x[np.asarray(index)]
+        return replace(self, x=x, y=self.y[np.asarray(index)])
+
+    def ordered(self, features: Sequence[str]) -> LabelledRows:
+        """The columns in the order of `features`, by their names.
+
+        Raises:
+            LabelledRowsError: a name that is missing, or one too many.
+        """
+        if isinstance(self.x, tuple) or not self.features or self.features == tuple(features):
+            return self
+        if missing := [name for name in features if name not in self.features]:
+            near = nearest(missing[0], self.features)
+            problem = f"{self.source} has no column {listed(missing)}, which the model takes"
+            raise LabelledRowsError(f"{problem}; it has {listed(self.features)}.{near}")
+        if more := [name for name in self.features if name not in features]:
+            cure = "take it out of the table, or name it with --label if it holds the labels"
+            raise LabelledRowsError(
+                f"{self.source} has the column {listed(more)}, which the model does not take; {cure}"
+            )
+        order = [self.features.index(name) for name in features]
+        return replace(self, x=self.x[:, order], features=tuple(features))
+
+    def numbers(self, classes: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The index in `classes` of each row's label: by its name, or, where no label is a name, its number.
+
+        Raises:
+            LabelledRowsError: a label that is neither.
+        """
+        texts = [str(label) for label in self.y.tolist()]
+        place = {name: k for k, name in enumerate(classes)}
+        if any(text in place for text in texts):
+            unknown = [text for text in texts if text not in place]
+            if unknown:
+                problem = f"{self.source} has the label {unknown[0]!r}, which is no class"
+                raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{nearest(unknown[0], classes)}")
+            return np.array([place[text] for text in texts], np.int64)
+        try:
+            index_N = np.array([int(text) for text in texts], np.int64)
+        except ValueError:
+            problem = f"{self.source} has the label {texts[0]!r}, which is no class"
+            raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}. Name them: --classes") from None
+        outside = index_N[(index_N < 0) | (index_N >= len(classes))]
+        if len(outside):
+            problem = f"{self.source} has the label {outside[0]}, and the model has {len(classes)} classes"
+            raise LabelledRowsError(f"{problem}; allowed are 0..{len(classes) - 1} and their names {listed(classes)}")
+        return index_N
+
+
+def read(path: Path, label: str = LABEL) -> LabelledRows:
+    """The rows of a file or folder; `label` is the column of a table that holds the labels.
+
+    Raises:
+        LabelledRowsError: another form, an array or column that is missing, no rows.
+        FileNotFoundError: no such path.
+        ModuleNotFoundError: a Parquet file without pyarrow.
+    """
+    if path.is_dir():
+        rows = _folder(path)
+    elif path.is_file() and path.suffix == ".npz":
+        rows = _npz(path)
+    elif path.is_file() and path.suffix in (".csv", ".parquet"):
+        features, x, y = tables.read(path, label)
+        rows = LabelledRows(str(path), x, y, features=features)
+    elif not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; --labelled names {FORMS}")
+    else:
+        raise LabelledRowsError(f"{path} ends in {path.suffix or 'nothing'}; allowed are {FORMS}")
+    if not len(rows):
+        raise LabelledRowsError(f"{path} holds no rows")
+    return rows
+
+
+def _npz(path: Path) -> LabelledRows:
+    try:
+        arrays = read_npz(path)
+    except FileError as error:
+        raise LabelledRowsError(str(error)) from None
+    if missing := {"x", "y"} - arrays.keys():
+        names = f"it holds {', '.join(arrays) or 'nothing'}"
+        raise LabelledRowsError(
+            f"{path}: no array {', '.join(sorted(missing))}; {names}. Needed are x, the rows, and y, their labels"
+        )
+    x, y = arrays["x"], arrays["y"]
+    if x.dtype.kind not in "fiub" or y.ndim != 1 or len(x) != len(y):
+        wanted = "numbers (rows, ...) and one label for each row"
+        raise LabelledRowsError(f"{path}: x is {x.dtype} of shape {x.shape}, y has shape {y.shape}; expected {wanted}")
+    if y.dtype.kind not in "iuUS":
+        raise LabelledRowsError(f"{path}: y is {y.dtype}; allowed are whole numbers and names")
+    y = np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
+    classes, features = (tuple(map(str, arrays.get(key, ()))) for key in ("class_names", "feature_names"))
+    if features and (x.ndim != 2 or len(features) != x.shape[1]):
+        raise LabelledRowsError(f"{path}: feature_names has {len(features)} names; x has the shape {x.shape}")
+    return LabelledRows(str(path), x, y, classes, features)
+
+
+def _folder(path: Path) -> LabelledRows:
+    classes = tuple(sorted(inner.name for inner in path.iterdir() if inner.is_dir()))
+    files = [(image, name) for name in classes for image in sorted((path / name).rglob("*"))]
+    images = [(image, name) for image, name in files if image.suffix.lower() in SUFFIXES and image.is_file()]
+    if not images:
+        allowed = f"expected {path}/<class>/*{', *'.join(sorted(SUFFIXES))}"
+        raise LabelledRowsError(f"{path} holds no images in class folders; {allowed}")
+    return LabelledRows(str(path), tuple(image for image, _ in images), np.array([name for _, name in images]), classes)

@@ -1,0 +1,189 @@
+"""What a graph takes and answers: the input and the outputs that come into question, the batch made dynamic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from onnx import TensorProto, helper
+
+from trueodds.errors import nearest
+from trueodds.importing.errors import ModelFileError
+from trueodds.importing.onnx_file import Model
+
+FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
+NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
+"""The types of inputs that numbers can be cast to."""
+BATCH = "N"
+
+Kind = Literal["image", "vector"]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of a graph's signature; None: a size that is not fixed."""
+
+    name: str
+    type: int
+    shape: tuple[int | None, ...] | None
+    """None: nothing is said of its rank."""
+
+    def __str__(self) -> str:
+        kind = NUMBERS.get(self.type) or (TensorProto.DataType.Name(self.type).lower() if self.type else "no tensor")
+        sizes = (
+            "of any rank" if self.shape is None else f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
+        )
+        return f"{self.name!r} {kind} {sizes}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The input, or the columns that are inputs one by one, and the outputs that may be logits or probabilities."""
+
+    kind: Kind
+    inputs: tuple[TensorInfo, ...]
+    """One; or of a vector, several of shape N x 1, whose names are those of the features."""
+    outputs: tuple[TensorInfo, ...]
+    labels: tuple[str, ...]
+    """The classes that the graph itself names; empty: it names none."""
+
+
+def signature(model: Model, path: Path, *, kind: Kind | None, output: str | None) -> Signature:
+    """Finds the signature and leaves in the graph only what it needs; a fixed batch becomes a dynamic one.
+
+    scikit-learn's zip-map (a dictionary for each row) is cut off: its tensor becomes the output.
+
+    Raises:
+        ModelFileError: no input or output that comes into question, several inputs, a name that is not there.
+    """
+    labels = _cut_zip_maps(model)
+    outputs = _outputs(model, path, output)
+    _keep(model, [one.name for one in outputs])
+    inputs = _inputs(model, path, kind)
+    _free_batch(model)
+    rank = len(inputs[0].shape or ())
+    return Signature("image" if rank == 4 else "vector", inputs, outputs, labels)
+
+
+def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ...]:
+    constants = {tensor.name for tensor in model.graph.initializer}
+    all_inputs = [_info(value) for value in model.graph.input if value.name not in constants]
+    listed = "; ".join(map(str, all_inputs))
+    if not all_inputs:
+        raise ModelFileError(f"{path} takes no input: its outputs are constants")
+    wrong = [one for one in all_inputs if one.type not in NUMBERS]
+    if wrong:
+        cure = "encode texts and categories as numbers before the model"
+        raise ModelFileError(f"{path} takes {wrong[0]}; allowed are numbers (float, uint8, int): {cure}")
+    if len(all_inputs) > 1:
+        if all(one.shape is not None and one.shape[1:] == (1,) for one in all_inputs):
+            _check_kind(path, kind, "vector", listed)
+            return tuple(all_inputs)
+        cure = "fix the others as constants, or choose with --output an output that needs only one of them"
+        raise ModelFileError(f"{path} takes {len(all_inputs)} inputs: {listed}; a served model takes one: {cure}")
+    (one,) = all_inputs
+    if one.shape is None or len(one.shape) not in (2, 4):
+        allowed = "images of rank 4 (N x C x H x W, N x H x W x C) and vectors of rank 2 (N x features)"
+        raise ModelFileError(f"{path} takes {one}; allowed are {allowed}: reshape inside the model")
+    _check_kind(path, kind, "image" if len(one.shape) == 4 else "vector", listed)
+    return (one,)
+
+
+def _check_kind(path: Path, stated: Kind | None, actual: Kind, listed: str) -> None:
+    if stated not in (None, actual):
+        raise ModelFileError(f"--input is {stated}, but {path} takes {listed}: that is one of kind {actual}")
+
+
+def _outputs(model: Model, path: Path, name: str | None) -> tuple[TensorInfo, ...]:
+    every = [_info(value) for value in model.graph.output]
+    candidates = [one for one in every if one.type in FLOATS]
+    listed = "; ".join(map(str, every))
+    if name is not None:
+        chosen = [one for one in every if one.name == name]
+        if not chosen:
+            near = nearest(name, [one.name for one in every])
+            raise ModelFileError(f"{path} has no output {name!r}; it has {listed}.{near}")
+        if chosen[0].type not in FLOATS:
+            raise ModelFileError(
+                f"{path}: the output {chosen[0]} holds no logits and no probabilities; it has {listed}"
+            )
+        return tuple(chosen)
+    if not candidates:
+        raise ModelFileError(f"{path} has no output of float numbers, but {listed}; export its logits or probabilities")
+    return tuple(candidates)
+
+
+def _info(value: Any) -> TensorInfo:
+    if not value.type.HasField("tensor_type"):
+        return TensorInfo(value.name, 0, None)
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return TensorInfo(value.name, tensor.elem_type, None)
+    sizes = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    return TensorInfo(value.name, tensor.elem_type, sizes)
+
+
+def _cut_zip_maps(model: Model) -> tuple[str, ...]:
+    """The classes of the graph's classifier; each ZipMap node goes, and the tensor that it took becomes the output."""
+    graph, labels = model.graph, tuple[str, ...]()
+    for node in [node for node in graph.node if node.op_type == "ZipMap"]:
+        for output in [output for output in graph.output if output.name == node.output[0]]:
+            output.CopyFrom(helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, [BATCH, None]))
+        graph.node.remove(node)
+        labels = _labels(node)
+    return labels or next(filter(None, map(_labels, graph.node)), ())
+
+
+def _labels(node: Any) -> tuple[str, ...]:
+    """What a node of ai.onnx.ml says of its classes."""
+    for attribute in node.attribute:
+        if attribute.name in ("classlabels_strings", "cats_strings") and attribute.strings:
+            return tuple(label.decode() for label in attribute.strings)
+        if attribute.name in ("classlabels_int64s", "classlabels_ints", "cats_int64s") and attribute.ints:
+            return tuple(map(str, attribute.ints))
+    return ()
+
+
+def _keep(model: Model, outputs: Sequence[str]) -> None:
+    """Leaves the outputs, the nodes that they need, and the inputs and constants that those need."""
+    graph, needed, nodes = model.graph, set(outputs), []
+    for node in reversed(graph.node):  # a graph's nodes are sorted topologically
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed.update(_read_by(node))
+    for part, kept in (
+        (graph.node, nodes[::-1]),
+        (graph.output, [value for value in graph.output if value.name in outputs]),
+        (graph.input, [value for value in graph.input if value.name in needed]),
+        (graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed]),
+    ):
+        if len(kept) < len(part):
+            copies = [type(one).FromString(one.SerializeToString()) for one in kept]
+            del part[:]
+            part.extend(copies)
+
+
+def _read_by(node: Any) -> Iterator[str]:
+    """Names that a node reads, those that graphs inside it take from outside among them."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for one in inner.node:
+                yield from _read_by(one)
+            yield from (output.name for output in inner.output)
+
+
+def _free_batch(model: Model) -> None:
+    """Names the first size of every input and output N; what was inferred from a fixed one goes."""
+    graph, fixed = model.graph, False
+    constants = {tensor.name for tensor in graph.initializer}
+    for value in (*graph.output, *(value for value in graph.input if value.name not in constants)):
+        sizes = value.type.tensor_type.shape.dim
+        if sizes:
+            fixed |= sizes[0].HasField("dim_value")
+            sizes[0].Clear()
+            sizes[0].dim_param = BATCH
+    if fixed:
+        del graph.value_info[:]
