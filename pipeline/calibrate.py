@@ -10,8 +10,7 @@ from typing import Any, cast
 from pipeline.config import Calibration
 from trueodds import calibrators
 from trueodds.calibrators import SELECT, Calibrator, Candidate
-from trueodds.calibrators.selection import SELECT_OPTIONS
-from trueodds.errors import ConfigError, UserError, unknown
+from trueodds.errors import ConfigError, UserError
 from trueodds.files import FileError, read_json
 from trueodds.logits import Logits
 
@@ -21,12 +20,7 @@ log = logging.getLogger("pipeline.calibrate")
 def check(settings: Calibration) -> None:
     """Raises ConfigError for an unknown calibrator, option or candidate."""
     name, options = settings.calibrator, settings.calibrator_options
-    if name not in (names := [*calibrators.names(), SELECT]):
-        raise unknown("calibrator", name, names)
-    allowed = SELECT_OPTIONS if name == SELECT else calibrators.options(name)
-    for option in options:
-        if option not in allowed:
-            raise unknown(f"option of {name!r}", option, allowed)
+    calibrators.check(name, options)
     if name == SELECT:
         candidates = options.get("candidates", [])
         if not isinstance(candidates, list):

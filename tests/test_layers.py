@@ -24,7 +24,7 @@ LAYERS = {
         __main__
         importing
         cli
-        reports
+        calibrated reports
         bundle evaluation
         calibrators
         logits metrics
@@ -156,10 +156,12 @@ TORCH = (
     "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
 )
-LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
+LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
+    "calibrated.py": {"sklearn"},
+    "inputs/image": {"simplejpeg"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""
 

@@ -6,6 +6,7 @@ import doctest
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import trueodds
@@ -13,14 +14,22 @@ from tests.conftest import ROOT
 
 
 def test_the_example_runs() -> None:
-    assert doctest.testmod(trueodds) == (0, 9)
+    assert doctest.testmod(trueodds) == (0, 10)
 
 
-def test_every_public_name_is_there_and_described() -> None:
-    assert trueodds.__doc__
-    table = trueodds.__doc__.rpartition("\n\n")[2]
-    for name in trueodds.__all__:
-        assert getattr(trueodds, name).__doc__ and name in table
+@pytest.mark.parametrize("name", trueodds.__all__)
+def test_every_public_name_is_listed_and_has_an_example_that_runs(name: str) -> None:
+    table = (trueodds.__doc__ or "").rpartition("\n\n")[2]
+    assert name in {line.split()[0] for line in table.splitlines()}
+    known = {"np": np, "trueodds": trueodds, "metrics": trueodds.metrics, "calibrators": trueodds.calibrators}
+    (example,) = doctest.DocTestFinder(recurse=False).find(getattr(trueodds, name), name, globs=known)
+    printed: list[str] = []
+    assert example.examples, f"{name} has no example in its docstring"
+    assert doctest.DocTestRunner(verbose=False).run(example, out=printed.append).failed == 0, "".join(printed)
+
+
+def test_other_names_are_not_there() -> None:
+    assert len(trueodds.__all__) <= 12
     with pytest.raises(AttributeError, match="module 'trueodds' has no attribute 'ece'"):
         trueodds.ece  # type: ignore[attr-defined]  # noqa: B018
 

@@ -15,13 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
-from trueodds.errors import UserError, nearest, unknown
+from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
-class MissingExtraError(UserError, ImportError):
-    """A command needs packages that this environment does not have; the message says how to install them."""
 
 
 class CommandModule(Protocol):
@@ -116,7 +112,4 @@ def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
         package, ours = (error.name or "").partition(".")[0], (command.module.partition(".")[0], "trueodds", "")
         if not command.extra or package in ours:
             raise
-        raise MissingExtraError(
-            f"{words[0]} needs the package {package}, which is not installed here; install what belongs to the command:"
-            f" pip install 'trueodds[{command.extra}]'"
-        ) from None
+        raise MissingExtraError(words[0], package, command.extra) from None

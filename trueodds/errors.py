@@ -7,11 +7,29 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Names the wrong value, what is allowed, and the cure. A command prints it and exits with 1."""
+    """Names the wrong value, what is allowed, and the cure. A command prints it and exits with 1.
+
+    >>> try:
+    ...     trueodds.fit([[2, 0], [0, 2]], [0, 1], "temprature")
+    ... except trueodds.UserError as error:
+    ...     print(str(error)[-27:])
+    Did you mean 'temperature'?
+    """
 
 
 class ConfigError(UserError, ValueError):
     """A key, a value or a name that cannot be used; the message says what is allowed and what is near."""
+
+
+class MissingExtraError(UserError, ImportError):
+    """Packages of an extra that this environment does not have; the message says how to install them."""
+
+    def __init__(self, user: str, package: str, extra: str) -> None:
+        """`user` needs `package`, which comes with `extra`, as pip names it."""
+        super().__init__(
+            f"{user} needs the package {package}, which is not installed here; install what belongs to it:"
+            f" pip install 'trueodds[{extra}]'"
+        )
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+from pydantic import TypeAdapter
 
 from trueodds import files
 from trueodds.bundle import CARD, MODEL, Bundle, Description
 from trueodds.calibrators import Calibrator, Temperature
-from trueodds.inputs import ImageInput
+from trueodds.inputs import Input
 
 SHAPE = (4, 4, 1)
 CLASSES = ("cat", "dog", "3", "hare")
@@ -48,10 +50,30 @@ def write_model(
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
+def write_linear(path: Path, features: int, classes: int, seed: int = 0) -> None:
+    """float32 N x F -> x W -> logits N x K, where NaN counts as 0."""
+    weights = np.random.default_rng(seed).normal(0, 3 / np.sqrt(features), (features, classes)).astype(np.float32)
+    nodes = [
+        helper.make_node("IsNaN", ["features"], ["absent"]),
+        helper.make_node("Where", ["absent", "zero", "features"], ["known"]),
+        helper.make_node("MatMul", ["known", "weights"], ["logits"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "linear",
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["N", features])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", classes])],
+        [numpy_helper.from_array(np.array(0, np.float32), "zero"), numpy_helper.from_array(weights, "weights")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
 def write_bundle(
     folder: Path,
     *,
     shape: tuple[int, int, int] = SHAPE,
+    features: Sequence[str] = (),
+    missing: bool = False,
     classes: tuple[str, ...] = CLASSES,
     calibrator: Calibrator | None = None,
     name: str = "tiny",
@@ -60,29 +82,37 @@ def write_bundle(
     seed: int = 0,
     relative: bool = False,
 ) -> Path:
-    """A whole, valid bundle in `folder`."""
+    """A whole, valid bundle in `folder`: of vectors where there are `features`, else of images."""
     height, width, channels = shape
+    image = {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized}
+    vector = {"kind": "vector", "features": list(features), "missing": missing}
     description = Description(
         name=name,
         classes=list(classes),
-        input=ImageInput.model_validate({"height": height, "width": width, "channels": channels, "resized": resized}),
+        input=TypeAdapter(Input).validate_python(vector if features else image),
         method="ce",
         training={},
         metrics=metrics,
         data_sha256="0" * 64,
         code_sha256="0" * 64,
     )
-    pixels_NHWC = np.random.default_rng(seed + 1).integers(0, 256, (1, *shape), np.uint8)
+    draw = np.random.default_rng(seed + 1)
+    golden = draw.integers(0, 256, (1, *shape), np.uint8)
+    if features:
+        golden = draw.normal(size=(1, len(features))).astype(np.float32)
     with tempfile.TemporaryDirectory() as aside:
         model = Path(aside) / MODEL
-        write_model(model, shape, len(classes), seed, relative=relative)
-        logits_NC = ort.InferenceSession(str(model)).run(None, {"images": pixels_NHWC})[0]
+        if features:
+            write_linear(model, len(features), len(classes), seed)
+        else:
+            write_model(model, shape, len(classes), seed, relative=relative)
+        logits_NC = ort.InferenceSession(str(model)).run(None, {description.input.tensor: golden})[0]
         Bundle.write(
             folder,
             model,
             calibrator or Temperature(1.7),
             description,
-            golden_input=pixels_NHWC[0],
+            golden_input=golden[0],
             golden_logits=logits_NC[0],
         )
     return folder

@@ -41,7 +41,16 @@ class BundleError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A loaded, hash-checked bundle. `check_golden` needs something that runs the model."""
+    """A loaded, hash-checked bundle. `check_golden` needs something that runs the model.
+
+    `trueodds.bundle` has an example that writes one.
+
+    >>> try:
+    ...     trueodds.Bundle.load("no/such/folder")
+    ... except trueodds.UserError as error:
+    ...     print(error)
+    no/such/folder/card.json is missing: no/such/folder is not a whole bundle
+    """
 
     directory: Path
     card: Card

@@ -1,6 +1,9 @@
 """Post-hoc calibrators: `fit(logits_NC, labels_N, method)` -> object; `object(logits_NC)` -> probabilities; JSON.
 
 Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+
+>>> calibrators.Temperature(2.0)([[2.0, 0.0]]).round(3)
+array([[0.731, 0.269]])
 """
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
@@ -12,7 +15,7 @@ from trueodds.calibrators.histogram import Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
 from trueodds.calibrators.registry import from_json, get, names, options
-from trueodds.calibrators.selection import SELECT, Candidate, Selection, fit, select
+from trueodds.calibrators.selection import SELECT, Candidate, Selection, check, fit, select
 from trueodds.calibrators.sigmoid import Beta, Platt
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
@@ -39,6 +42,7 @@ __all__ = [
     "StructuredVector",
     "Temperature",
     "Vector",
+    "check",
     "fit",
     "from_json",
     "get",

@@ -77,6 +77,26 @@ class Selection:
     """Each candidate's held-out -ln p_y, row by row, for paired comparisons; None if it could not be fitted."""
 
 
+def check(method: str, options: Iterable[str] = ()) -> None:
+    """Refuses a method, or names of its options, that `fit` does not have: before anything long.
+
+    Raises:
+        ConfigError: naming it, what is allowed and the nearest.
+
+    >>> calibrators.check("temperature", {"shrinkage": 0.0})
+    """
+    if not isinstance(method, str):
+        raise ConfigError(f"method is {short(method)}; allowed is the name of a calibrator, after logits and labels")
+    if method not in (names := [*registry.names(), SELECT]):
+        raise unknown("calibrator", method, names)
+    if method != SELECT:
+        registry.check_options(method, options)
+        return
+    for option in options:
+        if option not in SELECT_OPTIONS:
+            raise unknown(f"option of {SELECT!r}", option, SELECT_OPTIONS)
+
+
 def fit(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: str = SELECT, **options: Any) -> Calibrator:
     """The calibrator that these validation rows say: `calibrator(other_logits)` gives probabilities.
 
@@ -99,15 +119,9 @@ def fit(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: str = SELECT,
     >>> calibrators.fit(logits, labels, candidates=["identity", "temperature"]).name
     'temperature'
     """
-    if not isinstance(method, str):
-        raise ConfigError(f"method is {short(method)}; allowed is the name of a calibrator, after logits and labels")
-    if method not in (names := [*registry.names(), SELECT]):
-        raise unknown("calibrator", method, names)
+    check(method, options)
     if method != SELECT:
         return registry.fit_by_name(method, logits_NC, labels_N, **options)
-    for option in options:
-        if option not in SELECT_OPTIONS:
-            raise unknown(f"option of {SELECT!r}", option, SELECT_OPTIONS)
     return select(logits_NC, labels_N, **options).calibrator
 
 

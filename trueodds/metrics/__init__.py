@@ -1,6 +1,10 @@
 """Calibration metrics in numpy: one definition each, for training curves, evaluation, the service and benchmarks.
 
 Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+
+>>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+>>> round(metrics.ece(probabilities, labels), 4)
+0.3
 """
 
 from trueodds.metrics.alarms.prequential import Prequential

@@ -36,7 +36,7 @@ class CalibrationReport:
     >>> print(f"accuracy {rows.accuracy:.3f}, {rows.accuracy_lower:.3f} to {rows.accuracy_upper:.3f}")
     accuracy 0.750, 0.653 to 0.831
     >>> print(f"ECE {rows.ece:.3f}, {rows.ece_lower:.3f} to {rows.ece_upper:.3f}; floor {rows.floor_mean:.3f}")
-    ECE 0.300, 0.299 to 0.429; floor 0.068
+    ECE 0.300, 0.216 to 0.390; floor 0.066
     """
 
     n: int

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from trueodds.errors import MissingExtraError
 from trueodds.inputs.image import png
 
 Pixels = npt.NDArray[np.uint8]
@@ -73,6 +74,7 @@ def read(
 
     Raises:
         PictureError: not a PNG or JPEG, damaged or cut short; PictureTooLargeError: more than `max_pixels` pixels.
+        MissingExtraError: a JPEG, and simplejpeg is not installed.
         OSError: a path that cannot be read.
     """
     data, mode = source if isinstance(source, bytes) else source.read_bytes(), "L" if channels == 1 else "RGB"
@@ -121,8 +123,10 @@ def _check_whole(data: bytes, image: Image.Image) -> None:
     if image.format == "PNG":
         png.check_whole(data)
         return
-    import simplejpeg  # a machine that trains on arrays has no need of it
-
+    try:
+        import simplejpeg
+    except ModuleNotFoundError:
+        raise MissingExtraError("reading a JPEG", "simplejpeg", "serve") from None
     try:
         # At an eighth of the size: all data are read, and little is made of them.
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1, min_factor=1)

@@ -22,6 +22,7 @@ from trueodds.inputs.kind import SMALL, Format, InputKind, Inputs, Limits
 from trueodds.inputs.vector import table
 from trueodds.texts import line_problem, plural, short
 
+MOST = float(np.finfo(np.float32).max)
 SHOWN = 8
 """Names of features that a message lists."""
 _NUMBER: Mapping[str, Any] = {"type": ["number", "null"]}
@@ -118,7 +119,7 @@ class VectorInput(InputKind):
         refused = np.isinf(values) if self.missing else ~np.isfinite(values)
         if refused.any():
             row, column = (int(i) for i in np.unravel_index(int(refused.argmax()), rows.shape))
-            raise self._refused(rows[row, column].item(), f"{name} at {self._at(row, column)}")
+            raise self._refused(float(rows[row, column]), f"{name} at {self._at(row, column)}")
         if self.missing and (absent := np.isnan(values)).any():  # NaN has many forms; equal inputs have equal bytes
             values = np.where(absent, self.dtype.type(np.nan), values)
         return values
@@ -170,7 +171,8 @@ class VectorInput(InputKind):
         """Rows of JSON values, which are not looked at one by one unless one of them is wrong."""
         if set(map(type, values)) <= self._types:
             try:
-                found = np.array(values, self.dtype).reshape(rows, len(self.features))
+                with np.errstate(over="ignore"):
+                    found = np.array(values, self.dtype).reshape(rows, len(self.features))
             except OverflowError:  # a whole number beyond every float
                 pass
             else:
@@ -188,13 +190,13 @@ class VectorInput(InputKind):
         """What is wrong with a JSON value, and the cure; empty for one that may stand in a vector."""
         if value is None or value != value:
             cure = "this model takes no missing values: send a number"
-            return "" if self.missing else f"{'null' if value is None else 'NaN'}; {cure}"
+            return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
         if type(value) not in (int, float):
             cure = "send 1 or 0" if isinstance(value, bool) else "such as 1.5"
             return f"{short(value)}; allowed are numbers, {cure}"
-        if math.isinf(value):
+        if abs(value) == math.inf:
             return f"{value}; allowed are finite numbers"
-        if abs(value) > np.finfo(self.dtype).max:
+        if abs(value) > MOST:
             return f"{short(value)}, beyond float32; allowed are numbers from -3.4e38 to 3.4e38"
         return ""
 
@@ -204,9 +206,7 @@ class VectorInput(InputKind):
         def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
             if shape[-1:] != self.shape or len(shape) > 2:
                 problem = f"the array has the shape {short(list(shape))}"
-                raise InputError(
-                    "wrong_shape", f"{problem}; the model takes N x {len(self.features)}: {self._wanted()}"
-                )
+                raise InputError("wrong_shape", f"{problem}; the model takes N x {self._wanted()}")
             count = 1 if len(shape) == 1 else shape[0]
             self.check_count(count, limits)
             return (count, *self.shape)

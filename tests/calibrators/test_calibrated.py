@@ -1,0 +1,109 @@
+"""The scikit-learn estimator: its checks, its cross-fitting, and scikit-learn's own as a twin."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.estimator_checks import check_estimator
+
+import trueodds
+from trueodds.calibrated import Calibrated, UnseenClassError
+from trueodds.errors import ConfigError
+
+X, Y = load_wine(return_X_y=True)
+X = X[:, :4]  # fewer features, so that not every row is right
+NOTHING: Any = None
+NAMES = np.array(["barbera", "barolo", "grignolino"])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options"),
+    [
+        (LinearSVC(), {"ensemble": False, "method": "temperature"}),
+        pytest.param(GaussianNB(), {}, marks=pytest.mark.full),
+        pytest.param(LogisticRegression(), {"cv": 2}, marks=pytest.mark.full),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_scikit_learns_checks(estimator: Any, options: dict[str, Any]) -> None:
+    results = check_estimator(Calibrated(estimator, **options), on_fail=None, on_skip=None)
+    assert len(results) > 40 and {r["check_name"] for r in results if r["status"] in ("failed", "xfail")} == set()
+
+
+@pytest.mark.parametrize("ensemble", [True, False, "auto"])
+@pytest.mark.parametrize("estimator", [GaussianNB(), LinearSVC()], ids=["probabilities", "decision function"])
+def test_temperature_scaling_is_scikit_learns(estimator: Any, ensemble: Any) -> None:
+    """Without the prior, by the same folds; theirs stops at 1e-4 or so of beta."""
+    ours = Calibrated(estimator, method="temperature", options={"shrinkage": 0.0}, ensemble=ensemble).fit(X, Y)
+    theirs = CalibratedClassifierCV(estimator, method="temperature", ensemble=ensemble).fit(X, Y)
+    assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=2e-3)
+    assert len(ours.calibrators_) == len(theirs.calibrated_classifiers_) == (1 if ensemble is False else 5)
+
+
+def test_one_calibrator_is_that_of_the_logits_out_of_fold() -> None:
+    folds = KFold(3, shuffle=True, random_state=0)
+    ours, logits = Calibrated(LinearSVC(), method="vector", ensemble=False, cv=folds).fit(X, Y), np.empty((178, 3))
+    for others, inside in folds.split(X):
+        logits[inside] = LinearSVC().fit(X[others], Y[others]).decision_function(X[inside])
+    assert ours.calibrators_ == [trueodds.fit(logits, Y, "vector")]
+
+
+def test_names_of_classes_binary_and_pickle() -> None:
+    keep = Y < 2
+    ours = Calibrated(LogisticRegression(), cv=3).fit(X[keep], NAMES[Y[keep]])
+    p = ours.predict_proba(X[keep])
+    assert p.shape == (keep.sum(), 2) and ours.classes_.tolist() == ["barbera", "barolo"] and ours.n_features_in_ == 4
+    assert (ours.predict(X[keep]) == ours.classes_[p.argmax(axis=1)]).all()
+    assert (pickle.loads(pickle.dumps(ours)).predict_proba(X) == ours.predict_proba(X)).all()
+    assert trueodds.report(p, NAMES[Y[keep]], classes=ours.classes_.tolist()).accuracy > 0.9
+
+
+def test_a_frozen_estimator_keeps_its_fit() -> None:
+    forest = RandomForestClassifier(20, random_state=0).fit(X[::2], Y[::2])
+    ours = Calibrated(FrozenEstimator(forest), method="temperature").fit(X[1::2], Y[1::2])
+    (calibrator,) = ours.calibrators_
+    assert calibrator == trueodds.fit(trueodds.logits_of(forest.predict_proba(X[1::2])), Y[1::2], "temperature")
+    nll = [trueodds.report(model.predict_proba(X[1::2]), Y[1::2]).nll for model in (forest, ours)]
+    assert nll[1] < nll[0]
+    rows = Y[1::2] < 2  # classes of the fit, though the rows hold two of them
+    assert Calibrated(FrozenEstimator(forest)).fit(X[1::2][rows], Y[1::2][rows]).predict_proba(X).shape == (178, 3)
+
+
+def test_its_parameters_are_searched_like_any_other() -> None:
+    search = GridSearchCV(Calibrated(GaussianNB(), cv=2), {"method": ["temperature", "vector"]}, cv=2).fit(X, Y)
+    assert search.best_params_["method"] in ("temperature", "vector")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "message"),
+    [
+        (Calibrated(GaussianNB(), method="temprature"), Y, "unknown calibrator 'temprature'; .* Did you mean 'temp"),
+        (Calibrated(GaussianNB(), options={"shrink": 1}), Y, "unknown option of 'select' 'shrink'; allowed: cand"),
+        (Calibrated(GaussianNB(), ensemble=NOTHING), Y, "ensemble is None; allowed are True, False and 'auto'"),
+        (Calibrated(SVC(decision_function_shape="ovo", break_ties=False), cv=2), np.arange(178) % 4, "shape='ovr'"),
+        (Calibrated(FrozenEstimator(GaussianNB().fit(X, Y))), Y + 1, "y holds 3; the fitted estimator knows 0, 1, 2"),
+    ],
+)
+def test_bad_input(estimator: Calibrated, y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(X, y)
+
+
+def test_errors_have_a_type() -> None:
+    with pytest.raises(ConfigError):
+        Calibrated(GaussianNB(), method="x").fit(X, Y)
+    one_part = PredefinedSplit(np.where(Y == 2, 0, np.arange(178) % 2 + 1))
+    with pytest.raises(UnseenClassError, match=r"class 2 has 48 of 178 rows, and the rest of a fold none of them"):
+        Calibrated(GaussianNB(), cv=one_part).fit(X, Y)

@@ -1,0 +1,158 @@
+"""Calibrated classifiers for scikit-learn (extra `sklearn`): the only module of the library that imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds import calibrators
+from trueodds.calibrators import SELECT, Calibrator
+from trueodds.errors import MissingExtraError, UserError
+from trueodds.sums.inputs import Array, logits_of
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import check_cv
+    from sklearn.utils import _safe_indexing, column_or_1d, get_tags, indexable
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted
+except ModuleNotFoundError:
+    raise MissingExtraError("trueodds.Calibrated", "scikit-learn", "sklearn") from None
+
+
+class UnseenClassError(UserError, ValueError):
+    """A fold of the cross-validation without a row of some class."""
+
+
+class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose `predict_proba` is calibrated on rows that it was not fitted on.
+
+    As scikit-learn's CalibratedClassifierCV, with the calibrators of this library. The estimator's logits are its
+    `decision_function`, or the logarithm of its `predict_proba`.
+
+    estimator: a classifier; a FrozenEstimator is fitted already and keeps its fit: all rows fit the calibrator.
+    method, options: as for `trueodds.fit`: a calibrator's name, "select" by default, and its options as a mapping.
+    cv: as in scikit-learn: folds (5), a splitter, or pairs of indices.
+    ensemble: True: each fold's estimator gets a calibrator of its own, and the probabilities are their mean. False: one
+        calibrator, for the logits of all rows each by the fold that did not see it, and one estimator fitted on all
+        rows: smaller and faster. "auto": True.
+
+    After `fit`: `classes_`, and the pairs `estimators_` and `calibrators_`. There are no sample weights: calibrators
+    take none.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> x, y = load_breast_cancer(return_X_y=True)
+    >>> plain, calibrated = GaussianNB().fit(x[::2], y[::2]), trueodds.Calibrated(GaussianNB()).fit(x[::2], y[::2])
+    >>> [round(trueodds.report(model.predict_proba(x[1::2]), y[1::2]).nll, 2) for model in (plain, calibrated)]
+    [0.62, 0.19]
+    """
+
+    classes_: npt.NDArray[Any]
+    estimators_: list[Any]
+    calibrators_: list[Calibrator]
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        method: str = SELECT,
+        options: Mapping[str, Any] | None = None,
+        cv: Any = None,
+        ensemble: bool | Literal["auto"] = "auto",
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.options = options
+        self.cv = cv
+        self.ensemble = ensemble
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fits estimators and calibrators.
+
+        Raises:
+            ConfigError: an unknown method or option.
+            UnseenClassError: a fold without a row of some class.
+            ValueError: labels that are no classes, logits of another number of classes.
+        """
+        calibrators.check(self.method, self.options or {})
+        if self.ensemble not in (True, False, "auto"):
+            raise ValueError(f"ensemble is {self.ensemble!r}; allowed are True, False and 'auto'")
+        X, y = indexable(X, y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        self.classes_ = self.estimator.classes_ if frozen else np.unique(y)
+        labels_N = self._indices(y)
+        self.estimators_, self.calibrators_ = [], []
+        if frozen:
+            self._add(self.estimator, self._logits(self.estimator, X), labels_N)
+        elif self.ensemble:
+            for model, inside in self._folds(X, y):
+                self._add(model, self._logits(model, _safe_indexing(X, inside)), labels_N[inside])
+        else:
+            logits_NC = np.full((len(y), len(self.classes_)), np.nan)
+            for model, inside in self._folds(X, y):
+                logits_NC[inside] = self._logits(model, _safe_indexing(X, inside))
+            held_out_N = ~np.isnan(logits_NC[:, 0])
+            self._add(clone(self.estimator).fit(X, y), logits_NC[held_out_N], labels_N[held_out_N])
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimators_[0], name):
+                setattr(self, name, getattr(self.estimators_[0], name))
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Calibrated probabilities, (rows, classes), in the order of `classes_`."""
+        check_is_fitted(self)
+        pairs = zip(self.estimators_, self.calibrators_, strict=True)
+        mean_NC: Array = np.mean([calibrator(self._logits(model, X)) for model, calibrator in pairs], axis=0)
+        return mean_NC
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class of the highest calibrated probability: not always the estimator's own."""
+        best = self.predict_proba(X).argmax(axis=1)
+        predicted: npt.NDArray[Any] = self.classes_[best]
+        return predicted
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = own.input_tags
+        return tags
+
+    def _folds(self, X: Any, y: npt.NDArray[Any]) -> Iterator[tuple[Any, npt.NDArray[np.intp]]]:
+        """The estimator fitted on all folds but one, and the rows of that one."""
+        for others, inside in check_cv(self.cv, y, classifier=True).split(X, y):
+            if missing := sorted(set(self.classes_.tolist()) - set(y[others].tolist()), key=str):
+                raise UnseenClassError(
+                    f"class {missing[0]!r} has {int((y == missing[0]).sum())} of {len(y)} rows, and the rest of a fold"
+                    " none of them; give more rows of it, or a cv whose every part but one has all classes"
+                )
+            yield clone(self.estimator).fit(_safe_indexing(X, others), y[others]), inside
+
+    def _add(self, model: Any, logits_NC: Array, labels_N: npt.NDArray[np.intp]) -> None:
+        self.estimators_.append(model)
+        self.calibrators_.append(calibrators.fit(logits_NC, labels_N, self.method, **(self.options or {})))
+
+    def _indices(self, y: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        place = {name: k for k, name in enumerate(self.classes_.tolist())}
+        if unknown := [name for name in np.unique(y).tolist() if name not in place]:
+            raise ValueError(f"y holds {unknown[0]!r}; the fitted estimator knows {', '.join(map(repr, place))}")
+        return np.array([place[name] for name in y.tolist()], dtype=np.intp)
+
+    def _logits(self, model: Any, X: Any) -> Array:
+        if not hasattr(model, "decision_function"):
+            logits_NC = logits_of(model.predict_proba(X))
+        else:
+            logits_NC = np.asarray(model.decision_function(X), dtype=np.float64)
+            if logits_NC.ndim == 1:
+                logits_NC = np.stack([np.zeros(len(logits_NC)), logits_NC], axis=1)
+        if logits_NC.shape[1] != len(self.classes_):
+            raise ValueError(
+                f"decision_function of {type(model).__name__} gives {logits_NC.shape[1]} columns for"
+                f" {len(self.classes_)} classes; it must give one for each: decision_function_shape='ovr'"
+            )
+        return logits_NC
