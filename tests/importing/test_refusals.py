@@ -41,14 +41,17 @@ def save(data: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(data)
 
 
-def frozen_reshape(path: Path) -> None:
-    """A graph that holds its batch of 1 inside."""
-    nodes = [helper.make_node("Reshape", ["x", "shape"], ["flat"]), helper.make_node("MatMul", ["flat", "W"], ["y"])]
+def expanding(path: Path) -> None:
+    """A graph that holds its batch of 1 inside: a token of its own is put before those of each row."""
+    nodes = [
+        helper.make_node("Expand", ["token", "shape"], ["tokens"]),
+        helper.make_node("Concat", ["tokens", "x"], ["y"], axis=1),
+    ]
     constants = [
         numpy_helper.from_array(np.array([1, 5], np.int64), "shape"),
-        numpy_helper.from_array(np.eye(5, 3, dtype=np.float32), "W"),
+        numpy_helper.from_array(np.zeros((1, 5), np.float32), "token"),
     ]
-    save(graph_of(nodes, [float_tensor("x", [1, 5])], [float_tensor("y", [1, 3])], constants))(path)
+    save(graph_of(nodes, [float_tensor("x", [1, 5])], [float_tensor("y", [1, 10])], constants))(path)
 
 
 def mixing(path: Path) -> None:
@@ -102,7 +105,7 @@ FILES = [
     (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(output="row"), "no output 'row'; it has 'z' float32"),
     (labels_alone, X, Options(), "has no output of float numbers, but 'y' int64 [?]; export its"),
     (sigmoids, X, Options(), "each value of 'y' lies in [0, 1], and rows sum to"),
-    (frozen_reshape, X, Options(), "its batch of 1 is fixed inside the graph too: export it with a dynamic batch"),
+    (expanding, X, Options(), "its batch of 1 is fixed inside the graph too: export it with a dynamic batch"),
     (mixing, X, Options(), "the logits of a row depend on the rows beside it"),
     (Linear("NCHW", 3).write, PIXELS, Options(), "say what makes the one of the other: --preprocess imagenet, unit"),
     (Linear("NCHW", 3).write, PIXELS[:, :3], UNIT, "takes rows of shape (4, 4, 3)"),
