@@ -22,7 +22,7 @@ LAYERS = {
     """,
     "trueodds": """
         __main__
-        cli
+        cli client
         reports
         bundle evaluation
         calibrators
@@ -38,6 +38,12 @@ LAYERS = {
         bundle locks
         card
         risk_coverage
+    """,
+    "trueodds/client": """
+        clients
+        calls
+        attempts instances queries
+        answers
     """,
     "trueodds/metrics": """
         summary
@@ -144,6 +150,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL", "simplejpeg"}
 EXTRAS = {
+    "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow"},
     "progress.py": {"tqdm"},

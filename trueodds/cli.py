@@ -14,13 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
-from trueodds.errors import UserError, nearest, unknown
+from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
-class MissingExtraError(UserError, ImportError):
-    """A command needs packages that this environment does not have; the message says how to install them."""
 
 
 class CommandModule(Protocol):

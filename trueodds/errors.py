@@ -14,6 +14,10 @@ class ConfigError(UserError, ValueError):
     """A key, a value or a name that cannot be used; the message says what is allowed and what is near."""
 
 
+class MissingExtraError(UserError, ImportError):
+    """A package is needed that this environment does not have; the message says how to install it."""
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the closest allowed name, or the empty string."""
     close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
