@@ -23,14 +23,14 @@ LAYERS = {
     "trueodds": """
         __main__
         importing
-        cli
+        cli client
         calibrated reports
         bundle evaluation
         calibrators
         logits metrics
         sums inputs
         files
-        errors texts privacy processes hours shadows
+        errors texts privacy processes
     """,
     "trueodds/bundle": """
         model_folder
@@ -38,7 +38,7 @@ LAYERS = {
         contents audit_log
         bundle locks
         card
-        risk_coverage
+        risk_coverage shadows
     """,
     "trueodds/evaluation": """
         results splits
@@ -52,6 +52,12 @@ LAYERS = {
         rows signature preprocessing
         tables onnx_file
         errors
+    """,
+    "trueodds/client": """
+        clients
+        calls
+        attempts instances queries
+        answers
     """,
     "trueodds/metrics": """
         summary
@@ -158,6 +164,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
+    "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
     "calibrated.py": {"sklearn"},
