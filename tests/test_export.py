@@ -128,17 +128,21 @@ def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, m
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_what_cannot_be_folded(
-    digits: data.DataSet, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Wrong(Temperature):
+    """Says of itself another temperature than it has."""
+
+    def affine(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.eye(classes) / 1.6, np.zeros(classes)
+
+
+def test_what_cannot_be_folded(digits: data.DataSet, model: Path, tmp_path: Path) -> None:
     out, images = tmp_path / "model_calibrated.onnx", digits.arrays["test"][0]
     with pytest.raises(FoldError, match="'isotonic' is not of the form softmax"):
         fold(model, fitted("isotonic"), out, images)
     with pytest.raises(FoldError, match=r"fitted on 3 classes; .*model\.onnx has 10"):
         fold(model, fitted("vector", 3), out, images)
-    monkeypatch.setattr(Temperature, "affine", lambda self, classes: (np.eye(classes) / 1.6, np.zeros(classes)))
     with pytest.raises(FoldError, match=r"differs by .* in a probability"):
-        fold(model, Temperature(1.5), out, images)
+        fold(model, Wrong(1.5), out, images)
     assert sorted(path.name for path in tmp_path.iterdir() if "onnx" in path.name) == ["model.onnx"]
 
 

@@ -85,15 +85,17 @@ def test_a_retry_finds_what_was_there_and_a_half_made_one_is_made_again(home: Pa
     assert not (opened(home, seed=7).folder / "half-done").exists()
 
 
-def test_only_one_process_works_in_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_process_works_in_it(home: Path) -> None:
     lock = home / ".runs" / "one.lock"
     lock.parent.mkdir()
     code = f"from filelock import FileLock; held = FileLock({str(lock)!r}); held.acquire(); print(flush=True); input()"
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout is not None and other.stdout.readline()
-    monkeypatch.setattr(workspace, "LOCK_SECONDS", 0.1)
-    with pytest.raises(WorkspaceError, match="in use by another process"):
-        opened(home)
+    with (
+        pytest.raises(WorkspaceError, match="in use by another process"),
+        workspace.opened(home, "one", {}, messages.append, patience=0.1),
+    ):
+        pass
     other.kill()
     other.communicate()
     opened(home)
