@@ -32,8 +32,8 @@ from benchmarks.interval_coverage import chance_at, pool_logits
 from service.ids import new_ids
 from service.store import open_store
 from service.store.records import Label, PredictionBatch
-from trueodds.hours import HOUR_MS
 from trueodds.metrics import softmax
+from trueodds.sums.hours import HOUR_MS
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "calibration-report.png"

@@ -44,9 +44,9 @@ from service.store.work import labels as label_log
 from service.store.work.reading import MergedTotals
 from service.store.work.statements import Insert, Work
 from trueodds.bundle import Reference
-from trueodds.hours import HOUR_MS
 from trueodds.reports import labelling_of
 from trueodds.reports.figures import figures_of
+from trueodds.sums.hours import HOUR_MS
 
 RESULTS = Path(__file__).parent / "results" / "report.json"
 TOTALS = (10**4, 10**5, 10**6, 10**7)

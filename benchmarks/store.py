@@ -33,8 +33,8 @@ from service.store.records import Label, PredictionBatch, Version
 from service.store.work import deltas
 from service.store.work.statements import Insert, Work
 from trueodds.calibrators import Temperature
-from trueodds.hours import HOUR_MS
 from trueodds.metrics import softmax
+from trueodds.sums.hours import HOUR_MS
 
 RESULTS = Path(__file__).parent / "results" / "store.json"
 VERSION = Version("benchmark", "v1", tuple(f"class {k}" for k in range(100)), Temperature(1.7), {})

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 from filelock import FileLock
 
+from tests.distribution import Distribution, longest_first
 from trueodds import privacy
 
 # Without a deadline: how long an example takes is the machine's affair.
@@ -23,6 +25,16 @@ ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
 IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
 """git's options for a commit by nobody."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of pytest-xdist's processes
+        longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Distribution | None:
+    return Distribution(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def environment() -> dict[str, str]:

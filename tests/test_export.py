@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,22 @@ METRICS: dict[str, Any] = {"n": 1, "bins": 15, "level": 0.95, "before": {}, "aft
 TRAINING = {"method": {"name": "ce"}, "data_sha256": "d", "code_sha256": "c"}
 
 
-@pytest.fixture
-def digits(workspace: Path) -> data.DataSet:
+@pytest.fixture(scope="module")
+def digits() -> data.DataSet:
     return data.load(Data())
+
+
+@pytest.fixture(scope="module")
+def exported(digits: data.DataSet, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, torch.nn.Module]:
+    """A bundle and the net in it. Leave the folder as it is."""
+    folder = tmp_path_factory.mktemp("exported")
+    return folder, write(digits, folder)
+
+
+@pytest.fixture
+def model(exported: tuple[Path, torch.nn.Module], tmp_path: Path) -> Path:
+    """A copy of the exported graph, alone in the test's folder."""
+    return Path(shutil.copy(exported[0] / "model.onnx", tmp_path))
 
 
 def write(digits: data.DataSet, out: Path, name: str = "resnet8") -> torch.nn.Module:
@@ -43,35 +57,36 @@ def infer(path: Path, images: np.ndarray) -> np.ndarray:
     return np.asarray(session.run(["logits"], {"images": images})[0])
 
 
-def test_onnx_answers_as_torch_does_for_any_batch(digits: data.DataSet, tmp_path: Path) -> None:
-    net = write(digits, tmp_path)
+def test_onnx_answers_as_torch_does_for_any_batch(digits: data.DataSet, exported: tuple[Path, torch.nn.Module]) -> None:
+    folder, net = exported
     images = digits.arrays["test"][0]
     normalise = Normaliser.of(digits.card["normalise"], torch.device("cpu"))
     for rows in (1, 2, 7, 600):
         with torch.inference_mode():
             expected = net(normalise(torch.from_numpy(images[:rows]))).numpy()
-        assert np.abs(infer(tmp_path / "model.onnx", images[:rows]) - expected).max() < 1e-4
+        assert np.abs(infer(folder / "model.onnx", images[:rows]) - expected).max() < 1e-4
 
 
-def test_the_bundle_loads_and_reproduces_its_golden_answer(digits: data.DataSet, tmp_path: Path) -> None:
-    write(digits, tmp_path)
-    bundle = Bundle.load(tmp_path)
+def test_the_bundle_loads_and_reproduces_its_golden_answer(
+    digits: data.DataSet, exported: tuple[Path, torch.nn.Module]
+) -> None:
+    bundle = Bundle.load(exported[0])
     bundle.check_golden(lambda images: infer(bundle.model_path, images))
     assert bundle.card.classes == [str(k) for k in range(10)]
     assert bundle.calibrator == Temperature(1.5)
     assert np.array_equal(bundle.golden_input()[0], digits.arrays["val"][0][0])
 
 
-def test_two_exports_are_the_same_bytes(digits: data.DataSet, tmp_path: Path) -> None:
-    for name in "ab":
-        write(digits, tmp_path / name)
-    for file in ("model.onnx", "calibrator.json", "card.json"):
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
-def test_the_graph_names_no_file_of_this_machine(digits: data.DataSet, tmp_path: Path) -> None:
+def test_two_exports_are_the_same_bytes(
+    digits: data.DataSet, exported: tuple[Path, torch.nn.Module], tmp_path: Path
+) -> None:
     write(digits, tmp_path)
-    content = (tmp_path / "model.onnx").read_bytes()
+    for file in ("model.onnx", "calibrator.json", "card.json"):
+        assert (exported[0] / file).read_bytes() == (tmp_path / file).read_bytes()
+
+
+def test_the_graph_names_no_file_of_this_machine(model: Path) -> None:
+    content = model.read_bytes()
     assert b"stack_trace" not in content and b".py" not in content
 
 
@@ -100,36 +115,39 @@ def fitted(name: str, classes: int = 10) -> calibrators.Calibrator:
 @pytest.mark.parametrize(
     "name", ["identity", "temperature", "bias_corrected_temperature", "vector", "structured_matrix"]
 )
-def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, tmp_path: Path) -> None:
-    write(digits, tmp_path)
+def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, model: Path, tmp_path: Path) -> None:
     images, calibrator = digits.arrays["test"][0], fitted(name)
-    fold(tmp_path / "model.onnx", calibrator, tmp_path / "model_calibrated.onnx", images[:3])
+    fold(model, calibrator, tmp_path / "model_calibrated.onnx", images[:3])
     session = onnxruntime.InferenceSession(str(tmp_path / "model_calibrated.onnx"), providers=["CPUExecutionProvider"])
     assert [output.name for output in session.get_outputs()] == ["probabilities"]
     for rows in (1, 5, 300):
         probabilities = session.run(None, {"images": images[:rows]})[0]
-        expected = calibrator(infer(tmp_path / "model.onnx", images[:rows]))
+        expected = calibrator(infer(model, images[:rows]))
         assert probabilities.dtype == np.float32
         assert np.abs(probabilities - expected).max() <= 1e-6
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_what_cannot_be_folded(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(digits, tmp_path)
-    model, out, images = tmp_path / "model.onnx", tmp_path / "model_calibrated.onnx", digits.arrays["test"][0]
+class Wrong(Temperature):
+    """Says of itself another temperature than it has."""
+
+    def affine(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.eye(classes) / 1.6, np.zeros(classes)
+
+
+def test_what_cannot_be_folded(digits: data.DataSet, model: Path, tmp_path: Path) -> None:
+    out, images = tmp_path / "model_calibrated.onnx", digits.arrays["test"][0]
     with pytest.raises(FoldError, match="'isotonic' is not of the form softmax"):
         fold(model, fitted("isotonic"), out, images)
     with pytest.raises(FoldError, match=r"fitted on 3 classes; .*model\.onnx has 10"):
         fold(model, fitted("vector", 3), out, images)
-    monkeypatch.setattr(Temperature, "affine", lambda self, classes: (np.eye(classes) / 1.6, np.zeros(classes)))
     with pytest.raises(FoldError, match=r"differs by .* in a probability"):
-        fold(model, Temperature(1.5), out, images)
+        fold(model, Wrong(1.5), out, images)
     assert sorted(path.name for path in tmp_path.iterdir() if "onnx" in path.name) == ["model.onnx"]
 
 
-def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, tmp_path: Path) -> None:
-    write(digits, tmp_path)
-    model, out, images = tmp_path / "model.onnx", tmp_path / "model_calibrated.onnx", digits.arrays["test"][0][:2]
+def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, model: Path, tmp_path: Path) -> None:
+    out, images = tmp_path / "model_calibrated.onnx", digits.arrays["test"][0][:2]
     with pytest.raises(FoldError, match="images is empty"):
         fold(model, Temperature(1.5), out, images[:0])
     fold(model, Temperature(1.5), out, images)
@@ -145,9 +163,8 @@ def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, tmp_path: Path)
 
 
 def test_a_fold_that_breaks_leaves_nothing_behind(
-    digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: data.DataSet, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(digits, tmp_path)
     honest = onnx_graph.run
 
     def broken(path: Path, output: str, images: Any) -> Any:
@@ -157,7 +174,7 @@ def test_a_fold_that_breaks_leaves_nothing_behind(
 
     monkeypatch.setattr(folded, "run", broken)
     with pytest.raises(RuntimeError, match="no such operator"):
-        fold(tmp_path / "model.onnx", Temperature(1.5), tmp_path / "out.onnx", digits.arrays["test"][0][:2])
+        fold(model, Temperature(1.5), tmp_path / "out.onnx", digits.arrays["test"][0][:2])
     assert not list(tmp_path.glob("out.onnx*"))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -23,14 +24,14 @@ LAYERS = {
     "trueodds": """
         __main__
         importing
-        cli
+        cli client
         calibrated reports
         bundle evaluation
         calibrators
         logits metrics
         sums inputs
         files
-        errors texts privacy processes hours shadows
+        errors texts privacy processes
     """,
     "trueodds/bundle": """
         model_folder
@@ -38,7 +39,7 @@ LAYERS = {
         contents audit_log
         bundle locks
         card
-        risk_coverage
+        risk_coverage shadows
     """,
     "trueodds/evaluation": """
         results splits
@@ -52,6 +53,12 @@ LAYERS = {
         rows signature preprocessing
         tables onnx_file
         errors
+    """,
+    "trueodds/client": """
+        clients
+        calls
+        attempts instances queries
+        answers
     """,
     "trueodds/metrics": """
         summary
@@ -158,6 +165,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
+    "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
     "calibrated.py": {"sklearn"},
@@ -170,6 +178,7 @@ def sources(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Dotted names that a file imports, wherever the import stands; type-checking ones too."""
     names = set()

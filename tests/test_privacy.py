@@ -32,7 +32,7 @@ def written(home: Path) -> list[str]:
     return [str(path.relative_to(home)) for path in home.rglob("*") if "onnxruntime" in path.name]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_the_service_reports_nothing(home: Path, tmp_path: Path, workers: str) -> None:
     ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path, "--workers", workers) as (client, _):

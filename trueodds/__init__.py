@@ -16,17 +16,18 @@ mends on the other half:
 >>> print(f"ECE {before.ece:.3f} -> {after.ece:.3f}; a calibrated model shows up to {after.floor_p95:.3f}")
 ECE 0.154 -> 0.021; a calibrated model shows up to 0.031
 
-fit                the calibrator for some logits and labels: by name, or the one of least cross-validated NLL
-logits_of          logits for a model that gives probabilities only
-report             a CalibrationReport of probabilities and labels, for a terminal and for a notebook
-CalibrationReport  accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor
-Calibrated         a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
-calibrators        every calibrator; Calibrator is their base
-Calibrator         logits in, probabilities out, JSON both ways
-metrics            every metric, as a function of CalibrationSums or of probabilities and labels
-CalibrationSums    all that a metric of the top class reads; sums add and subtract
-Bundle             a model with its calibrator and its card, as `trueodds export` writes it and the service loads it
-UserError          the base of all errors that name what was given, what is allowed, and the cure
+fit              the calibrator for some logits and labels: by name, or the one of least cross-validated NLL
+logits_of        logits for a model that gives probabilities only
+report           accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor, to print or show
+Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
+calibrators      every calibrator; Calibrator is their base
+Calibrator       logits in, probabilities out, JSON both ways
+metrics          every metric, as a function of CalibrationSums or of probabilities and labels
+CalibrationSums  all that a metric of the top class reads; sums add and subtract
+Bundle           a model with its calibrator and its card, as `trueodds export` writes it and the service loads it
+Client           a running service: predictions, their true labels, the live report (extra `client`)
+AsyncClient      the same, to be awaited
+UserError        the base of all errors that name what was given, what is allowed, and the cure
 """
 
 from __future__ import annotations
@@ -41,17 +42,19 @@ if TYPE_CHECKING:
     from trueodds.bundle import Bundle
     from trueodds.calibrated import Calibrated
     from trueodds.calibrators import Calibrator, fit
+    from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
-    from trueodds.reports.evaluation import CalibrationReport, report
+    from trueodds.reports.evaluation import report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
 
 __all__ = [
+    "AsyncClient",
     "Bundle",
     "Calibrated",
-    "CalibrationReport",
     "CalibrationSums",
     "Calibrator",
+    "Client",
     "UserError",
     "calibrators",
     "fit",
@@ -63,11 +66,12 @@ __all__ = [
 privacy.switch_off()  # before any module below imports what would report
 
 _HOMES = {
+    "AsyncClient": "trueodds.client",
     "Bundle": "trueodds.bundle",
     "Calibrated": "trueodds.calibrated",
-    "CalibrationReport": "trueodds.reports.evaluation",
     "CalibrationSums": "trueodds.sums.sums",
     "Calibrator": "trueodds.calibrators",
+    "Client": "trueodds.client",
     "UserError": "trueodds.errors",
     "fit": "trueodds.calibrators",
     "logits_of": "trueodds.sums.inputs",

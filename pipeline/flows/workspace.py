@@ -71,14 +71,18 @@ class Workspace:
 
 
 @contextmanager
-def opened(home: Path, run: str, overrides: Mapping[str, Any], say: Say) -> Iterator[Workspace]:
+def opened(
+    home: Path, run: str, overrides: Mapping[str, Any], say: Say, *, patience: float = LOCK_SECONDS
+) -> Iterator[Workspace]:
     """The run's workspace, made or found again, and locked; kept if the block raises, for a retry.
+
+    `patience`: seconds to wait for another process that works in it.
 
     Raises:
         WorkspaceError: another process works in it, or git refuses.
     """
     root = home / RUNS / run
-    with _locked(root, "the run that was given up still works. Stop it, then retry"):
+    with _locked(root, "the run that was given up still works. Stop it, then retry", patience):
         if _marker(root).is_file():
             fields = read_json(_marker(root))
             workspace = Workspace(home, root, Path(fields["folder"]), fields["commit"], tuple(fields["untracked"]))
@@ -162,11 +166,11 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _locked(root: Path, cure: str) -> Iterator[None]:
+def _locked(root: Path, cure: str, patience: float = LOCK_SECONDS) -> Iterator[None]:
     root.parent.mkdir(exist_ok=True)
     lock = FileLock(f"{root}.lock")
     try:
-        lock.acquire(timeout=LOCK_SECONDS)
+        lock.acquire(timeout=patience)
     except Timeout:
         raise WorkspaceError(f"{root} is in use by another process: {cure}") from None
     try:

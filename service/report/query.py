@@ -10,11 +10,11 @@ from service.errors import ServiceError
 from service.store import MAX_LAST, By
 from service.store.records import Version
 from trueodds.errors import nearest
-from trueodds.hours import HOUR_MS, hours_of
 from trueodds.metrics import CELLS
 from trueodds.reports import Options, Window
 from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
+from trueodds.sums.hours import HOUR_MS, hours_of
 from trueodds.texts import short
 
 MAX_BINS = 1000

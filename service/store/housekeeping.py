@@ -8,7 +8,7 @@ import time
 
 from service.store.records import StoreError
 from service.store.store import Store
-from trueodds.hours import HOUR_MS
+from trueodds.sums.hours import HOUR_MS
 
 SECONDS = 3600.0
 """From one round to the next."""

@@ -10,9 +10,9 @@ from service.store.databases.database import Database
 from service.store.records import By, LabelBlock, LabelledLogits, StoredAnswer, Unit, Version
 from service.store.work import deltas, reading, states, versions
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
-from trueodds.hours import HOUR_MS, hours_of
-from trueodds.shadows import shadow_of
+from trueodds.bundle.shadows import shadow_of
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.hours import HOUR_MS, hours_of
 
 MAX_LAST = 100_000
 """Labels that one read_labels gives."""

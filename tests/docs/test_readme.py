@@ -20,13 +20,20 @@ def test_make_lists_its_targets(terminal: Terminal) -> None:
 def test_make_run(terminal: Terminal) -> None:
     """The real pipeline, the real service, and a summary as README.md shows it.
 
-    Of the checkout as it is, with an edit that nobody has committed; nothing else in it changes.
+    Of the checkout as it is, with edits that nobody has committed; nothing else in it changes. Only the stages that
+    the edits reach run, and none a second time.
     """
     params = terminal.folder / "params.yaml"
-    params.write_text(params.read_text().replace("bins: 15", "bins: 20"))
+    params.write_text(params.read_text().replace("bins: 15", "bins: 20").replace("level: 0.95", "level: 0.8"))
+    (terminal.folder / "pipeline" / "new.py").touch()
     status = terminal.type("git status --porcelain")
+    assert "?? pipeline/new.py" in status
     printed = terminal.type("make run")
-    assert terminal.type("git status --porcelain") == status and "ECE, 20 bins" in printed
+    assert terminal.type("git status --porcelain") == status and "dvc.lock" not in status
+    assert "ECE, 20 bins" in printed and "80% interval" in printed
+    assert re.findall(r"Running stage '(\w+)'", printed) == ["plan", "evaluate", "export"]
+    again = terminal.type(".venv/bin/python -m pipeline repro")
+    assert "Running" not in again and again.count("skipping") == 6
     (shown,) = [block.text for block in blocks(README) if block.text.startswith("TrueOdds:")]
 
     def words(text: str) -> list[str]:

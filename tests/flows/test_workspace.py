@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -23,10 +22,16 @@ from trueodds.errors import ConfigError
 messages: list[str] = []
 
 
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Leave it as it is."""
+    return copy_of_repository(tmp_path_factory.mktemp("repository") / "home")
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(repository: Path, tmp_path: Path) -> Path:
     messages.clear()
-    return copy_of_repository(tmp_path / "home")
+    return Path(shutil.copytree(repository, tmp_path / "home", symlinks=True))
 
 
 def opened(home: Path, run_name: str = "one", **overrides: object) -> Workspace:
@@ -80,15 +85,17 @@ def test_a_retry_finds_what_was_there_and_a_half_made_one_is_made_again(home: Pa
     assert not (opened(home, seed=7).folder / "half-done").exists()
 
 
-def test_only_one_process_works_in_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_process_works_in_it(home: Path) -> None:
     lock = home / ".runs" / "one.lock"
     lock.parent.mkdir()
     code = f"from filelock import FileLock; held = FileLock({str(lock)!r}); held.acquire(); print(flush=True); input()"
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert other.stdout is not None and other.stdout.readline()
-    monkeypatch.setattr(workspace, "LOCK_SECONDS", 0.1)
-    with pytest.raises(WorkspaceError, match="in use by another process"):
-        opened(home)
+    with (
+        pytest.raises(WorkspaceError, match="in use by another process"),
+        workspace.opened(home, "one", {}, messages.append, patience=0.1),
+    ):
+        pass
     other.kill()
     other.communicate()
     opened(home)
@@ -157,8 +164,8 @@ def test_what_failed_runs_left_is_cleared_away_when_old(home: Path) -> None:
     assert not [p for p in (home / ".runs").iterdir() if p.name.startswith("one")]
 
 
-def test_a_subfolder_of_a_repository(tmp_path: Path) -> None:
-    home = copy_of_repository(tmp_path / "mono" / "odds")
+def test_a_subfolder_of_a_repository(repository: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(repository, tmp_path / "mono" / "odds", symlinks=True))
     shutil.move(home / ".git", tmp_path / "mono" / ".git")
     run(["git", "add", "-A"], tmp_path / "mono")
     run(["git", "-c", "user.name=t", "-c", "user.email=t@e.org", "commit", "-qm", "moved"], tmp_path / "mono")
@@ -232,26 +239,6 @@ def test_folders_in_variables_are_the_callers(home: Path, monkeypatch: pytest.Mo
     place = opened(home)
     assert place.environment()["TRUEODDS_DATA"] == str(home / "mine")
     assert place.environment()["TRUEODDS_DOWNLOADS"] == str(home / "downloads")
-
-
-def test_repro_runs_the_edited_checkout_and_leaves_it_alone(reproduced: Path, tmp_path: Path) -> None:
-    """`make run`, `make demo` and `make serve` build by this command."""
-    home = tmp_path / "home"
-    shutil.copytree(reproduced, home, symlinks=True)
-    (home / "params.yaml").write_text((home / "params.yaml").read_text().replace("bins: 15", "bins: 20"))
-    (home / "pipeline" / "new.py").touch()
-    before = snapshot(home)
-    first, second = (run([sys.executable, "-m", "pipeline", "repro"], home) for _ in range(2))
-    assert [line for line in first.stdout.splitlines() if "Running" in line] == [
-        "Running stage 'plan':",
-        "Running stage 'evaluate':",
-        "Running stage 'export':",
-    ]
-    assert "Running" not in second.stdout and second.stdout.count("skipping") == 6
-    assert json.loads((home / ".run/artifacts/evaluation/metrics.json").read_text())["bins"] == 20
-    assert (home / ".run/artifacts/bundle/model.onnx").is_file()
-    assert snapshot(home) == before and "pipeline/new.py" in before[0] and "dvc.lock" not in before[0]
-    assert json.loads((home / "artifacts/evaluation/metrics.json").read_text())["bins"] == 15
 
 
 def test_workspaces_of_cancelled_runs_are_cleared_away(home: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,10 +17,10 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from service.cli.replay import ReplayError, runner
+from service.cli.replay import ReplayError
 from service.cli.replay.caller import Caller
 from service.cli.replay.drift import Schedule
-from service.cli.replay.runner import BATCH, Replay, ReplayPlan, alarm_text
+from service.cli.replay.runner import Replay, ReplayPlan, alarm_text
 from service.cli.replay.source import Shape, read
 from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
@@ -130,17 +131,14 @@ class Listening(Caller):
         self.order += [int(id_.rpartition("-")[2]) for id_, _ in rows]
 
 
-def test_labels_arrive_in_one_order_however_the_images_are_cut_into_calls(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_arrive_in_one_order_however_the_images_are_cut_into_calls(folder: Path) -> None:
     """Also where so few fit into a call that the stream falls behind: evidence depends on the order of the labels."""
     plan = ReplayPlan(labelled=0.7, seconds=2, speed=np.inf, drain=True, bias=Bias(early=3))
     orders = []
     with server(folder) as (client, _):
-        for size in (BATCH, 7):
-            monkeypatch.setattr(runner, "BATCH", size)
+        for cut in (plan, replace(plan, batch=7)):
             with Listening(str(client.base_url)) as caller:
-                Replay(caller, stream(folder, delay=0.05), plan, lambda line: None).run()
+                Replay(caller, stream(folder, delay=0.05), cut, lambda line: None).run()
             orders.append(caller.order)
     assert orders[0] == orders[1] and orders[0] != sorted(orders[0]) and len(orders[0]) > 100
 

@@ -22,8 +22,8 @@ from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
 from trueodds.bundle import ModelFolder, Reference
-from trueodds.hours import HOUR_MS
 from trueodds.reports.schemas import NO_TAG
+from trueodds.sums.hours import HOUR_MS
 
 NOW = datetime.now(UTC)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from trueodds.reports.alarm import Advice, Alarm
+from trueodds.texts import plural
 
 Verdict = Literal[
     "no_answers",
@@ -291,3 +292,17 @@ class Report(BaseModel):
     alarm: Alarm | None = None
     advice: Advice | None = None
     known: list[KnownVersion] = Field(default_factory=list, description="what can be asked for")
+
+    def __str__(self) -> str:
+        """The main numbers and the reading, a few lines."""
+        labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
+        lines = [f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"]
+        if self.ece is not None:
+            interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"
+            floor = f"noise floor {self.floor_mean:.4f} (95th percentile {self.floor_p95:.4f})"
+            lines += [
+                f"ECE                 {self.ece:.4f}, {interval}, {floor}",
+                f"accuracy            {self.accuracy:.4f}, mean confidence {self.mean_confidence:.4f}",
+                f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f}",
+            ]
+        return "\n".join([*lines, self.reading])

@@ -18,8 +18,8 @@ from trueodds.texts import plural
 
 TOGETHER, AT_ONCE = 0.05, 64
 """Images that are due within so many seconds go in one call; without a clock, about so many images."""
-BATCH, BATCH_BYTES = 128, 4_000_000
-"""Images in one call at most, and bytes of their pixels."""
+BATCH_BYTES = 4_000_000
+"""Bytes of pixels in one call at most."""
 LABELS = 1000
 """Labels in one call at most."""
 BEHIND = 2.0
@@ -45,6 +45,8 @@ class ReplayPlan:
     until_alarm: bool = False
     drain: bool = False
     """After the last image go on until every label has been sent."""
+    batch: int = 128
+    """Images in one call at most."""
 
 
 class Replay:
@@ -98,7 +100,7 @@ class Replay:
         plan, events = self._plan, self._stream.events()
         coming, status_at, started = next(events), plan.every, time.monotonic()
         together = max(TOGETHER, AT_ONCE / self._stream.rate) if math.isinf(plan.speed) else TOGETHER * plan.speed
-        size = max(1, min(BATCH, BATCH_BYTES // coming.pixels_HWC.size))
+        size = max(1, min(plan.batch, BATCH_BYTES // coming.pixels_HWC.size))
         while not self._stopped():
             image_at = coming.at if coming.at <= plan.seconds else math.inf
             if self._now >= plan.seconds and math.isinf(image_at) and not (plan.drain and self._on_the_way):

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from service.store.records import Integers
 from service.store.work.statements import Insert, Query, Work
-from trueodds.hours import Hours, hour_of, within
 from trueodds.metrics import CELLS, COLUMNS, cell_of
 from trueodds.sums.bins import COARSE_CELLS
+from trueodds.sums.hours import Hours, hour_of, within
 from trueodds.sums.inputs import Array
 
 MAX_TAGS = 100

@@ -13,8 +13,8 @@ from service.store.records import LabelBlock, LabelledLogits, StoredAnswer
 from service.store.work import deltas
 from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
 from service.store.work.statements import Query, Work
-from trueodds.hours import HOUR_MS, Hours
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.hours import HOUR_MS, Hours
 
 LOG = (
     "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"

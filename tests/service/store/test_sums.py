@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from service.store import StoreError
 from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
 from service.store.work.period_sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
-from trueodds.hours import HOUR_MS
 from trueodds.metrics import CalibrationSums, cell_of, ece
+from trueodds.sums.hours import HOUR_MS
 
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 HOURS = st.integers(-100_000, 900_000)

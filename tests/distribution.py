@@ -1,0 +1,44 @@
+"""How pytest-xdist hands out the tests: a file at a time, the walk of a page by itself, what takes minutes first."""
+
+from __future__ import annotations
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+MINUTES = (
+    "tests/flows/test_deaths.py",
+    "tests/flows/test_recalibrate.py",
+    "tests/docs/test_pages.py::test_every_block_in_order[training]",
+    "tests/docs/test_pages.py::test_every_block_in_order[scheduling]",
+    "tests/docs/test_pages.py::test_every_block_in_order[data]",
+    "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
+    "tests/docs/test_pages.py::test_every_block_in_order[recalibration]",
+)
+"""Begun last, each would leave the other processes idle at the end; the longest first."""
+SECONDS = (
+    "tests/flows/test_train.py",
+    "tests/docs/test_readme.py",
+    "tests/test_stages.py",
+    "tests/test_train.py",
+    "tests/service/test_process.py",
+    "tests/flows/test_workspace.py",
+    "tests/test_export.py",
+    "tests/test_plan.py",
+    "tests/test_layers.py",
+    "tests/test_recalibrate.py",
+    "tests/service/test_openapi.py",
+)
+"""Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/developing.md."""
+
+
+class Distribution(LoadFileScheduling):  # type: ignore[misc]
+    """`--dist loadfile`, but for the walks, of which each has a copy of the repository."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if "::test_every_block_in_order[" in nodeid else str(super()._split_scope(nodeid))
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sorts in place; what MINUTES and SECONDS do not name keeps its order."""
+    places = {name: place for place, name in enumerate((*MINUTES, *SECONDS))}
+    items.sort(key=lambda item: places.get(item.nodeid, places.get(item.nodeid.split("::")[0], len(places))))
