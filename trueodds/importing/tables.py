@@ -18,8 +18,7 @@ def read(path: Path, label: str) -> tuple[tuple[str, ...], npt.NDArray[np.float6
     """Names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
 
     Raises:
-        LabelledRowsError: no such column, cells that are no numbers, rows without a label.
-        ModuleNotFoundError: a Parquet file without pyarrow.
+        LabelledRowsError: no such column, cells that are no numbers, rows without a label; Parquet without pyarrow.
     """
     header, columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
     if label not in columns:
@@ -46,8 +45,11 @@ def _csv(path: Path) -> tuple[list[str], dict[str, npt.NDArray[Any]]]:
 
 
 def _parquet(path: Path) -> tuple[list[str], dict[str, npt.NDArray[Any]]]:
-    from pyarrow import ArrowInvalid, parquet
-
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ModuleNotFoundError:
+        cure = "pip install 'trueodds[table]', or save the table as CSV"
+        raise LabelledRowsError(f"{path}: reading Parquet needs the package pyarrow; {cure}") from None
     try:
         table = parquet.read_table(path)
     except ArrowInvalid as error:
