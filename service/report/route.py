@@ -78,7 +78,10 @@ async def calibration_report(
     trend: Annotated[
         TrendUnit | None,
         _Blank,
-        Query(description="also a point for each hour, day or month; auto: at most 120 points (a page's default)"),
+        Query(
+            description="also a point for each hour, day or month; auto (a page's default): the finest of these with at"
+            " most 120 points, else the month"
+        ),
     ] = None,
     format: Annotated[Literal["json", "html"] | None, _Blank, Query(description="default: as Accept says")] = None,
 ) -> Response:

@@ -65,7 +65,7 @@ async def metrics(request: Request) -> Response:
         VersionState(
             version,
             await runtime.store.read_sums(version.model, version.version),
-            *await alarm.for_telemetry(runtime, version.model, version.version),
+            *await alarm.read_alarm(runtime, version.model, version.version),
         )
         for version in await runtime.store.read_versions()
     ]
