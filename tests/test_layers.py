@@ -120,7 +120,7 @@ LAYERS = {
         databases
         work
         label_rules
-        records
+        rows
     """,
     "service/store/databases": """
         postgres sqlite

@@ -20,7 +20,7 @@ from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys
 from service.settings import Webhook
 from service.store import StoreError
-from service.store.records import LabelBlock, Version
+from service.store.rows import LabelBlock, Version
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.reports.alarm import Alarm
 from trueodds.texts import line_problem, plural, short

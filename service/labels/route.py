@@ -18,7 +18,7 @@ from service.labels.refusals import FeedbackError
 from service.labels.schemas import NDJSON, BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
-from service.store.records import LabelCounts
+from service.store.rows import LabelCounts
 
 router = APIRouter()
 

@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, Store
-from service.store.records import LabelBlock, Version
+from service.store.rows import LabelBlock, Version
 from trueodds.hours import hour_of, hours_of, within
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -191,7 +191,7 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     """The versions of which the store has answers. A shadow's are under its model's name with ~shadow."""
-    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
+    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.published_models()["models"]}
     known = []
     for version in versions:
         row = listed.get(shadowed_by(version.model), {})

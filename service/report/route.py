@@ -17,7 +17,7 @@ from service.report.data import ReportData, read
 from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
-from service.store.records import Version
+from service.store.rows import Version
 from trueodds.reports import Report, labelling_of, report_of, slices_of, tags_of, trend_of
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.schemas import NO_TAG, Verdict

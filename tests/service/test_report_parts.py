@@ -17,7 +17,7 @@ from service.app import create_app
 from service.report.recent import Recent
 from service.settings import Settings
 from service.store import open_store
-from service.store.records import Label
+from service.store.rows import Label
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
