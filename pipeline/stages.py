@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from pipeline.config import Params
 
@@ -77,14 +77,14 @@ def evaluate(params: Params) -> None:
     """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
     from pipeline import calibrate, figures
     from trueodds import logits
-    from trueodds.evaluation.results import evaluate as judge_all
+    from trueodds.evaluation import results
     from trueodds.files import read_json
 
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
-    results = judge_all(calibrate.read(CALIBRATOR), val, test, params.evaluation)
-    results.write(EVALUATION, logits.notes(LOGITS))
+    evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation)
+    evaluated.write(EVALUATION, logits.notes(LOGITS))
     names = read_json(DATA / "card.json")["classes"]
-    figures.draw(results, names, EVALUATION, f"{params.data.dataset}, {params.training.method}")
+    figures.draw(evaluated, names, EVALUATION, f"{params.data.dataset}, {params.training.method}")
 
 
 def export(params: Params) -> None:
@@ -93,17 +93,13 @@ def export(params: Params) -> None:
     from pipeline.export.network import export as write
     from pipeline.training.trained import read_net
     from trueodds import logits
-    from trueodds.bundle import Reference, RiskCoverage
     from trueodds.files import read_json
-    from trueodds.metrics import CalibrationSums
 
     dataset = data.read(DATA)
     net, training = read_net(MODEL, dataset)
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
-    calibrator, val, test = calibrate.read(CALIBRATOR), logits.read(LOGITS, "val"), logits.read(LOGITS, "test")
-    sums = CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N, scores=False)
-    risk, reference = RiskCoverage.of(sums, "test"), Reference.of(calibrator(val.logits_NC).max(axis=1))
-    write(net, calibrator, dataset.card, training, metrics, images, BUNDLE, risk, reference)
+    val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
+    write(net, calibrate.read(CALIBRATOR), dataset.card, training, metrics, images, BUNDLE, validation=val, test=test)
 
 
 def fold() -> Path:
@@ -158,20 +154,12 @@ def quantise(params: Params) -> Path:
     """
     from pipeline import data
     from pipeline.export.quantised import quantise as write
-    from trueodds import calibrators
+    from pipeline.export.quantised import refitting
     from trueodds.bundle import Bundle
 
-    source, arrays, settings = Bundle.load(BUNDLE), data.read(DATA).arrays, params.calibration
-    name = source.calibrator.name
-    options = cast(dict[str, Any], settings.calibrator_options) if settings.calibrator == name else {}
-    table = write(
-        source,
-        arrays["val"],
-        arrays["test"],
-        params.evaluation,
-        lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options),
-        INT8,
-    )
+    source, arrays = Bundle.load(BUNDLE), data.read(DATA).arrays
+    fit = refitting(source.calibrator.name, params.calibration)
+    table = write(source, arrays["val"], arrays["test"], params.evaluation, fit, INT8)
     for key in ("error_rate", "nll", "ece"):
         was, now = source.card.metrics["after"][key], table["after"][key]
         log.info("%s: %.4f, int8 %.4f", key, was, now)

@@ -21,6 +21,8 @@ from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, Risk
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.inputs import ImageInput
+from trueodds.logits import Logits
+from trueodds.metrics import CalibrationSums
 
 TOLERANCE = 1e-4
 CHECKED_ROWS = 256
@@ -58,12 +60,13 @@ def export(
     metrics: dict[str, Any],
     validation_images: Images,
     out: Path,
-    risk_coverage: RiskCoverage | None = None,
-    reference: Reference | None = None,
+    *,
+    validation: Logits | None = None,
+    test: Logits | None = None,
 ) -> Bundle:
     """Export a net to the bundle `out`, after checking its graph on real validation images.
 
-    `reference`: the confidences of all validation rows after the calibrator.
+    The card's reference is of the confidences of the `validation` rows, its risk and coverage of the `test` rows.
 
     Raises:
         ExportError: onnxruntime and torch differ by more than 1e-4 in any logit.
@@ -81,7 +84,7 @@ def export(
             method=training["method"]["name"],
             training=training,
             metrics={key: metrics[key] for key in METRICS},
-            risk_coverage=risk_coverage,
+            risk_coverage=None if test is None else _risk_coverage(calibrator, test),
             notes=metrics["notes"],
             data_sha256=training["data_sha256"],
             code_sha256=training["code_sha256"],
@@ -93,8 +96,13 @@ def export(
             description,
             golden_input=images[0],
             golden_logits=logits_NC[0],
-            reference=reference,
+            reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
         )
+
+
+def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
+    p_NC = calibrator(test.logits_NC)
+    return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 
 def _write_onnx(servable: nn.Module, example: Images, path: Path) -> None:
