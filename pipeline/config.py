@@ -52,6 +52,10 @@ class Data(_Section):
 class Training(_Section):
     """How the network learns. null means: as the recipe says."""
 
+    model: Annotated[str, Field(min_length=1)] | None = None
+    """An ONNX file of your own in place of training: nothing is trained; null: the settings below."""
+    model_options: Annotated[dict[str, str], _NoneAsEmpty] = Field(default_factory=dict)
+    """Of that file, as `trueodds import` has them: {preprocess: imagenet, output: NAME}."""
     recipe: str = "auto"
     """auto, or a name that `trueodds recipes` lists."""
     net: str | None = None

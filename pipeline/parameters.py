@@ -10,15 +10,15 @@ import yaml
 from pipeline.config import SECTION_OF, Params, read_yaml
 from trueodds.errors import ConfigError, unknown
 
-OPTIONS = ("method_options", "calibrator_options")
+OPTIONS = ("model_options", "method_options", "calibrator_options")
 """Leaves that hold names of their own, such as `method_options.gamma`."""
 
 STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "fetch": ("data",),
-    "plan": ("training", "data.dataset", "data.held_out_size"),
+    "plan": ("training", "data.dataset", "data.held_out_size", "data.path"),
     "train": ("training",),
     "calibrate": ("calibration",),
-    "evaluate": ("evaluation", "data.dataset", "training.method"),
+    "evaluate": ("evaluation", "data.dataset", "training.method", "training.model"),
     "export": (),
     "export --int8": ("calibration", "evaluation"),
     "export --fold": (),

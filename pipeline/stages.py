@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Params
 
@@ -42,20 +42,38 @@ def fetch(params: Params) -> None:
 
 def plan(params: Params) -> None:
     """Parameters and code -> plan.json: what decides the net, so that nothing else trains it anew."""
-    from pipeline.training.resolution import plan_of
     from trueodds.files import write_json
 
     ARTIFACTS.mkdir(exist_ok=True)
-    write_json(PLAN, plan_of(params.training, params.data.dataset, params.data.held_out_size).to_json())
+    write_json(PLAN, _planned(params))
+
+
+def _planned(params: Params) -> dict[str, Any]:
+    if params.training.model is not None:
+        from pipeline.training import imported
+
+        return imported.plan_of(params.training, params.data.path)
+    from pipeline.training.resolution import plan_of
+
+    return plan_of(params.training, params.data.dataset, params.data.held_out_size).to_json()
 
 
 def train(params: Params) -> None:
-    """Arrays -> weights, settings, epochs.csv, epoch_rows.npz, and logits.npz, which needs no torch to be read."""
+    """Arrays -> network, settings, epochs.csv, epoch_rows.npz, and logits.npz, which needs no torch to be read.
+
+    Where `training.model` names an ONNX file, it is the network, and no epoch is run.
+    """
     from pipeline import data
+
+    dataset = data.read(DATA)
+    if params.training.model is not None:
+        from pipeline.training import imported
+
+        imported.score(params.training, dataset, MODEL, LOGITS)
+        return
     from pipeline.training import loop
     from pipeline.training.resolution import plan_of
 
-    dataset = data.read(DATA)
     card = dataset.card
     resolved = plan_of(params.training, card["name"], card["splits"].get(data.HELD_OUT))
     loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
@@ -84,22 +102,30 @@ def evaluate(params: Params) -> None:
     evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation)
     evaluated.write(EVALUATION, logits.notes(LOGITS))
     names = read_json(DATA / "card.json")["classes"]
-    figures.draw(evaluated, names, EVALUATION, f"{params.data.dataset}, {params.training.method}")
+    model, method = params.training.model, params.training.method
+    figures.draw(
+        evaluated, names, EVALUATION, f"{params.data.dataset}, {method if model is None else Path(model).name}"
+    )
 
 
 def export(params: Params) -> None:
-    """Weights, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json."""
+    """Network, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json."""
     from pipeline import calibrate, data
-    from pipeline.export.network import export as write
-    from pipeline.training.trained import read_net
+    from pipeline.export import network
+    from pipeline.training.files import IMPORTED
+    from pipeline.training.trained import read_net, read_settings
     from trueodds import logits
     from trueodds.files import read_json
 
     dataset = data.read(DATA)
-    net, training = read_net(MODEL, dataset)
+    training, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
-    val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
-    write(net, calibrate.read(CALIBRATOR), dataset.card, training, metrics, images, BUNDLE, validation=val, test=test)
+    validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
+    rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, images, BUNDLE)
+    if imported.is_file():
+        network.export_imported(imported, *rest, validation=validation, test=test)
+    else:
+        network.export(read_net(MODEL, training, dataset), *rest, validation=validation, test=test)
 
 
 def fold() -> Path:
@@ -125,13 +151,15 @@ def draw_curves() -> list[Path]:
         FileError: the train stage has not run.
     """
     from pipeline.figures.training import draw
-    from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS
+    from pipeline.training.files import EPOCH_ROWS, EPOCHS, IMPORTED, SETTINGS
     from trueodds.files import FileError, read_json
 
     try:
         settings, dataset = read_json(MODEL / SETTINGS), read_json(DATA / "card.json")["name"]
     except FileNotFoundError as error:
         raise FileError(f"{error.filename} does not exist; run the train stage first: dvc repro train") from None
+    if (MODEL / IMPORTED).is_file():
+        raise FileError(f"{MODEL} holds a model that was imported (training.model): there are no epochs to draw")
     drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, f"{dataset}, {settings['method']['name']}")
     if len(drawn) == 1:
         log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
@@ -177,9 +205,8 @@ def check_names(params: Params) -> None:
         ConfigError: naming it, what is allowed and the nearest.
     """
     from pipeline import calibrate
-    from pipeline.training.resolution import plan_of
     from trueodds.evaluation.results import check_compared
 
-    plan_of(params.training, params.data.dataset, params.data.held_out_size)
+    _planned(params)
     calibrate.check(params.calibration)
     check_compared(params.evaluation.compare)

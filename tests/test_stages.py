@@ -53,7 +53,7 @@ def test_the_graph_names_the_stage_functions() -> None:
 
 
 def test_any_code_may_change_the_plan() -> None:
-    assert GRAPH["plan"]["deps"] == ["pipeline", "trueodds"]
+    assert GRAPH["plan"]["deps"] == ["${data.path}", "pipeline", "trueodds"]
 
 
 @pytest.mark.parametrize("name", [name for name in STAGES if name not in ("plan", "train")])
@@ -201,7 +201,8 @@ def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
     shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
     (tmp_path / "copy" / "datasets" / "anything.npz").write_bytes(b"new")
     again = run(["dvc", "repro", "train"], tmp_path / "copy")
-    assert ran(again) == {"fetch"} and skipped(again) == {"plan", "train"}  # digits come out the same
+    # Digits come out the same, and no model of one's own is among the files.
+    assert ran(again) == {"fetch", "plan"} and skipped(again) == {"train"}
 
 
 @pytest.mark.full
@@ -258,11 +259,11 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
             ["fetch", "method=focal"],
             "fetch does not read method: plan, train and evaluate do. fetch takes dataset, path,",
         ),
-        (["train", "bins=30"], "train does not read bins: evaluate does. train takes recipe, net,"),
+        (["train", "bins=30"], "train does not read bins: evaluate does. train takes model, recipe, net,"),
         (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
         (
             ["evaluate", "epochs=3"],
-            "evaluate takes dataset, method, bins, level, compare. For every stage: trueodds all",
+            "evaluate takes dataset, model, method, bins, level, compare. For every stage: trueodds all",
         ),
         (["export", "bins=30"], "export takes no parameters"),
         (["export", "--fold", "bins=30"], "export --fold does not read bins: evaluate does."),
@@ -369,7 +370,7 @@ def test_what_is_not_affine_is_not_folded(trained: Path) -> None:
         ("train", "data/card.json", "card.json is not whole JSON"),
         ("calibrate", "logits.npz", "logits.npz is not a whole .npz file"),
         ("evaluate", "calibrator.json", "run: dvc repro calibrate"),
-        ("export", "model/weights.safetensors", "run: dvc repro train"),
+        ("export", "model/network/weights.safetensors", "run: dvc repro train"),
         ("export", "model/training.json", "training.json is not whole JSON"),
     ],
 )

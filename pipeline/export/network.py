@@ -76,28 +76,69 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
         _write_onnx(servable, images[:2], model)
-        logits_NC = _checked(servable, images, model)
-        description = Description(
-            name=data_card["name"],
-            classes=data_card["classes"],
-            input=ImageInput(**data_card["input"]),
-            method=training["method"]["name"],
-            training=training,
-            metrics={key: metrics[key] for key in METRICS},
-            risk_coverage=None if test is None else _risk_coverage(calibrator, test),
-            notes=metrics["notes"],
-            data_sha256=training["data_sha256"],
-            code_sha256=training["code_sha256"],
-        )
-        return Bundle.write(
-            out,
-            model,
-            calibrator,
-            description,
-            golden_input=images[0],
-            golden_logits=logits_NC[0],
-            reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
-        )
+        logits_C = _checked(servable, images, model)[0]
+        card = describe(data_card, training, metrics, calibrator, test)
+        return _write(model, logits_C, calibrator, card, images[0], out, validation)
+
+
+def export_imported(
+    model: Path,
+    calibrator: Calibrator,
+    data_card: dict[str, Any],
+    training: dict[str, Any],
+    metrics: dict[str, Any],
+    validation_images: Images,
+    out: Path,
+    *,
+    validation: Logits | None = None,
+    test: Logits | None = None,
+) -> Bundle:
+    """As `export`, of a graph that is servable already: what the train stage made of `training.model`."""
+    logits_C = run(model, "logits", validation_images[:1])[0]
+    card = describe(data_card, training, metrics, calibrator, test)
+    return _write(model, logits_C, calibrator, card, validation_images[0], out, validation)
+
+
+def describe(
+    data_card: dict[str, Any],
+    training: dict[str, Any],
+    metrics: dict[str, Any],
+    calibrator: Calibrator,
+    test: Logits | None,
+) -> Description:
+    """The card's parts that data, training and evaluation state."""
+    return Description(
+        name=data_card["name"],
+        classes=data_card["classes"],
+        input=ImageInput(**data_card["input"]),
+        method=training["method"]["name"],
+        training=training,
+        metrics={key: metrics[key] for key in METRICS},
+        risk_coverage=None if test is None else _risk_coverage(calibrator, test),
+        notes=metrics["notes"],
+        data_sha256=training["data_sha256"],
+        code_sha256=training["code_sha256"],
+    )
+
+
+def _write(
+    model: Path,
+    logits_C: Any,
+    calibrator: Calibrator,
+    description: Description,
+    image_HWC: Images,
+    out: Path,
+    validation: Logits | None,
+) -> Bundle:
+    return Bundle.write(
+        out,
+        model,
+        calibrator,
+        description,
+        golden_input=image_HWC,
+        golden_logits=logits_C,
+        reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
+    )
 
 
 def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:

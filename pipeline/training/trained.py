@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from pipeline.nets.resnet import ResNet, Shape
-from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS
+from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS, empty_network
 from trueodds import logits
 from trueodds.files import FileError, read_json, write_json, write_npz
 
@@ -43,7 +43,7 @@ class Trained:
         """Writes the net and how it was trained into `folder`, and the logits with their labels; then the checkpoint
         goes.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        empty_network(folder)
         weights = {name: tensor.contiguous() for name, tensor in self.net.state_dict().items()}
         save_file(weights, folder / WEIGHTS)
         write_json(folder / SETTINGS, self.settings)
@@ -54,21 +54,30 @@ class Trained:
         self.checkpoint.remove()
 
 
-def read_net(folder: Path, data: DataSet) -> tuple[ResNet, dict[str, Any]]:
-    """The net that `Trained.write` left in `folder`, and its settings.
+def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
+    """How the network in `folder` was made.
 
     Raises:
-        FileError: a file that is missing or damaged, or a net of other data.
+        FileError: a file that is missing or damaged, or a network of other data.
     """
-    settings = read_json(folder / SETTINGS)
+    settings: dict[str, Any] = read_json(folder / SETTINGS)
     if settings["data_sha256"] != data.card["sha256"]:
         raise FileError(f"{folder} was trained on other data than were fetched; run the stages in order: dvc repro")
+    return settings
+
+
+def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> ResNet:
+    """The net that `Trained.write` left in `folder` with these settings.
+
+    Raises:
+        FileError: a file that is missing or damaged, or another net's.
+    """
     try:
         net = Shape(**settings["net"]).build(data.card["input"]["channels"], len(data.card["classes"]))
         net.load_state_dict(load_file(folder / WEIGHTS))
     except (SafetensorError, RuntimeError, TypeError) as error:
         raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
-    return net, settings
+    return net
 
 
 def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:

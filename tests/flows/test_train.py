@@ -35,7 +35,7 @@ def unbroken_weights(target: Path, **leaves: object) -> bytes:
             check=True,
             capture_output=True,
         )
-    return (target / "artifacts/model/weights.safetensors").read_bytes()
+    return (target / "artifacts/model/network/weights.safetensors").read_bytes()
 
 
 def weights(prefect: Prefect, run: str, target: Path) -> bytes:
@@ -47,7 +47,7 @@ def weights(prefect: Prefect, run: str, target: Path) -> bytes:
     for command in (["git", "checkout", "-q", "."], ["dvc", "exp", "apply", name]):
         done = subprocess.run(command, cwd=clone, env=prefect.environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    return (clone / "artifacts/model/weights.safetensors").read_bytes()
+    return (clone / "artifacts/model/network/weights.safetensors").read_bytes()
 
 
 def test_a_run_then_one_that_skips(prefect: Prefect) -> None:

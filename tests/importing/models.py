@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -99,12 +100,17 @@ def labels_of(logits_NC: npt.NDArray[np.float64], temperature: float = 2.0) -> n
     return labels_N
 
 
-def graph_of(nodes: list[Any], taken: list[Any], given: list[Any], constants: list[Any] = [], **opsets: int) -> bytes:  # noqa: B006
-    """The bytes of any other model; opsets by domain, `ai_onnx` for ONNX's own."""
-    entries = [helper.make_opsetid("" if name == "ai_onnx" else name, version) for name, version in opsets.items()]
+def graph_of(
+    nodes: list[Any],
+    taken: list[Any],
+    given: list[Any],
+    constants: Sequence[Any] = (),
+    opsets: Mapping[str, int] = MappingProxyType({"": 17}),
+) -> bytes:
+    """The bytes of any other model; opsets by domain."""
     model = helper.make_model(
         helper.make_graph(nodes, "any", taken, given, constants),
-        opset_imports=entries or [helper.make_opsetid("", 17)],
+        opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
         ir_version=9,
     )
     data: bytes = model.SerializeToString()
@@ -113,6 +119,3 @@ def graph_of(nodes: list[Any], taken: list[Any], given: list[Any], constants: li
 
 def float_tensor(name: str, shape: list[Any]) -> Any:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-
-
-__all__ = ["CLASSES", "SIDE", "Linear", "float_tensor", "graph_of", "images", "labels_of", "vectors"]

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import pytest
+from onnx import helper, numpy_helper
 
-from tests.importing.models import Linear, images, vectors
+from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
 from trueodds.importing.conversion import Converted, Options, convert
 from trueodds.importing.preprocessing import Preprocessing
 from trueodds.importing.rows import LabelledRows
@@ -123,3 +124,17 @@ def test_equal_files_make_equal_models(tmp_path: Path) -> None:
     model, x = Linear("NCHW", 1).write(tmp_path / "m.onnx"), images(ROWS)
     options = Options(preprocessing=Preprocessing.parse("unit"))
     assert convert(model, rows(x), options).data == convert(model, rows(x), options).data
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("rest", [[-1, 5], [5]])
+@pytest.mark.parametrize("as_node", [False, True])
+def test_shapes_that_hold_the_batch_follow_the_rows(batch: int, rest: list[int], as_node: bool, tmp_path: Path) -> None:
+    """As torch's exporter writes them: in a constant, or in a node of its own."""
+    shape = numpy_helper.from_array(np.array([batch, *rest], np.int64), "shape")
+    nodes = [helper.make_node("Constant", [], ["shape"], value=shape)] if as_node else []
+    nodes += [helper.make_node("Reshape", ["x", "shape"], ["first"]), helper.make_node("Flatten", ["first"], ["y"])]
+    taken, given = float_tensor("x", [batch, 5]), float_tensor("y", [batch, 5])
+    (tmp_path / "m.onnx").write_bytes(graph_of(nodes, [taken], [given], [] if as_node else [shape]))
+    x = vectors(ROWS)
+    assert np.array_equal(scored(convert(tmp_path / "m.onnx", rows(x), Options()), x), x)

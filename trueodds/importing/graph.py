@@ -22,6 +22,9 @@ PREFIX = "model/"
 BEFORE, BEHIND = "before/", "behind/"
 SMALLEST = float(np.finfo(np.float32).tiny)
 """A probability below it, 0 above all, has the logarithm of this one: a logit must be finite."""
+HALF_STEP: dict[int, float] = {TensorProto.FLOAT16: 2.0**-12, TensorProto.FLOAT: 2.0**-25, TensorProto.DOUBLE: 2.0**-54}
+"""The same of a sigmoid's p and 1 - p, by its type: half the distance from 1 to the number before it. Nearer to 1 no p
+says how near, and onnxruntime's float32 sigmoid is 0 from -18 on."""
 
 
 class _Nodes:
@@ -87,7 +90,8 @@ def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> M
     if form == "probability":
         nodes("Add", nodes.constant([[1.0, 0.0]], np.float64))
     if form in ("probability", "probabilities"):
-        nodes("Max", nodes.constant(SMALLEST, np.float64))
+        least = SMALLEST if form == "probabilities" else HALF_STEP[output.type]
+        nodes("Max", nodes.constant(least, np.float64))
         nodes("Log")
     nodes("Cast", name=LOGITS, to=TensorProto.FLOAT)
     given = helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, [BATCH, classes])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from onnx import TensorProto, helper
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
@@ -177,13 +178,27 @@ def _read_by(node: Any) -> Iterator[str]:
 
 def _free_batch(model: Model) -> None:
     """Names the first size of every input and output N; what was inferred from a fixed one goes."""
-    graph, fixed = model.graph, False
+    graph, fixed = model.graph, set[int]()
     constants = {tensor.name for tensor in graph.initializer}
     for value in (*graph.output, *(value for value in graph.input if value.name not in constants)):
         sizes = value.type.tensor_type.shape.dim
         if sizes:
-            fixed |= sizes[0].HasField("dim_value")
+            fixed |= {sizes[0].dim_value} if sizes[0].HasField("dim_value") else set()
             sizes[0].Clear()
             sizes[0].dim_param = BATCH
     if fixed:
         del graph.value_info[:]
+        _free_reshapes(model, fixed)
+
+
+def _free_reshapes(model: Model, batch: set[int]) -> None:
+    """Lets shapes that begin with the fixed batch follow the rows: exporters write it into every Reshape."""
+    graph = model.graph
+    shapes = {tensor.name: tensor for tensor in graph.initializer}
+    shapes |= {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
+    for number, node in enumerate(node for node in graph.node if node.op_type == "Reshape" and node.input[1] in shapes):
+        shape = numpy_helper.to_array(shapes[node.input[1]])
+        if shape.size and int(shape[0]) in batch:
+            free = [0 if -1 in shape else -1, *shape[1:].tolist()]  # 0: as many as came in
+            node.input[1] = f"free_shape{number}"
+            graph.initializer.append(numpy_helper.from_array(np.array(free, np.int64), node.input[1]))

@@ -1,0 +1,109 @@
+"""`trueodds import`: from files to a bundle that the service answers with."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from service.models.model import Model
+from tests.importing.models import Linear, images, labels_of, vectors
+from trueodds import cli, logits
+from trueodds.bundle import ModelFolder
+from trueodds.inputs import ImageInput
+
+
+def command(*words: object) -> int:
+    return cli.main("trueodds", cli.COMMANDS, ["import", *map(str, words)])
+
+
+def test_an_array_of_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels are drawn at twice the temperature: it is found, on the half that calibrates."""
+    monkeypatch.chdir(tmp_path)
+    model, x = Linear("NCHW", 3, batch=1, head="probabilities"), images(1500, 3)
+    path = model.write(tmp_path / "my net.onnx")
+    y = labels_of(model.logits(((x / 255 - 0.5) / 0.25).transpose(0, 3, 1, 2)))
+    np.savez(tmp_path / "val.npz", x=x, y=y)
+    words = ["--labelled", "val.npz", "--preprocess", "{mean: 0.5, std: 0.25}", "--classes", "cat,dog,hare"]
+    assert command(path, *words, "--publish", "models") == 0
+    printed = capsys.readouterr().out
+    assert "my-net: 3 classes, image 4 x 4 x 3; 750 calibration rows, 750 test rows" in printed
+    assert "note: The output 'p' holds probabilities (rows that sum to 1), not logits" in printed
+    assert "TRUEODDS_MODELS=models trueodds serve" in printed
+    (version,) = (version for version in ModelFolder(Path("models")).versions("my-net"))
+    served = Model.load(tmp_path / "models" / "my-net" / version, threads=1)
+    card = served.bundle.card
+    assert (card.classes, card.method) == (["cat", "dog", "hare"], "imported")
+    assert card.input == ImageInput(height=4, width=4, channels=3) and card.training["form"] == "probabilities"
+    kept = logits.read(Path("imported/my-net/logits.npz"), "val")
+    assert len(kept.labels_N) == 750
+    after = json.loads(Path("imported/my-net/metrics.json").read_text())["after"]
+    before = json.loads(Path("imported/my-net/metrics.json").read_text())["before"]
+    assert after["ece"] < before["ece"] / 2 and after["nll"] < before["nll"]
+    scores = served.score(x[:20])
+    assert np.allclose(scores.probabilities_NC.sum(axis=1), 1)
+
+
+def test_a_folder_of_images_of_any_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are cut and scaled as the service will do it."""
+    model, x = Linear("NHWC", 3, type="uint8"), images(120, 3)
+    y = labels_of(model.logits(x), 0.1)
+    for n, (pixels, label) in enumerate(zip(x, y, strict=True)):
+        folder = tmp_path / "photos" / f"class{label}"
+        folder.mkdir(parents=True, exist_ok=True)
+        large = Image.fromarray(pixels).resize((40, 40), Image.Resampling.NEAREST)
+        wide = Image.new("RGB", (60, 40))
+        wide.paste(large, (10, 0))
+        wide.save(folder / f"{n}.png")
+    words = [model.write(tmp_path / "net.onnx"), "--labelled", tmp_path / "photos", "--out", tmp_path / "out"]
+    assert command(*words) == 0, capsys.readouterr().err
+    card = json.loads((tmp_path / "out/net/bundle/card.json").read_text())
+    assert card["input"]["resized"] and card["classes"] == ["class0", "class1", "class2"]
+    assert card["metrics"]["before"]["accuracy"] > 0.75  # of 1 without scaling; of .4 elsewhere in the pictures
+    broken = tmp_path / "photos" / "class1" / "broken.jpg"
+    broken.write_bytes(b"no image")
+    assert command(*words) == 1
+    assert f"1 of 121 images cannot be read; mend or remove them:\n  {broken}: not an image" in capsys.readouterr().err
+
+
+def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = Linear(columns=("age", "income"), features=2, head="probability")
+    x = vectors(300, 2)
+    y = labels_of(model.logits(x))
+    for name, part in (("a.csv", slice(0, 200)), ("b.csv", slice(200, None))):
+        with (tmp_path / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["paid", "income", "age"])
+            writer.writerows([label, *row[::-1]] for row, label in zip(x[part].tolist(), y[part].tolist(), strict=True))
+    words = [model.write(tmp_path / "loan.onnx"), "--labelled", tmp_path / "a.csv", "--test", tmp_path / "b.csv"]
+    assert command(*words, "--label", "paid", "--out", tmp_path, "--classes", "no,yes") == 0, capsys.readouterr().err
+    assert "loan: 2 classes, vector 2; 200 calibration rows, 100 test rows" in capsys.readouterr().out
+    served = Model.load(tmp_path / "loan" / "bundle", threads=1)
+    assert served.bundle.card.input.model_dump()["features"] == ["age", "income"]
+    z_N = model.logits(x[:5])[:, 1].clip(-17.3, 17.3)  # a float32 sigmoid is 0 or 1 from there on
+    assert np.allclose(np.diff(served.logits(x[:5]))[:, 0], z_N, atol=0.1)
+
+
+def test_a_parquet_table_is_a_csv_table(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from trueodds.importing import rows
+
+    (tmp_path / "t.csv").write_text("a,b,label\n1,2.5,x\n,4,y\n")
+    parquet.write_table(pyarrow.table({"a": [1.0, None], "b": [2.5, 4.0], "label": ["x", "y"]}), tmp_path / "t.parquet")
+    one, other = (rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
+    assert not isinstance(one.x, tuple) and not isinstance(other.x, tuple)
+    assert np.array_equal(one.x, other.x, equal_nan=True) and one.y.tolist() == other.y.tolist() == ["x", "y"]
+    assert one.features == other.features == ("a", "b")
+
+
+def test_what_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path / "no.onnx", "--labelled", "val.npz") == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'no.onnx'} does not exist; give the path of an ONNX")

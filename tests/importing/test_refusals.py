@@ -1,0 +1,297 @@
+"""What an import refuses: each message says what stands there and the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
+from trueodds.errors import UserError
+from trueodds.importing import importer, rows
+from trueodds.importing.conversion import Options, convert
+from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.rows import LabelledRows
+
+
+def preprocessed(how: str) -> Options:
+    return Options(preprocessing=Preprocessing.parse(how))
+
+
+UNIT = preprocessed("unit")
+NAMES = {"x": float_tensor("x", ["N", 5]), "y": float_tensor("y", ["N", 3])}
+
+
+def relu(taken: str = "x", given: str = "y", domain: str = "", operator: str = "Relu") -> onnx.NodeProto:
+    return helper.make_node(operator, [taken], [given], domain=domain)
+
+
+def external(path: Path) -> None:
+    Linear().write(path)
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    path.with_name("weights.bin").unlink()
+
+
+def save(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
+
+
+def expanding(path: Path) -> None:
+    """A graph that holds its batch of 1 inside: a token of its own is put before those of each row."""
+    nodes = [
+        helper.make_node("Expand", ["token", "shape"], ["tokens"]),
+        helper.make_node("Concat", ["tokens", "x"], ["y"], axis=1),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array([1, 5], np.int64), "shape"),
+        numpy_helper.from_array(np.zeros((1, 5), np.float32), "token"),
+    ]
+    save(graph_of(nodes, [float_tensor("x", [1, 5])], [float_tensor("y", [1, 10])], constants))(path)
+
+
+def mixing(path: Path) -> None:
+    """Each row minus the mean of the batch, as a normalisation in training mode has it."""
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0]),
+        helper.make_node("Sub", ["x", "mean"], ["y"]),
+    ]
+    save(graph_of(nodes, [NAMES["x"]], [float_tensor("y", ["N", 5])]))(path)
+
+
+def two_inputs(path: Path) -> None:
+    node = helper.make_node("Add", ["x", "z"], ["y"])
+    save(graph_of([node], [NAMES["x"], float_tensor("z", ["N", 5])], [float_tensor("y", ["N", 5])]))(path)
+
+
+def texts(path: Path) -> None:
+    node = helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_strings=["a"], values_floats=[1.0])
+    taken = helper.make_tensor_value_info("x", TensorProto.STRING, ["N", 1])
+    save(graph_of([node], [taken], [float_tensor("y", ["N", 1])], opsets={"": 17, "ai.onnx.ml": 2}))(path)
+
+
+def sigmoids(path: Path) -> None:
+    node = helper.make_node("Sigmoid", ["x"], ["y"])
+    save(graph_of([node], [NAMES["x"]], [float_tensor("y", ["N", 5])]))(path)
+
+
+def labels_alone(path: Path) -> None:
+    node = helper.make_node("ArgMax", ["x"], ["y"], axis=1, keepdims=0)
+    given = helper.make_tensor_value_info("y", TensorProto.INT64, ["N"])
+    save(graph_of([node], [NAMES["x"]], [given]))(path)
+
+
+X, PIXELS = vectors(40), images(40, 3)
+FILES = [
+    (save(b""), X, Options(), "m.onnx is empty; export the model to ONNX first"),
+    (save(b"hello"), X, Options(), "is no ONNX model: export the model to ONNX first"),
+    (save(b"PK\x03\x04 archive"), X, Options(), "a zip archive, as torch.save writes; export the model with"),
+    (save(b"\x80\x04 pickle"), X, Options(), "a Python pickle; convert the model, scikit-learn's with skl2onnx"),
+    (external, X, Options(), "keeps weights in weights.bin, which is not beside it; copy weights.bin into"),
+    (save(graph_of([relu(domain="acme")], [NAMES["x"]], [NAMES["y"]], opsets={"": 17, "acme": 1})), X, Options(),
+     "has operators of its own that onnxruntime does not bring: acme.Relu; export the model with ONNX's own"),
+    (save(graph_of([relu(operator="Foo")], [NAMES["x"]], [NAMES["y"]])), X, Options(), "Foo"),
+    (Linear(opset=99).write, X, Options(), "is of opset 99; the installed onnxruntime"),
+    (Linear(ir=99).write, X, Options(), "is of IR version 99; the installed onnxruntime"),
+    (two_inputs, X, Options(), "takes 2 inputs: 'x' float32 [?, 5]; 'z' float32 [?, 5]; a served model takes one"),
+    (texts, X, Options(), "takes 'x' string [?, 1]; allowed are numbers"),
+    (Linear().write, X, Options(input="image"), "--input is image, but"),
+    (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(),
+     "has 2 outputs that may be logits or probabilities: 'z' float32 [32, 3]; 'raw' float32 [32, 3]; choose one: --ou"),
+    (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(output="row"), "no output 'row'; it has 'z' float32"),
+    (labels_alone, X, Options(), "has no output of float numbers, but 'y' int64 [?]; export its"),
+    (sigmoids, X, Options(), "each value of 'y' lies in [0, 1], and rows sum to"),
+    (expanding, X, Options(), "its batch of 1 is fixed inside the graph too: export it with a dynamic batch"),
+    (mixing, X, Options(), "the logits of a row depend on the rows beside it"),
+    (Linear("NCHW", 3).write, PIXELS, Options(), "say what makes the one of the other: --preprocess imagenet, unit"),
+    (Linear("NCHW", 3).write, PIXELS[:, :3], UNIT, "takes rows of shape (4, 4, 3)"),
+    (Linear("NCHW", 3).write, PIXELS / 255, UNIT, "allowed are whole numbers 0..255. Send pixels as they"),
+    (Linear("NCHW", 3).write, X, UNIT, "expected images, N x height x width x channels (1 or 3), pixels"),
+    (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, and"),
+    (Linear("NCHW", 3).write, PIXELS, preprocessed("{mean: [0, 0]}"), "mean has 2 numbers"),
+    (Linear().write, vectors(40, 4), Options(), "has 4 features in each row, and"),
+    (Linear().write, PIXELS, Options(), "takes vectors, 'x' float32 [?, 5]; rows holds an array of shape"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("write", "x", "options", "message"), FILES, ids=range(len(FILES)))
+def test_a_file_that_cannot_be_imported(
+    write: Callable[[Path], object], x: npt.NDArray[np.generic], options: Options, message: str, tmp_path: Path
+) -> None:
+    write(path := tmp_path / "m.onnx")
+    with pytest.raises(UserError) as refusal:
+        convert(path, LabelledRows("rows", x, np.zeros(len(x), np.int64)), options)
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "imagenett",
+            "allowed are imagenet, unit, raw, a mapping such as {mean: 0.5, std: 0.5}, or a YAML",
+        ),
+        (
+            "{meen: 1}",
+            "no key 'meen'; allowed: mean, std, scale, size, crop, interpolation, layout. Did you",
+        ),
+        ("{std: 0}", "std and scale must not be 0"),
+        ("{layout: CHW}", "preprocess: layout = 'CHW'"),
+        ("{mean: [1", "not a mapping"),
+    ],
+)
+def test_preprocessing_that_cannot_be_meant(text: str, message: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        Preprocessing.parse(text)
+    assert message in str(refusal.value)
+
+
+COLUMNS = "a,b,label\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "t.csv",
+            "a,b,lable\n1,2,3\n",
+            "has no column 'label'; it has 'a', 'b', 'lable'; name the column of the labels",
+        ),
+        ("t.csv", COLUMNS + "1,2\n", "row 2: 2 cells; the header has 3"),
+        (
+            "t.csv",
+            COLUMNS + "1,x,0\n",
+            "row 2, column 'b' holds 'x'; allowed are numbers, and nothing for a missing one",
+        ),
+        ("t.csv", COLUMNS + "1,2,0\n1,2,\n", "row 3 has no label; take out rows without one"),
+        ("t.csv", "a,a,label\n1,2,0\n", "has the column 'a' twice"),
+        ("t.csv", "label\n1\n", "has no column but 'label'"),
+        ("t.csv", COLUMNS, "holds no rows"),
+        ("t.txt", "", "ends in .txt; allowed are an .npz with x and y, a folder of class folders, a .csv"),
+        ("t.npz", "zip", "is not a whole .npz file"),
+    ],
+)
+def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as refusal:
+        rows.read(tmp_path / name)
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": X}, "no array y; it holds x. Needed are x, the rows, and y, their labels"),
+        ({"x": X, "y": np.zeros(3)}, "one label for each row"),
+        ({"x": X, "y": np.zeros(40)}, "y is float64; allowed are whole numbers and names"),
+        (
+            {"x": X, "y": np.zeros(40, int), "feature_names": ["a"]},
+            "feature_names has 1 names; x has the shape (40, 5)",
+        ),
+    ],
+)
+def test_arrays_that_hold_no_rows(arrays: dict[str, npt.ArrayLike], message: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "rows.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(UserError) as refusal:
+        rows.read(tmp_path / "rows.npz")
+    assert message in str(refusal.value)
+
+
+def test_a_folder_without_images(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    with pytest.raises(UserError, match="holds no images in class folders"):
+        rows.read(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"does not exist; --labelled names an \.npz"):
+        rows.read(tmp_path / "nothing.npz")
+
+
+def labelled(count: int = 200, **names: tuple[str, ...]) -> LabelledRows:
+    x = vectors(count)
+    return LabelledRows("rows", x, labels_of(Linear().logits(x)), **names)
+
+
+def of(y: npt.NDArray[np.generic], **names: tuple[str, ...]) -> LabelledRows:
+    return LabelledRows("rows", vectors(len(y)), y, **names)
+
+
+ABC = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("given", "classes", "message"),
+    [
+        (of(np.array([0, 1, 2, 3] * 20)), (), "has the label '3', which is no class; the classes are '0', '1', '2'"),
+        (of(np.array([0, 1, 2, 3] * 20)), ABC, "has the label 3, and the model has 3 classes; allowed are 0..2"),
+        (of(np.array([*"abcd"] * 20)), ABC, "has the label 'd', which is no class; the classes are 'a', 'b', 'c'"),
+        (of(np.array([*"xyz"] * 20)), ABC, "has the label 'x', which is no class"),
+        (of(np.array([*"abc"] * 20)), (), "labels its rows 'a', 'b', 'c', and nothing says which output of"),
+        (of(np.array([0, 1] * 20)), (), "has no row of 1 of 3 classes: '2'; add rows of them, or say --allow-unseen"),
+        (labelled(classes=("a", "b")), (), "rows names 2 classes ('a', 'b'), and"),
+        (labelled(), ("a", "b"), "--classes names 2 classes ('a', 'b'), and"),
+        (labelled(30), (), "holds 30 rows for calibration and test; at least 40 are needed"),
+        (
+            of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3),
+            (),
+            "if its classes are in the order '1', '2', '0'",
+        ),
+    ],
+)
+def test_labels_that_are_not_the_models(
+    given: LabelledRows, classes: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError) as refusal:
+        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(), classes)
+    assert message in str(refusal.value)
+
+
+def test_an_order_that_was_stated_is_taken(tmp_path: Path) -> None:
+    given = of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3)
+    scored = importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(), ("0", "1", "2"))
+    assert scored.classes == ("0", "1", "2")
+
+
+def test_classes_without_rows_are_allowed_where_it_is_said(tmp_path: Path) -> None:
+    given = of(np.array([0, 1] * 40))
+    scored = importer.score(
+        Linear().write(tmp_path / "m.onnx"), given, None, Options(), ("a", "b", "c"), allow_unseen=True
+    )
+    assert scored.splits["val"].logits_NC.shape == (40, 3)
+
+
+def test_logits_that_are_not_finite_name_the_row(tmp_path: Path) -> None:
+    given = labelled()
+    assert not isinstance(given.x, tuple)
+    given.x[57, 2] = np.nan
+    with pytest.raises(UserError, match="logits of 1 of 200 rows are not finite, the first of row 57; look for miss"):
+        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(), ABC)
+
+
+def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
+    """Tables are read by name; a name that is missing, or one too many, is refused."""
+    model = Linear(columns=("age", "income", "debt"), features=3)
+    path, x = model.write(tmp_path / "m.onnx"), vectors(90, 3)
+    y = labels_of(model.logits(x))
+
+    def scored(columns: list[int], *names: str) -> importer.Scored:
+        given = LabelledRows("table", x[:, columns], y, features=names)
+        return importer.score(path, given, None, Options(), ABC)
+
+    straight, swapped = scored([0, 1, 2], "age", "income", "debt"), scored([2, 0, 1], "debt", "age", "income")
+    assert np.array_equal(straight.splits["val"].logits_NC, swapped.splits["val"].logits_NC)
+    with pytest.raises(
+        UserError, match=r"table has no column 'income', which the model takes; .* Did you mean 'incom'"
+    ):
+        scored([0, 1, 2], "age", "incom", "debt")
+    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; take it out"):
+        scored([0, 1, 2, 0], "age", "income", "debt", "id")
+    with pytest.raises(UserError, match="table has no column 'debt'"):
+        scored([0, 1], "age", "income")
+
+
+def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"the name '\.\./up' cannot be a model's"):
+        importer.import_model(tmp_path / "m.onnx", labelled(), tmp_path / "out", name="../up")

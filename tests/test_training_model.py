@@ -1,0 +1,96 @@
+"""`training.model`: an ONNX file in place of training, in the same graph."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from pipeline.__main__ import main
+from service.models.model import Model
+from tests.conftest import run
+from tests.test_stages import hashes, ran, skipped
+
+MEAN, SCALE = 0.3, 4.0
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A regression on normalised digits, N x 1 x 8 x 8, four times too sure, with a fixed batch."""
+    data = load_digits()
+    fitted = LogisticRegression(max_iter=500).fit((data.data * 255 // 16 / 255 - MEAN)[::2], data.target[::2])
+    constants = [
+        numpy_helper.from_array((SCALE * fitted.coef_.T).astype(np.float32), "W"),
+        numpy_helper.from_array((SCALE * fitted.intercept_).astype(np.float32), "b"),
+    ]
+    nodes = [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("Gemm", ["flat", "W", "b"], ["scores"])]
+    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 8])
+    given = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 10])
+    graph = helper.make_graph(nodes, "digits", [taken], [given], constants)
+    path = tmp_path_factory.mktemp("model") / "digits.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+OPTIONS = f"model_options={{preprocess: '{{mean: {MEAN}}}'}}"
+
+
+def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["all", f"model={digits}", OPTIONS]) == 0, capsys.readouterr().err
+    card = json.loads((workspace / "artifacts/bundle/card.json").read_text())
+    assert card["method"] == "imported" and card["training"]["model"]["sha256"]
+    assert card["input"] == {"kind": "image", "height": 8, "width": 8, "channels": 1, "resized": False}
+    after, before = card["metrics"]["after"], card["metrics"]["before"]
+    assert after["nll"] < before["nll"] and after["ece"] < before["ece"]
+    with (
+        np.load(workspace / "artifacts/logits.npz") as logits,
+        np.load(workspace / "artifacts/data/arrays.npz") as rows,
+    ):
+        served = Model.load(workspace / "artifacts/bundle", threads=1)
+        assert np.allclose(served.logits(rows["x_test"]), logits["test_logits"], atol=1e-4)
+    assert main(["curves"]) == 1
+    assert "a model that was imported (training.model): there are no epochs to draw" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model=nothing.onnx"], "training.model is 'nothing.onnx', which does not exist"),
+        (["model={}", "epochs=3"], "training.epochs = 3 stands beside training.model = "),
+        (["model={}", "method=focal"], "nothing is trained; set one of them back: method to its default, or model to"),
+        (
+            ["model={}", "model_options={preproces: unit}"],
+            "unknown option of training.model 'preproces'; allowed: prep",
+        ),
+        (["model={}", "model_options={preprocess: imagnet}"], "Did you mean 'imagenet'?"),
+        (["model={}"], "say what makes the one of the other: --preprocess imagenet"),
+    ],
+)
+def test_what_is_refused(
+    words: list[str], message: str, digits: Path, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["all", *(word.format(digits) if word.startswith("model=") else word for word in words)]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_dvc_runs_again_what_another_file_changes(digits: Path, reproduced: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
+    shutil.copy(digits, copy / "datasets" / "mine.onnx")
+    settings = ["-S", "training.model=datasets/mine.onnx", "-S", f"training.{OPTIONS}"]
+    done = run(["dvc", "exp", "run", *settings], copy)
+    assert ran(done) >= {"plan", "train", "calibrate", "evaluate", "export"}
+    before = hashes(copy)
+    assert skipped(run(["dvc", "repro"], copy)) == {"fetch", "plan", "train", "calibrate", "evaluate", "export"}
+    model = onnx.load(digits)
+    model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.zeros(10, np.float32), "b"))
+    onnx.save(model, copy / "datasets" / "mine.onnx")
+    assert ran(run(["dvc", "repro"], copy)) >= {"plan", "train", "calibrate", "evaluate", "export"}
+    assert hashes(copy)["artifacts/logits.npz"] != before["artifacts/logits.npz"]
