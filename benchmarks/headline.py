@@ -28,7 +28,7 @@ from benchmarks.interval_coverage import processor
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports.verdict import LEANS, verdict_of

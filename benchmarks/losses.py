@@ -32,7 +32,7 @@ from pipeline.training.loop import train
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of
 from trueodds import calibrators
-from trueodds.evaluation.results import judge
+from trueodds.evaluation.results import measure
 
 RESULT = Path(__file__).parent / "results" / "losses-cifar100-subset.json"
 METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce", "ls05", "mixup")
@@ -73,7 +73,7 @@ def one(dataset: data.DataSet, method: str, seed: int, plan: Plan) -> dict[str, 
     measured["code_sha256"] = trained.settings["code_sha256"]
     measured["temperature"] = calibrator.to_json()["temperature"]
     for when, applied in (("before", calibrators.Identity()), ("after", calibrator)):
-        values = judge(applied, trained.logits["test"], dataset.arrays["test"][1], Evaluation()).values
+        values = measure(applied, trained.logits["test"], dataset.arrays["test"][1], Evaluation()).values
         measured[when] = {name: values[name] for name in SHOWN}
     return measured
 

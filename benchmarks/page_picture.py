@@ -31,7 +31,7 @@ from benchmarks import chromium, untrained
 from benchmarks.interval_coverage import chance_at, pool_logits
 from service.ids import new_ids
 from service.store import open_store
-from service.store.records import Label, PredictionBatch
+from service.store.rows import Label, PredictionBatch
 from trueodds.metrics import softmax
 from trueodds.sums.hours import HOUR_MS
 

@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.interval_coverage import processor
 from service.ids import new_ids
 from service.store import Store, open_store
-from service.store.records import Label, PredictionBatch, Version
+from service.store.rows import Label, PredictionBatch, Version
 from service.store.work import deltas
 from service.store.work.statements import Insert, Work
 from trueodds.calibrators import Temperature

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Params
 
@@ -95,15 +95,17 @@ def evaluate(params: Params) -> None:
     """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
     from pipeline import calibrate, figures
     from trueodds import logits
-    from trueodds.evaluation.results import evaluate as judge_all
+    from trueodds.evaluation import results
     from trueodds.files import read_json
 
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
-    results = judge_all(calibrate.read(CALIBRATOR), val, test, params.evaluation)
-    results.write(EVALUATION, logits.notes(LOGITS))
+    evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation)
+    evaluated.write(EVALUATION, logits.notes(LOGITS))
     names = read_json(DATA / "card.json")["classes"]
     model, method = params.training.model, params.training.method
-    figures.draw(results, names, EVALUATION, f"{params.data.dataset}, {method if model is None else Path(model).name}")
+    figures.draw(
+        evaluated, names, EVALUATION, f"{params.data.dataset}, {method if model is None else Path(model).name}"
+    )
 
 
 def export(params: Params) -> None:
@@ -113,21 +115,17 @@ def export(params: Params) -> None:
     from pipeline.training.files import IMPORTED
     from pipeline.training.trained import read_net, read_settings
     from trueodds import logits
-    from trueodds.bundle import Reference, RiskCoverage
     from trueodds.files import read_json
-    from trueodds.metrics import CalibrationSums
 
     dataset = data.read(DATA)
     training, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
     metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
-    calibrator, val, test = calibrate.read(CALIBRATOR), logits.read(LOGITS, "val"), logits.read(LOGITS, "test")
-    sums = CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N, scores=False)
-    risk, reference = RiskCoverage.of(sums, "test"), Reference.of(calibrator(val.logits_NC).max(axis=1))
-    rest = (calibrator, dataset.card, training, metrics, images, BUNDLE, risk, reference)
+    validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
+    rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, images, BUNDLE)
     if imported.is_file():
-        network.export_imported(imported, *rest)
+        network.export_imported(imported, *rest, validation=validation, test=test)
     else:
-        network.export(read_net(MODEL, training, dataset), *rest)
+        network.export(read_net(MODEL, training, dataset), *rest, validation=validation, test=test)
 
 
 def fold() -> Path:
@@ -184,20 +182,12 @@ def quantise(params: Params) -> Path:
     """
     from pipeline import data
     from pipeline.export.quantised import quantise as write
-    from trueodds import calibrators
+    from pipeline.export.quantised import refitting
     from trueodds.bundle import Bundle
 
-    source, arrays, settings = Bundle.load(BUNDLE), data.read(DATA).arrays, params.calibration
-    name = source.calibrator.name
-    options = cast(dict[str, Any], settings.calibrator_options) if settings.calibrator == name else {}
-    table = write(
-        source,
-        arrays["val"],
-        arrays["test"],
-        params.evaluation,
-        lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options),
-        INT8,
-    )
+    source, arrays = Bundle.load(BUNDLE), data.read(DATA).arrays
+    fit = refitting(source.calibrator.name, params.calibration)
+    table = write(source, arrays["val"], arrays["test"], params.evaluation, fit, INT8)
     for key in ("error_rate", "nll", "ece"):
         was, now = source.card.metrics["after"][key], table["after"][key]
         log.info("%s: %.4f, int8 %.4f", key, was, now)

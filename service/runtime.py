@@ -12,7 +12,7 @@ from service.models.engine import Engine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
-from service.store.records import Version
+from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.shadows import is_shadow
 

@@ -53,17 +53,23 @@ def good(tmp_path: Path) -> Path:
 
 
 def test_validation_confidences_are_kept_on_sixty_cells(tmp_path: Path) -> None:
-    found = Reference.of([0.0, 1 / 60, 0.5, 0.5001, 1.0, 1 + 1e-9])
-    assert (found.rows, found.counts[0], found.counts[29], found.counts[30], found.counts[59]) == (6, 2, 1, 1, 2)
-    assert found.mean == pytest.approx((1 / 60 + 1.0001 + 2) / 6)
+    reference = Reference.of([0.0, 1 / 60, 0.5, 0.5001, 1.0, 1 + 1e-9])
+    assert (reference.rows, reference.counts[0], reference.counts[29], reference.counts[30], reference.counts[59]) == (
+        6,
+        2,
+        1,
+        1,
+        2,
+    )
+    assert reference.mean == pytest.approx((1 / 60 + 1.0001 + 2) / 6)
     for bad, words in (([], "no rows"), ([1.5], r"allowed is \[0, 1\]")):
         with pytest.raises(ValueError, match=words):
             Reference.of(bad)
-    whole = make_bundle(tmp_path / "whole", lambda card: card.update(reference=found.model_dump()))
-    assert Bundle.load(whole).card.reference == found
+    whole = make_bundle(tmp_path / "whole", lambda card: card.update(reference=reference.model_dump()))
+    assert Bundle.load(whole).card.reference == reference
     assert Bundle.load(make_bundle(tmp_path / "without")).card.reference is None
     for change in ({"rows": 7}, {"counts": [1] * 59}):
-        wrong = found.model_dump() | change
+        wrong = reference.model_dump() | change
         broken = make_bundle(tmp_path / "broken", lambda card, wrong=wrong: card.update(reference=wrong))  # type: ignore[misc]
         with pytest.raises(BundleError, match=r"card\.json: reference"):
             Bundle.load(broken)

@@ -19,7 +19,7 @@ from pipeline.figures.calibrators import _apart, _uncertainty
 from pipeline.figures.classes import NAMED
 from trueodds import calibrators, logits, metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.results import Judged, Problem, check_compared, compared, judge, rows_of, table_of
+from trueodds.evaluation.results import Measurement, Problem, check_compared, compared, measure, rows_of, table_of
 from trueodds.files import read_json, write_json, write_npz
 from trueodds.logits import Logits, LogitsError
 
@@ -34,7 +34,7 @@ def rows(n: int = 4000, temperature: float = 2.0) -> tuple[np.ndarray, np.ndarra
 
 
 def table(calibrator: calibrators.Calibrator, z: Any, y: Any, settings: Evaluation) -> dict[str, Any]:
-    before, after = (judge(c, z, y, settings) for c in (calibrators.Identity(), calibrator))
+    before, after = (measure(c, z, y, settings) for c in (calibrators.Identity(), calibrator))
     return table_of(before, after, [], calibrator, settings)
 
 
@@ -67,7 +67,7 @@ def test_every_number_before_and_after() -> None:
 def test_what_is_not_defined_is_null() -> None:
     """No row above .99: there is no accuracy there, and JSON knows no NaN."""
     z, y = np.zeros((20, 3)), np.arange(20) % 3
-    before, after = (judge(calibrators.Identity(), z, y, Evaluation()) for _ in range(2))
+    before, after = (measure(calibrators.Identity(), z, y, Evaluation()) for _ in range(2))
     assert table_of(before, after, [], calibrators.Identity(), Evaluation())["after"]["accuracy_above_99"] is None
     assert rows_of(before, after, [])[0]["accuracy_above_99"] is None
 
@@ -96,7 +96,7 @@ def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> N
     settings, after = Evaluation(compare=["vector", "identity", "temperature"]), calibrators.fit(z, y, "temperature")
     validation, test = Logits(z, y), Logits(z[::-1][:300], y[::-1][:300])
     (vector,) = compared(after, validation, test, settings)  # identity is before, the same temperature is after
-    assert isinstance(vector, Judged) and vector.sums.n == 300
+    assert isinstance(vector, Measurement) and vector.sums.n == 300
     expected = calibrators.fit(z, y, "vector")(test.logits_NC)
     assert vector.values["nll"] == metrics.nll(expected, test.labels_N)
 
@@ -110,7 +110,7 @@ def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
     problems = {other.name: other.reason for other in others if isinstance(other, Problem)}
     assert "vector" in problems and "never hold class 3" in problems["vector"]
     assert "structured_vector" not in problems
-    before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
+    before, now = (measure(c, z, y, settings) for c in (calibrators.Identity(), after))
     metrics_table, lines = table_of(before, now, others, after, settings), rows_of(before, now, others)
     assert metrics_table["compared"]["vector"] == {"problem": problems["vector"]}
     assert {line["calibrator"]: line["problem"] for line in lines}["vector"] == problems["vector"]
@@ -128,7 +128,7 @@ def draw(folder: Path, name: str, classes: int = 4) -> list[Path]:
     z, y = rows(300)
     z = np.pad(z, ((0, 0), (0, classes - 4)), constant_values=-3.0)
     after = calibrators.fit(z, y, name)
-    before, now = (judge(c, z, y, settings) for c in (calibrators.Identity(), after))
+    before, now = (measure(c, z, y, settings) for c in (calibrators.Identity(), after))
     others = [*compared(after, Logits(z, y), Logits(z, y), settings), Problem("matrix", "too few rows")]
     names = [f"class {k} <&> $x_$" for k in range(classes)]
     figures.reliability_diagram(before, now, settings, folder / "reliability", "a title")
@@ -160,7 +160,7 @@ def test_many_classes_are_drawn_with_the_worst_named(tmp_path: Path) -> None:
 
 
 def test_the_pictures_of_a_single_row(tmp_path: Path) -> None:
-    one = judge(calibrators.Identity(), [[900.0, 0.0]], [0], Evaluation())
+    one = measure(calibrators.Identity(), [[900.0, 0.0]], [0], Evaluation())
     figures.reliability_diagram(one, one, Evaluation(), tmp_path / "one", "one row")
     figures.bin_robustness(one, one, tmp_path / "bins", "one row")
     figures.per_class(one, one, ["yes", "no"], tmp_path / "classes", "one row")
@@ -183,7 +183,7 @@ def test_numbers_above_the_points_stay_near_them() -> None:
 def test_lines_to_the_numbers_do_not_cross(factor: float) -> None:
     """Each goes straight up from its point and bends above the picture only, to a place in the points' order."""
     z, y = rows(300)
-    judged = [judge(c, z, y, Evaluation()) for c in (calibrators.Identity(), calibrators.fit(z, y, "temperature"))]
+    judged = [measure(c, z, y, Evaluation()) for c in (calibrators.Identity(), calibrators.fit(z, y, "temperature"))]
     many = [
         replace(judged[k % 2], values={**judged[k % 2].values, "mean_entropy": 0.01 * (1 + (factor - 1) * (k == 11))})
         for k in range(12)

@@ -127,7 +127,7 @@ LAYERS = {
         databases
         work
         label_rules
-        records
+        rows
     """,
     "service/store/databases": """
         postgres sqlite

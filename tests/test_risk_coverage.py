@@ -19,16 +19,16 @@ ROWS = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=
 def test_counts_are_exact_at_every_edge_of_a_cell(rows: list[tuple[float, bool]], k: int) -> None:
     confidence_N, correct_N = (np.array(column) for column in zip(*rows, strict=True))
     table = RiskCoverage.of(CalibrationSums.from_top(confidence_N, correct_N), "test")
-    found = RiskCoverage.model_validate_json(table.model_dump_json()).at(k / CELLS)
+    point = RiskCoverage.model_validate_json(table.model_dump_json()).at(k / CELLS)
     above_N = confidence_N > k / CELLS if k else np.full(len(rows), True)
-    assert (found.rows, found.answered) == (len(rows), above_N.sum())
-    assert found.wrong == (~correct_N[above_N]).sum()
-    assert found.coverage == above_N.mean()
-    assert found.threshold == k / CELLS
-    if found.answered:
-        assert found.risk is not None and found.risk_lower <= found.risk <= found.risk_upper
+    assert (point.rows, point.answered) == (len(rows), above_N.sum())
+    assert point.wrong == (~correct_N[above_N]).sum()
+    assert point.coverage == above_N.mean()
+    assert point.threshold == k / CELLS
+    if point.answered:
+        assert point.risk is not None and point.risk_lower <= point.risk <= point.risk_upper
     else:
-        assert (found.risk, found.risk_lower, found.risk_upper) == (None, 0, 1)
+        assert (point.risk, point.risk_lower, point.risk_upper) == (None, 0, 1)
 
 
 @pytest.mark.parametrize(

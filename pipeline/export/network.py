@@ -21,6 +21,8 @@ from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, Risk
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.inputs import ImageInput
+from trueodds.logits import Logits
+from trueodds.metrics import CalibrationSums
 
 TOLERANCE = 1e-4
 CHECKED_ROWS = 256
@@ -58,12 +60,13 @@ def export(
     metrics: dict[str, Any],
     validation_images: Images,
     out: Path,
-    risk_coverage: RiskCoverage | None = None,
-    reference: Reference | None = None,
+    *,
+    validation: Logits | None = None,
+    test: Logits | None = None,
 ) -> Bundle:
     """Export a net to the bundle `out`, after checking its graph on real validation images.
 
-    `reference`: the confidences of all validation rows after the calibrator.
+    The card's reference is of the confidences of the `validation` rows, its risk and coverage of the `test` rows.
 
     Raises:
         ExportError: onnxruntime and torch differ by more than 1e-4 in any logit.
@@ -74,8 +77,8 @@ def export(
         model = Path(folder) / MODEL
         _write_onnx(servable, images[:2], model)
         logits_C = _checked(servable, images, model)[0]
-        description = describe(data_card, training, metrics, risk_coverage)
-        return _write(model, logits_C, calibrator, description, images[0], out, reference)
+        card = describe(data_card, training, metrics, calibrator, test)
+        return _write(model, logits_C, calibrator, card, images[0], out, validation)
 
 
 def export_imported(
@@ -86,17 +89,22 @@ def export_imported(
     metrics: dict[str, Any],
     validation_images: Images,
     out: Path,
-    risk_coverage: RiskCoverage | None = None,
-    reference: Reference | None = None,
+    *,
+    validation: Logits | None = None,
+    test: Logits | None = None,
 ) -> Bundle:
     """As `export`, of a graph that is servable already: what the train stage made of `training.model`."""
-    description = describe(data_card, training, metrics, risk_coverage)
     logits_C = run(model, "logits", validation_images[:1])[0]
-    return _write(model, logits_C, calibrator, description, validation_images[0], out, reference)
+    card = describe(data_card, training, metrics, calibrator, test)
+    return _write(model, logits_C, calibrator, card, validation_images[0], out, validation)
 
 
 def describe(
-    data_card: dict[str, Any], training: dict[str, Any], metrics: dict[str, Any], risk_coverage: RiskCoverage | None
+    data_card: dict[str, Any],
+    training: dict[str, Any],
+    metrics: dict[str, Any],
+    calibrator: Calibrator,
+    test: Logits | None,
 ) -> Description:
     """The card's parts that data, training and evaluation state."""
     return Description(
@@ -106,7 +114,7 @@ def describe(
         method=training["method"]["name"],
         training=training,
         metrics={key: metrics[key] for key in METRICS},
-        risk_coverage=risk_coverage,
+        risk_coverage=None if test is None else _risk_coverage(calibrator, test),
         notes=metrics["notes"],
         data_sha256=training["data_sha256"],
         code_sha256=training["code_sha256"],
@@ -120,10 +128,22 @@ def _write(
     description: Description,
     image_HWC: Images,
     out: Path,
-    reference: Reference | None,
+    validation: Logits | None,
 ) -> Bundle:
-    golden: dict[str, Any] = {"golden_input": image_HWC, "golden_logits": logits_C}
-    return Bundle.write(out, model, calibrator, description, **golden, reference=reference)
+    return Bundle.write(
+        out,
+        model,
+        calibrator,
+        description,
+        golden_input=image_HWC,
+        golden_logits=logits_C,
+        reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
+    )
+
+
+def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
+    p_NC = calibrator(test.logits_NC)
+    return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 
 def _write_onnx(servable: nn.Module, example: Images, path: Path) -> None:

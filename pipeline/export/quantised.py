@@ -9,18 +9,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.config import Evaluation
+from pipeline.config import Calibration, Evaluation
 from pipeline.data.raw import Images, Labels
 from pipeline.export.onnx_graph import run
+from trueodds import calibrators
 from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.errors import UserError
-from trueodds.evaluation.results import judge, table_of
+from trueodds.evaluation.results import measure, table_of
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512
@@ -31,6 +32,12 @@ Fit = Callable[[npt.NDArray[np.floating], Labels], Calibrator]
 
 class QuantisationError(UserError, RuntimeError):
     """A graph that could not be quantised."""
+
+
+def refitting(name: str, settings: Calibration) -> Fit:
+    """Fits a calibrator of this name, with the options of `settings` where they are of the same one."""
+    options = cast(dict[str, Any], settings.calibrator_options) if settings.calibrator == name else {}
+    return lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options)
 
 
 def quantise(
@@ -62,7 +69,7 @@ def quantise(
         except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
             raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
         calibrator = fit(val_NC, validation[1])
-        before, after = (judge(c, test_NC, test[1], settings) for c in (Identity(), calibrator))
+        before, after = (measure(c, test_NC, test[1], settings) for c in (Identity(), calibrator))
         table = table_of(before, after, [], calibrator, settings)
         origin = f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; calibrated anew."
         changes = {

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.figures.style import AFTER, BAR, BEFORE, GAP, bare, drawn
-from trueodds.evaluation.results import Judged
+from trueodds.evaluation.results import Measurement
 from trueodds.metrics import CELLS, ece, mce, noise_floor
 
 BINS = [bins for bins in range(10, 1001) if CELLS % bins == 0]
 
 
-def bin_robustness(before: Judged, after: Judged, out: Path, title: str) -> None:
+def bin_robustness(before: Measurement, after: Measurement, out: Path, title: str) -> None:
     """ECE with its noise floor (left) and MCE (right) in 10 to 1,000 equal-width bins; written to `out`.svg.
 
     The plug-in ECE grows with the number of bins, and so does what a calibrated model would show: their distance says

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, drawn
-from trueodds.evaluation.results import Judged, Problem, Settings
+from trueodds.evaluation.results import Measurement, Problem, Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,9 +20,9 @@ BAND = 0.07  # of the height of the right picture, above it: where lines lead to
 
 
 def comparison(
-    before: Judged,
-    after: Judged,
-    others: Sequence[Judged | Problem],
+    before: Measurement,
+    after: Measurement,
+    others: Sequence[Measurement | Problem],
     settings: Settings,
     out: Path,
     title: str,
@@ -49,7 +49,7 @@ def _colour(row: int) -> str:
     return {0: GAP, 1: BAR}.get(row, INK)
 
 
-def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Settings) -> None:
+def _forest(axes: Axes, rows: Sequence[Measurement | Problem], settings: Settings) -> None:
     for row, one in enumerate(rows):
         if isinstance(one, Problem):
             axes.text(0.01, row, "could not be fitted", transform=axes.get_yaxis_transform(), va="center", fontsize=8)
@@ -72,10 +72,10 @@ def _forest(axes: Axes, rows: Sequence[Judged | Problem], settings: Settings) ->
     bare(axes)
 
 
-def _uncertainty(axes: Axes, rows: Sequence[Judged | Problem]) -> None:
+def _uncertainty(axes: Axes, rows: Sequence[Measurement | Problem]) -> None:
     from matplotlib.ticker import LogLocator
 
-    shown = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Judged)]
+    shown = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Measurement)]
     for values, row in shown:
         entropy = values["mean_entropy"]
         axes.plot([entropy, entropy], [values["ece_lower"], values["ece_upper"]], color=_colour(row), linewidth=1.4)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.figures.style import AFTER, BEFORE, INK, LINE, PALE, bare, drawn
-from trueodds.evaluation.results import Judged
+from trueodds.evaluation.results import Measurement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ NAMED = 15
 LONGEST = 24
 
 
-def per_class(before: Judged, after: Judged, names: Sequence[str], out: Path, title: str) -> None:
+def per_class(before: Measurement, after: Measurement, names: Sequence[str], out: Path, title: str) -> None:
     """The ECE of every class's probability, before and after, with its noise floor; written to `out`.svg.
 
     Classes are sorted by their ECE after calibration: all of them on the left, and the 15 worst by name on the right
@@ -39,12 +39,12 @@ def per_class(before: Judged, after: Judged, names: Sequence[str], out: Path, ti
         figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
-def _mean(before: Judged, after: Judged) -> str:
+def _mean(before: Measurement, after: Measurement) -> str:
     both = (("before", before.values), ("after", after.values))
     return ", ".join(f"{when} {v['classwise_ece']:.5f} (floor {v['classwise_floor']:.5f})" for when, v in both)
 
 
-def _all(axes: Axes, before: Judged, after: Judged, order_C: np.ndarray) -> None:
+def _all(axes: Axes, before: Measurement, after: Measurement, order_C: np.ndarray) -> None:
     rank_C = np.arange(1, len(order_C) + 1)
     axes.fill_between(rank_C, after.floor_C[order_C], color=PALE, linewidth=0)
     axes.plot(rank_C, after.floor_C[order_C], color=LINE, linewidth=0.9)
@@ -56,7 +56,7 @@ def _all(axes: Axes, before: Judged, after: Judged, order_C: np.ndarray) -> None
     bare(axes)
 
 
-def _worst(axes: Axes, before: Judged, after: Judged, worst: np.ndarray, names: Sequence[str]) -> None:
+def _worst(axes: Axes, before: Measurement, after: Measurement, worst: np.ndarray, names: Sequence[str]) -> None:
     place = np.arange(len(worst))
     axes.barh(place, after.floor_C[worst], 0.62, color=PALE, edgecolor=LINE, linewidth=0.6, label="noise floor (mean)")
     axes.hlines(place, before.ece_C[worst], after.ece_C[worst], color=INK, linewidth=0.7)

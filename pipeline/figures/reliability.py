@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.figures.style import BAR, GAP, INK, LINE, drawn
-from trueodds.evaluation.results import Judged, Settings
+from trueodds.evaluation.results import Measurement, Settings
 from trueodds.metrics import Bins, binomial_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def reliability_diagram(before: Judged, after: Judged, settings: Settings, out: Path, title: str) -> None:
+def reliability_diagram(before: Measurement, after: Measurement, settings: Settings, out: Path, title: str) -> None:
     """Before and after, the confidence histogram beneath; written to `out`.svg and `out`.png.
 
     Bars of bins with few rows are pale: the eye should weigh a bin as the ECE does. ECE, its estimate
@@ -37,7 +37,7 @@ def reliability_diagram(before: Judged, after: Judged, settings: Settings, out: 
             handle.set_alpha(1)
 
 
-def _words(when: str, judged: Judged, bins: Bins, level: float) -> str:
+def _words(when: str, judged: Measurement, bins: Bins, level: float) -> str:
     values = judged.values
     return (
         f"{when} ({judged.name}): ECE {values['ece']:.4f} in {len(bins.count_B)} bins\n"

@@ -196,7 +196,7 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
 def build(spec: str, **options: OptionValue) -> Method:
     """Composes a method; see `resolve`.
 
-    >>> build("fl3+mixup", alpha=0.2).name
+    >>> build("fl3+mixup", **{"mixup.alpha": 0.2}).name
     'fl3+mixup'
     """
     return resolve(spec, options).build()

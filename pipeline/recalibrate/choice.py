@@ -15,7 +15,7 @@ from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.held_out import calibrated_nll, stratified
 from trueodds.calibrators.selection import CANDIDATES
-from trueodds.evaluation.results import Judged, judge, judge_probabilities, table_of
+from trueodds.evaluation.results import Measurement, measure, measure_probabilities, table_of
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -51,9 +51,9 @@ class Choice:
     served: CandidateScore
     table: tuple[CandidateScore, ...]
     best: CandidateScore
-    before: Judged
+    before: Measurement
     """The served calibrator on the live labels: none of them was known to its fit."""
-    after: Judged
+    after: Measurement
     """Choosing and fitting on the same labels: each by what the other folds alone would have chosen and fitted."""
     settings: Evaluation
     rows: int
@@ -102,8 +102,8 @@ def choose(
         CandidateScore(served.calibrator.name, float(served_N.mean()), 0.0, 0.0),
         table,
         best,
-        judge(served.calibrator, logits_NC, labels_N, settings),
-        judge_probabilities(best.name, p_NC, labels_N, settings),
+        measure(served.calibrator, logits_NC, labels_N, settings),
+        measure_probabilities(best.name, p_NC, labels_N, settings),
         settings,
         len(labels_N),
     )

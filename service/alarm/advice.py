@@ -6,7 +6,7 @@ import math
 import shlex
 
 from service.alarm.state import AlarmState
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK

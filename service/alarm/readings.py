@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from service.alarm.advice import advice_of
 from service.alarm.state import NULLS, AlarmState, Evidence
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, WeightedEvidence

@@ -20,7 +20,7 @@ from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys
 from service.settings import Webhook
 from service.store import StoreError
-from service.store.records import LabelBlock, Version
+from service.store.rows import LabelBlock, Version
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.reports.alarm import Alarm
 from trueodds.texts import line_problem, plural, short
@@ -153,8 +153,8 @@ async def try_webhooks(request: Request) -> Response:
     return Response(test.model_dump_json(), media_type="application/json")
 
 
-async def for_telemetry(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:
-    """The evidence (None: damaged) and how the alarm stands."""
+async def read_alarm(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:
+    """Reads the evidence of a version (None: damaged), and how its alarm stands."""
     tree = await runtime.store.read_state(model, version, ALARM)
     try:
         state = AlarmState.read(tree, runtime.settings)

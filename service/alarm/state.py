@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from service.store import StoreError
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.metrics.alarms.sequential import BLOCK

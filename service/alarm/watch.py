@@ -18,7 +18,7 @@ from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
 from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
 from service.settings import Settings, Webhook
 from service.store import Store, StoreError
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics import ece
 

@@ -24,7 +24,7 @@ from service.labels.refusals import bad_rows
 from service.labels.schemas import CSV, NDJSON, BulkSummary
 from service.store import Store, StoreError
 from service.store.label_rules import SHOWN, Outcome, Refusal
-from service.store.records import Label
+from service.store.rows import Label
 from service.telemetry.metrics import Telemetry
 from trueodds.texts import plural
 

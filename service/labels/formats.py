@@ -14,7 +14,7 @@ from service.errors import ServiceError
 from service.ids import MAX_ID, id_problem
 from service.labels.refusals import FeedbackError
 from service.store.label_rules import Refusal
-from service.store.records import Label, storable
+from service.store.rows import Label, storable
 from trueodds.texts import plural, short
 
 

@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
-from service.store.records import LabelledLogits
+from service.store.rows import LabelledLogits
 
 CHUNK = 256 * 1024
 SPLIT = "val"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from service.errors import ServiceError
 from service.http.error_answers import BadRow
 from service.store.label_rules import SHOWN, Refusal, RefusalCode
@@ -20,6 +22,7 @@ class FeedbackError(ServiceError):
     """A call with at least one refused label; its status is that of the first."""
 
     def __init__(self, refusals: list[Refusal], rows: int) -> None:
+        self.counts = Counter[str](refusal.code for refusal in refusals)
         first, count = refusals[0], len(refusals)
         where = "" if rows == 1 else f" ({count:,} of {rows:,} rows are bad; this is row {first.row})"
         message = f"{first.message}{where}"

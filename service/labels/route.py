@@ -16,8 +16,9 @@ from service.http import error_answers, json_body, keys
 from service.labels import bulk, formats, labelled_file, schemas
 from service.labels.refusals import FeedbackError
 from service.labels.schemas import NDJSON, BulkSummary, LabelsStored
-from service.runtime import runtime_of
-from service.store.label_rules import SHOWN, RefusedLabelsError
+from service.runtime import Runtime, runtime_of
+from service.store.label_rules import RefusedLabelsError
+from service.store.rows import LabelCounts
 
 router = APIRouter()
 
@@ -67,18 +68,29 @@ async def give_feedback(request: Request) -> Response:
         return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
     if media_type != json_body.JSON:
         raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(bulk.READERS)}")
+    try:
+        counts = await _take(request, runtime)
+    except FeedbackError as error:
+        runtime.telemetry.labels(error.counts)
+        raise
+    runtime.telemetry.labels(asdict(counts))
+    return Response(LabelsStored.model_validate(counts).model_dump_json(), media_type=json_body.JSON)
+
+
+async def _take(request: Request, runtime: Runtime) -> LabelCounts:
+    """Stores the labels of a JSON body, all or none.
+
+    Raises:
+        FeedbackError: with at least one refused label.
+    """
     settings = runtime.settings
     labels = await json_body.read_json(
         request, settings.max_json_values, lambda tree: formats.parse(tree, settings.max_labels)
     )
     try:
-        counts = await runtime.store.put_labels(labels)
+        return await runtime.store.put_labels(labels)
     except RefusedLabelsError as error:
-        for refusal in error.refusals[:SHOWN]:
-            runtime.telemetry.label(refusal.code)
         raise FeedbackError(error.refusals, error.rows) from error
-    runtime.telemetry.labels(asdict(counts))
-    return Response(LabelsStored.model_validate(counts).model_dump_json(), media_type=json_body.JSON)
 
 
 @router.get(

@@ -13,7 +13,7 @@ from service.http import documentation
 from service.http.error_answers import BadRow
 from service.http.json_body import JSON
 from service.ids import MAX_ID
-from service.store.records import Version
+from service.store.rows import Version
 
 CSV, NDJSON = "text/csv", "application/x-ndjson"
 """Media types of labels in bulk."""

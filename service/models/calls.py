@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from service.errors import ServiceError
 from service.models.model import Scores, of_logits
-from service.store.records import EarlierAnswer, PredictionBatch, Version
+from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from trueodds.inputs import InputKind, Inputs
 from trueodds.texts import short
 
@@ -74,7 +74,7 @@ def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[Pr
 
 
 async def repeat(
-    result: PredictionResult, earlier: list[EarlierAnswer | None], versions: Versions
+    result: PredictionResult, earlier: list[EarlierPrediction | None], versions: Versions
 ) -> PredictionResult | ServiceError:
     """The result with what was stored earlier in place of what was scored again; an error where inputs differ."""
     if conflicts := [result.ids[row] for row, known in enumerate(earlier) if known and known.logits is None]:

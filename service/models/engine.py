@@ -14,7 +14,7 @@ from service.models.calls import PredictionCall, PredictionResult, repeat, split
 from service.models.model import Model
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
-from service.store.records import EarlierAnswer, PredictionBatch, Version
+from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import Card
 from trueodds.inputs import InputKind, Inputs
@@ -148,7 +148,7 @@ class Engine:
         return [outcome if isinstance(outcome, BaseException) else outcome[0] for outcome in outcomes]
 
     async def _with_earlier(
-        self, results: list[PredictionResult], earlier: list[EarlierAnswer | None]
+        self, results: list[PredictionResult], earlier: list[EarlierPrediction | None]
     ) -> list[PredictionResult | BaseException]:
         settled: list[PredictionResult | BaseException] = []
         start = 0

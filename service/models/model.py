@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from service.store.records import Version
+from service.store.rows import Version
 from trueodds.bundle import Bundle, BundleError
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs

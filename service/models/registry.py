@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from service.errors import ServiceError
 from service.models.engine import Engine, Find
-from service.models.listing import Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.loader import Loader
+from service.models.schemas import Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.shadow import Shadow
 from service.settings import Settings
 from service.store import Store
@@ -128,7 +128,7 @@ class Registry:
         for key in self._engines:
             yield (*key, key in self._loader.altered)
 
-    def listing(self) -> Models:
+    def published_models(self) -> Models:
         """For people: every model with its versions, what each is for, and why one is not served."""
         models = [self._listed(model) for model in self._contents.models]
         default = self._default.version if self._default else None

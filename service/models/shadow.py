@@ -13,7 +13,7 @@ from service.ids import is_generated
 from service.models.batching import Batcher
 from service.models.model import Model
 from service.store import Store
-from service.store.records import PredictionBatch
+from service.store.rows import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
 from trueodds.bundle.shadows import shadow_of
 from trueodds.inputs import Inputs

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Report
+from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 
 REPORT, CHOOSE = "/calibration-report", "/calibration-report/choose"
@@ -112,7 +113,8 @@ def refresh_address(query: Mapping[str, str], choice: Choice) -> str:
 
 def _since(now: datetime, hours: int) -> datetime:
     """The whole hour in which a window of so many hours begins."""
-    return (utc(now) - timedelta(hours=hours)).replace(minute=0, second=0, microsecond=0)
+    first = int(hour_of(1000 * utc(now).timestamp())) - hours
+    return datetime.fromtimestamp(first * HOUR_MS / 1000, UTC)
 
 
 def _day(text: str, later: int = 0) -> str:

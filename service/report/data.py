@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, Store
-from service.store.records import LabelBlock, Version
+from service.store.rows import LabelBlock, Version
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MAX_POINTS = 120
-"""Points of a trend whose unit was left to us."""
+"""Most points of a trend whose unit was left to us, unless it is by month."""
 MAX_VERSIONS = 8
 """Versions beside each other: those served last."""
 
@@ -129,33 +129,32 @@ async def periods_of(store: Store, version: Version, query: ReportQuery) -> tupl
         ServiceError: 422 for more than 750 periods.
     """
     assert query.trend is not None
-    if query.trend != "auto":
-        try:
-            return query.trend, await _periods(store, version, query, query.trend, MAX_PERIODS)
-        except ValueError as error:
-            raise ServiceError(422, "invalid_parameter", f"trend = {query.trend}: {error}, or trend=auto") from None
-    chosen: tuple[Unit, Periods] = ("month", [])
-    for unit in reversed(UNITS):
-        try:
-            periods = await _periods(store, version, query, unit, MAX_POINTS)
-        except ValueError:  # far more than 750
-            break
-        if len(periods) > MAX_POINTS and unit != "month":
-            break
-        chosen = unit, periods
+    finer, coarsest = UNITS[:-1], UNITS[-1]
+    unit = coarsest if query.trend == "auto" else query.trend
+    try:
+        chosen = unit, await _periods(store, version, query, unit, MAX_PERIODS)
+    except ValueError as error:
+        cure = "" if query.trend == "auto" else ", or trend=auto"
+        raise ServiceError(422, "invalid_parameter", f"trend = {query.trend}: {error}{cure}") from None
+    if query.trend == "auto":
+        for unit in reversed(finer):
+            try:
+                chosen = unit, await _periods(store, version, query, unit, MAX_POINTS)
+            except ValueError:
+                break
     return chosen
 
 
 async def _periods(store: Store, version: Version, query: ReportQuery, unit: Unit, most: int) -> Periods:
-    """The periods of a unit; no more than one above `most`."""
+    """The periods of a unit.
+
+    Raises:
+        ValueError: there are more than `most`.
+    """
     by, group = query.group or (None, "")
-    window, periods = (query.since_ms, query.until_ms), Periods()
-    trend = await store.read_trend(version.model, version.version, unit, *window, by=by, group=group)
-    async for period in trend:
-        periods.append(period)
-        if len(periods) > most:
-            break
-    return periods
+    window = query.since_ms, query.until_ms
+    trend = await store.read_trend(version.model, version.version, unit, *window, by=by, group=group, most=most)
+    return [period async for period in trend]
 
 
 async def _sums_and_labels(
@@ -192,7 +191,7 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     """The versions of which the store has answers. A shadow's are under its model's name with ~shadow."""
-    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.listing()["models"]}
+    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.published_models()["models"]}
     known = []
     for version in versions:
         row = listed.get(shadowed_by(version.model), {})

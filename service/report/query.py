@@ -8,7 +8,7 @@ from typing import Literal
 
 from service.errors import ServiceError
 from service.store import MAX_LAST, By
-from service.store.records import Version
+from service.store.rows import Version
 from trueodds.errors import nearest
 from trueodds.metrics import CELLS
 from trueodds.reports import Options, Window

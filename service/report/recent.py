@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.store import Store
-from service.store.records import LabelBlock, Version
+from service.store.rows import LabelBlock, Version
 from trueodds.reports.labelling import NEWEST
 
 VERSIONS = 16

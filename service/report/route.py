@@ -17,7 +17,7 @@ from service.report.data import ReportData, read
 from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
-from service.store.records import Version
+from service.store.rows import Version
 from trueodds.reports import Report, labelling_of, report_of, slices_of, tags_of, trend_of
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.schemas import NO_TAG, Verdict
@@ -78,7 +78,10 @@ async def calibration_report(
     trend: Annotated[
         TrendUnit | None,
         _Blank,
-        Query(description="also a point for each hour, day or month; auto: at most 120 points (a page's default)"),
+        Query(
+            description="also a point for each hour, day or month; auto (a page's default): the finest of these with at"
+            " most 120 points, else the month"
+        ),
     ] = None,
     format: Annotated[Literal["json", "html"] | None, _Blank, Query(description="default: as Accept says")] = None,
 ) -> Response:

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
 from service.alarm.state import NULLS, AlarmState
-from service.store.records import Version
+from service.store.rows import Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.sums.answers import AnswerSums

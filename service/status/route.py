@@ -13,7 +13,7 @@ from service.alarm import route as alarm
 from service.http import error_answers
 from service.http.accept import prefers_html
 from service.http.json_body import JSON
-from service.models.listing import Models
+from service.models.schemas import Models
 from service.runtime import runtime_of
 from service.status.gauges import Gauges, VersionState
 from service.status.schemas import Health
@@ -45,7 +45,7 @@ async def ready(request: Request) -> Response:
 @router.get("/models", tags=["operation"], response_model=Models, summary="Which models are there?")
 async def models(request: Request) -> Response:
     """Every published version, which of them serve or shadow, and why one is refused."""
-    return Response(orjson.dumps(runtime_of(request).registry.listing()), media_type=JSON)
+    return Response(orjson.dumps(runtime_of(request).registry.published_models()), media_type=JSON)
 
 
 @router.get(
@@ -65,7 +65,7 @@ async def metrics(request: Request) -> Response:
         VersionState(
             version,
             await runtime.store.read_sums(version.model, version.version),
-            *await alarm.for_telemetry(runtime, version.model, version.version),
+            *await alarm.read_alarm(runtime, version.model, version.version),
         )
         for version in await runtime.store.read_versions()
     ]

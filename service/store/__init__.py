@@ -10,7 +10,7 @@ from pathlib import Path
 
 from service.store.databases.database import Database
 from service.store.reader import MAX_LAST, MAX_PERIODS
-from service.store.records import By, RowsError, StoreError
+from service.store.rows import By, RowsError, StoreError
 from service.store.store import Store
 
 __all__ = ["MAX_LAST", "MAX_PERIODS", "By", "RowsError", "Store", "StoreError", "is_postgres", "open_store"]

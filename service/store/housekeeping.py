@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from service.store.records import StoreError
+from service.store.rows import StoreError
 from service.store.store import Store
 from trueodds.sums.hours import HOUR_MS
 

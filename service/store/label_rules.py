@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from service.ids import is_generated
-from service.store.records import Label, LabelCounts, Version, storable
+from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.shadows import is_shadow, shadow_of
 from trueodds.errors import nearest
 from trueodds.texts import short

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from service.store.databases.database import Database
-from service.store.records import By, LabelBlock, LabelledLogits, StoredAnswer, Unit, Version
+from service.store.rows import By, LabelBlock, LabelledLogits, StoredPrediction, Unit, Version
 from service.store.work import deltas, reading, states, versions
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
 from trueodds.bundle.shadows import shadow_of
@@ -42,7 +42,7 @@ class StoreReader:
         await self._reload()
         return list(self._known.versions.values())
 
-    async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredAnswer]:
+    async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredPrediction]:
         """Stored answers of a model by id; ids that are unknown are left out."""
         return await self.database.read(partial(reading.answers, model, ids))
 

@@ -13,8 +13,8 @@ from typing import Any
 from service.store.databases.database import Database
 from service.store.label_rules import Outcome, Plan, Refusal, RefusedLabelsError
 from service.store.reader import StoreReader
-from service.store.records import (
-    EarlierAnswer,
+from service.store.rows import (
+    EarlierPrediction,
     Label,
     LabelBlock,
     LabelCounts,
@@ -59,7 +59,7 @@ class Store(StoreReader):
         """Make a model version known; needed before its predictions. Again: nothing changes."""
         await self.database.write(partial(versions.add_version, version))
 
-    async def put_predictions(self, batch: PredictionBatch) -> list[EarlierAnswer | None]:
+    async def put_predictions(self, batch: PredictionBatch) -> list[EarlierPrediction | None]:
         """Store answers and count them. Row by row: None, or what was stored under the caller's own id before."""
         key = await self._key(batch.model, batch.version)
         if key is None:

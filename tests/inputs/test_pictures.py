@@ -36,9 +36,9 @@ def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3]))
 def test_png_is_exact(height: int, width: int, channels: int) -> None:
     pixels = noise(height, width, channels)
-    found = pictures.read(pictures.encode_png(pixels), channels)
-    assert found.dtype == np.uint8
-    assert np.array_equal(found, pixels)
+    decoded = pictures.read(pictures.encode_png(pixels), channels)
+    assert decoded.dtype == np.uint8
+    assert np.array_equal(decoded, pixels)
 
 
 def test_from_a_path(tmp_path: Path) -> None:
@@ -51,9 +51,9 @@ def test_from_a_path(tmp_path: Path) -> None:
 
 def test_jpeg_is_near() -> None:
     ramp = np.repeat(np.linspace(0, 255, 32).astype(np.uint8)[None, :, None], 32, axis=0).repeat(3, axis=2)
-    found = pictures.read(encoded(Image.fromarray(ramp), "JPEG", quality=95), 3)
-    assert found.shape == (32, 32, 3)
-    assert np.abs(found.astype(int) - ramp).max() <= 6
+    decoded = pictures.read(encoded(Image.fromarray(ramp), "JPEG", quality=95), 3)
+    assert decoded.shape == (32, 32, 3)
+    assert np.abs(decoded.astype(int) - ramp).max() <= 6
 
 
 def test_grey_and_colour_convert() -> None:
@@ -83,9 +83,9 @@ def test_palette_and_one_bit() -> None:
 def test_sixteen_bits_keep_the_high_eight(channels: int) -> None:
     """Pillow's own convert clips: 256 of 65,535, nearly black, would be white."""
     deep = np.array([[0, 255, 256, 32_768, 65_535]], dtype=np.uint16)
-    found = pictures.read(encoded(Image.fromarray(deep)), channels)
-    assert found.shape == (1, 5, channels)
-    assert found[0, :, 0].tolist() == [0, 0, 1, 128, 255]
+    decoded = pictures.read(encoded(Image.fromarray(deep)), channels)
+    assert decoded.shape == (1, 5, channels)
+    assert decoded[0, :, 0].tolist() == [0, 0, 1, 128, 255]
 
 
 def test_cmyk_jpeg_is_read() -> None:
@@ -111,9 +111,9 @@ def test_the_centre_square_is_cut(width: int, height: int) -> None:
     pixels = np.zeros((height, width, 3), np.uint8)
     long = 1 if width > height else 0
     np.moveaxis(pixels, long, 0)[10:20] = 200
-    found = pictures.read(pictures.encode_png(pixels), 3, Scaling(10))
-    assert (found == 200).all()
-    assert found.shape == (10, 10, 3)
+    decoded = pictures.read(pictures.encode_png(pixels), 3, Scaling(10))
+    assert (decoded == 200).all()
+    assert decoded.shape == (10, 10, 3)
 
 
 def test_scaling() -> None:
@@ -194,8 +194,8 @@ def test_a_png_with_fewer_rows_than_its_header_says_is_refused(colours: int, bit
 def test_a_black_png_is_whole() -> None:
     for channels in (1, 3):
         black = np.zeros((300, 400, channels), np.uint8)
-        found = png.plain(pictures.encode_png(black))
-        assert found is not None and found.image() is not None
+        picture = png.plain(pictures.encode_png(black))
+        assert picture is not None and picture.image() is not None
         assert not pictures.read(pictures.encode_png(black), channels).any()
     alpha = np.dstack([np.zeros((900, 700, 3), np.uint8), np.full((900, 700), 9, np.uint8)])
     assert not pictures.read(encoded(Image.fromarray(alpha)), 3).any()
@@ -304,8 +304,8 @@ def test_only_plain_pngs_go_the_short_way() -> None:
     tracemalloc.stop()
     assert peak < 1024**2, "nothing is kept of what is left out"
     short = png_header(4, 4)
-    found = png.plain(short)
-    assert found is not None and found.image() is None
+    picture = png.plain(short)
+    assert picture is not None and picture.image() is None
     with pytest.raises(PictureError, match="damaged or cut short"):
         pictures.read(short, 3)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.tiny_bundle import CLASSES, pictures

@@ -24,7 +24,7 @@ from service.app import create_app
 from service.http import keys
 from service.settings import Settings, Webhook, read_webhooks
 from service.store import Store, StoreError, open_store
-from service.store.records import Label
+from service.store.rows import Label
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import Hook, until

@@ -17,7 +17,7 @@ from benchmarks.faults.process import Service
 from service.alarm import ALARM, AlarmState
 from service.settings import Settings
 from service.store import open_store
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from tests.service.alarms import ACKNOWLEDGE
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle

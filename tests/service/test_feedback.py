@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -131,6 +132,11 @@ def test_a_batch_is_all_or_nothing(client: Client) -> None:
     assert error["problems"][1] | {"message": ""} == {"row": 2, "id": "no-0", "code": "unknown_id", "message": ""}
     assert client.report()["labelled"] == 0
     assert client.post("/feedback", json={"labels": rows[2:]}).status_code == 404
+    assert client.post("/feedback", json={"labels": [{"id": 3, "label": 1}] * 25}).status_code == 422
+    counts = dict(re.findall(r'trueodds_labels_total{outcome="(\w+)"} (\d+)', client.get("/metrics").text))
+    assert counts == {"unmatched": "60", "unknown_class": "1", "invalid_row": "25"}, (
+        "all, not only those that are listed"
+    )
 
 
 def test_every_refusal_has_a_status() -> None:

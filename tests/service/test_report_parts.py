@@ -17,7 +17,7 @@ from service.app import create_app
 from service.report.recent import Recent
 from service.settings import Settings
 from service.store import open_store
-from service.store.records import Label
+from service.store.rows import Label
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
@@ -110,6 +110,10 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
     assert by_day["unit"] == "day" and by_day["points"][0]["start"].endswith("T00:00:00Z")
     by_month = trend(trend="month", until=until)
     assert by_month["unit"] == "month" and sum(p["answers"] for p in by_month["points"]) == 2 * (3 + 30 + 120)
+    put(range(0, 24 * 31 * 130, 24 * 31))
+    long = trend(trend="auto")
+    assert long["unit"] == "month" and len(long["points"]) > 120, "no month is left out"
+    assert sum(p["answers"] for p in long["points"]) == 1 + 2 * (3 + 30 + 120 + 130)
     ids = batch(3, of, now=START + HOUR_MS)
     client.run(store.put_predictions(ids))
     client.label([{"id": id_, "label": 0} for id_ in ids.ids])

@@ -39,7 +39,7 @@ class Settings(Protocol):
 
 
 @dataclass(frozen=True)
-class Judged:
+class Measurement:
     """The figures of one calibrator's probabilities of the test rows: all that tables and pictures need."""
 
     name: str
@@ -64,9 +64,9 @@ class Problem:
 class Results:
     """The test rows judged with no calibrator, with the fitted one, and with others beside it."""
 
-    before: Judged
-    after: Judged
-    others: list[Judged | Problem]
+    before: Measurement
+    after: Measurement
+    others: list[Measurement | Problem]
     calibrator: Calibrator
     settings: Settings
 
@@ -87,17 +87,19 @@ def evaluate(calibrator: Calibrator, validation: Logits, test: Logits, settings:
     Raises:
         ConfigError: as `check_compared`.
     """
-    before, after = (judge(each, test.logits_NC, test.labels_N, settings) for each in (Identity(), calibrator))
+    before, after = (measure(each, test.logits_NC, test.labels_N, settings) for each in (Identity(), calibrator))
     return Results(before, after, compared(calibrator, validation, test, settings), calibrator, settings)
 
 
-def judge(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Settings) -> Judged:
+def measure(
+    calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Settings
+) -> Measurement:
     """All metrics of one calibrator: .12 s for 10,000 x 100, .5 s for 10,000 x 1,000."""
-    return judge_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings)
+    return measure_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings)
 
 
-def judge_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> Judged:
-    """As `judge`, of probabilities however they were made."""
+def measure_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> Measurement:
+    """As `measure`, of probabilities however they were made."""
     bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     ece_C = metrics.ece_per_class(p_NC, labels_N, bins=bins)
@@ -129,7 +131,7 @@ def judge_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, setting
         "accuracy_above_99": above.accuracy,
         "mean_entropy": metrics.mean_entropy(p_NC),
     }
-    return Judged(name, sums, values, ece_C, floor_C)
+    return Measurement(name, sums, values, ece_C, floor_C)
 
 
 def check_compared(names: Iterable[str]) -> None:
@@ -139,7 +141,7 @@ def check_compared(names: Iterable[str]) -> None:
             raise unknown("calibrator in compare", name, allowed)
 
 
-def compared(after: Calibrator, validation: Logits, test: Logits, settings: Settings) -> list[Judged | Problem]:
+def compared(after: Calibrator, validation: Logits, test: Logits, settings: Settings) -> list[Measurement | Problem]:
     """Each calibrator of `settings.compare`, fitted on the validation rows and judged on the test rows.
 
     Left out: identity, which is "before", and one that comes out as `after` itself.
@@ -149,7 +151,7 @@ def compared(after: Calibrator, validation: Logits, test: Logits, settings: Sett
     """
     check_compared(settings.compare)
     names = calibrators.names() if ALL in settings.compare else dict.fromkeys(settings.compare)
-    judged: list[Judged | Problem] = []
+    judged: list[Measurement | Problem] = []
     for name in names:
         try:
             calibrator = calibrators.fit(validation.logits_NC, validation.labels_N, name)
@@ -157,12 +159,16 @@ def compared(after: Calibrator, validation: Logits, test: Logits, settings: Sett
             judged.append(Problem(name, str(error)))
             continue
         if calibrator not in (Identity(), after):
-            judged.append(judge(calibrator, test.logits_NC, test.labels_N, settings))
+            judged.append(measure(calibrator, test.logits_NC, test.labels_N, settings))
     return judged
 
 
 def table_of(
-    before: Judged, after: Judged, others: Iterable[Judged | Problem], calibrator: Calibrator, settings: Settings
+    before: Measurement,
+    after: Measurement,
+    others: Iterable[Measurement | Problem],
+    calibrator: Calibrator,
+    settings: Settings,
 ) -> dict[str, Any]:
     """The content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
@@ -187,14 +193,14 @@ def table_of(
     }
 
 
-def rows_of(before: Judged, after: Judged, others: Iterable[Judged | Problem]) -> list[dict[str, Any]]:
+def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | Problem]) -> list[dict[str, Any]]:
     """calibrators.csv: one row a calibrator, one column a metric, all of them fractions, nats or counts."""
     roles = [("before", before), ("after", after), *(("compared", other) for other in others)]
     empty = {**dict.fromkeys(before.values), "problem": None}
     return [{"calibrator": one.name, "role": role, **empty, **_plain(one)} for role, one in roles]
 
 
-def _plain(one: Judged | Problem) -> dict[str, Any]:
+def _plain(one: Measurement | Problem) -> dict[str, Any]:
     """Without NaN, which JSON does not know."""
     if isinstance(one, Problem):
         return {"problem": one.reason}

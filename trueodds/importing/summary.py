@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueodds.evaluation.results import Judged, Problem
+from trueodds.evaluation.results import Measurement, Problem
 from trueodds.importing.importer import Imported
 from trueodds.texts import plural
 
@@ -39,7 +39,7 @@ def next_step(bundle: Path, published: Path | None) -> str:
     return f"Serve it:  TRUEODDS_MODELS={published.parent.parent} trueodds serve"
 
 
-def _line(name: str, one: Judged | Problem) -> tuple[str, ...]:
+def _line(name: str, one: Measurement | Problem) -> tuple[str, ...]:
     if isinstance(one, Problem):
         return (name, "", "", "", "", one.reason)
     values = one.values

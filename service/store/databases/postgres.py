@@ -17,7 +17,7 @@ import asyncpg
 
 from service.store.databases.database import Database
 from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_VERSION, other_version
-from service.store.records import RowsError, StoreError
+from service.store.rows import RowsError, StoreError
 from service.store.work.statements import (
     ExecuteMany,
     Insert,

@@ -23,7 +23,7 @@ from typing import Any, Self, TypeVar
 from service.store.databases.database import Database
 from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_VERSION, other_version
 from service.store.databases.sqlite_statements import run
-from service.store.records import RowsError, StoreError
+from service.store.rows import RowsError, StoreError
 from service.store.work.statements import MakeWork
 
 GROUP = 256

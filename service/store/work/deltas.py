@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from service.store.records import Integers
+from service.store.rows import Integers
 from service.store.work.statements import Insert, Query, Work
 from trueodds.metrics import CELLS, COLUMNS, cell_of
 from trueodds.sums.bins import COARSE_CELLS

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from service.ids import is_generated
 from service.store.label_rules import Candidate, Change, Plan, Rules
-from service.store.records import Integers, Label, storable
+from service.store.rows import Integers, Label, storable
 from service.store.work import deltas
 from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work

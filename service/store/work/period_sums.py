@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from service.store.records import Integers, StoreError
+from service.store.rows import Integers, StoreError
 from service.store.work.deltas import TOTAL, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums

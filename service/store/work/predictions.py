@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.store.label_rules import Candidate, Change, Rules
-from service.store.records import EarlierAnswer, Label, PredictionBatch, RowsError
+from service.store.rows import EarlierPrediction, Label, PredictionBatch, RowsError
 from service.store.work import deltas
 from service.store.work.labels import write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
@@ -32,13 +32,13 @@ COLUMNS = (
 )
 
 
-def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Work[list[EarlierAnswer | None]]:
+def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Work[list[EarlierPrediction | None]]:
     """Store the rows that are new; for the others, what was stored before."""
     version = known.keys[batch.model, batch.version]
     model = known.model_of[version]
     rows = _rows(batch, model, version, tag_keys)
     own = [k for k, digest in enumerate(batch.digests) if digest is not None]
-    outcomes: list[EarlierAnswer | None] = [None] * len(rows)
+    outcomes: list[EarlierPrediction | None] = [None] * len(rows)
     if len(own) < len(rows):
         yield Insert("predictions", COLUMNS, [row for row in rows if row[-2] is None] if own else rows)
     if own:
@@ -94,11 +94,11 @@ def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[str, bytes | No
     return {id_: (version, digest, logits) for id_, version, digest, logits in rows}
 
 
-def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[str, bytes | None, bytes]]) -> EarlierAnswer:
+def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[str, bytes | None, bytes]]) -> EarlierPrediction:
     if id_ not in earlier:  # retention took it between the two statements
         raise RowsError(f"the answer of {id_} was removed at this very moment; try again")
     version, stored, logits = earlier[id_]
-    return EarlierAnswer(bytes(logits) if stored == digest else None, version)
+    return EarlierPrediction(bytes(logits) if stored == digest else None, version)
 
 
 def _candidates(rows: list[tuple[Any, ...]]) -> list[Candidate]:

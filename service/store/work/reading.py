@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.store.records import LabelBlock, LabelledLogits, StoredAnswer
+from service.store.rows import LabelBlock, LabelledLogits, StoredPrediction
 from service.store.work import deltas
 from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
 from service.store.work.statements import Query, Work
@@ -207,7 +207,7 @@ def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
     return dict(rows)
 
 
-def answers(model: str, ids: list[str]) -> Work[dict[str, StoredAnswer]]:
+def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
     """Stored answers of a model by id; unknown ids are left out."""
     rows = yield Query(
         "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, p.logits, p.tag,"
@@ -216,4 +216,4 @@ def answers(model: str, ids: list[str]) -> Work[dict[str, StoredAnswer]]:
         " WHERE p.id = ANY($1) AND m.name = $2",
         (ids, model),
     )
-    return {row[0]: StoredAnswer(*row) for row in rows}
+    return {row[0]: StoredPrediction(*row) for row in rows}

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.store.label_rules import Change
-from service.store.records import Integers, Version
+from service.store.rows import Integers, Version
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of
 

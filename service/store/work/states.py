@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from service.store.records import LabelBlock
+from service.store.rows import LabelBlock
 from service.store.work import reading
 from service.store.work.statements import Lock, Query, Work
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from service.store.records import PredictionBatch, Version
+from service.store.rows import PredictionBatch, Version
 from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators

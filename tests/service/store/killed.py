@@ -7,7 +7,7 @@ import json
 import sys
 
 from service.store import Store, open_store
-from service.store.records import Label
+from service.store.rows import Label
 from tests.service.store.rows import HOUR, START, batch, version
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from service.ids import new_ids
-from service.store.records import PredictionBatch, Version
+from service.store.rows import PredictionBatch, Version
 from service.store.work.statements import Query, Work
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, softmax

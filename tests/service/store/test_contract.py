@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from service.store import Store, StoreError, open_store
-from service.store.records import EarlierAnswer, Label, PredictionBatch
+from service.store.rows import EarlierPrediction, Label, PredictionBatch
 from service.store.work.deltas import MAX_TAGS, OTHER_TAGS
 from service.store.work.reading import WINDOWS
 from service.store.work.statements import Query, Work
@@ -174,14 +174,14 @@ def test_an_own_id_gives_the_stored_answer_or_a_conflict(run: Run[Any]) -> None:
         await store.put_version(version("v2"))
         await store.put_version(version(model="n"))
         first = batch(3, own=["a", "b", "a"])
-        assert await store.put_predictions(first) == [None, None, EarlierAnswer(first.logits_NC[0].tobytes(), "v1")]
+        assert await store.put_predictions(first) == [None, None, EarlierPrediction(first.logits_NC[0].tobytes(), "v1")]
         again = batch(3, version("v2"), own=["b", "c", "a"], seed=1)
         assert await other.put_predictions(again) == [
-            EarlierAnswer(first.logits_NC[1].tobytes(), "v1"),
+            EarlierPrediction(first.logits_NC[1].tobytes(), "v1"),
             None,
-            EarlierAnswer(first.logits_NC[0].tobytes(), "v1"),
+            EarlierPrediction(first.logits_NC[0].tobytes(), "v1"),
         ]
-        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [EarlierAnswer(None, "v1")]
+        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [EarlierPrediction(None, "v1")]
         assert await store.put_predictions(batch(1, version(model="n"), own=["a"])) == [None]
         counts = [(await store.read_sums(*key)).answers for key in (("m", "v1"), ("m", "v2"), ("n", "v1"))]
         assert counts == [2, 1, 1]

@@ -15,7 +15,7 @@ import pytest
 
 from service.store import Store, StoreError, open_store
 from service.store.databases.sqlite import SqliteDatabase
-from service.store.records import Label
+from service.store.rows import Label
 from service.store.work.statements import ExecuteMany, Insert, InsertNew, Query, Statement, Work
 from tests.service.store.rows import START, batch, count, version
 

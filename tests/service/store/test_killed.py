@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from service.store import open_store
-from service.store.records import Label
+from service.store.rows import Label
 from tests.service.store.rows import assert_same, batch, count
 
 ROOT = Path(__file__).parents[3]

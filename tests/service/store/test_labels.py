@@ -13,7 +13,7 @@ import pytest
 
 from service.store import Store
 from service.store.label_rules import Refusal, RefusedLabelsError
-from service.store.records import Label, LabelBlock, LabelCounts, PredictionBatch, PruneCounts
+from service.store.rows import Label, LabelBlock, LabelCounts, PredictionBatch, PruneCounts
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
 from trueodds.bundle.shadows import shadow_of

@@ -15,7 +15,7 @@ from service.store import Store, StoreError, open_store
 from service.store.databases.schema import SQLITE_VERSION
 from service.store.databases.sqlite import SqliteDatabase
 from service.store.label_rules import RefusedLabelsError
-from service.store.records import Label
+from service.store.rows import Label
 from service.store.work import deltas, reading
 from service.store.work.statements import Query
 from tests.service.store.rows import START, batch, version

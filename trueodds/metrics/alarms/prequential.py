@@ -7,7 +7,6 @@ looks.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from scipy.special import expit, log_expit, logit
 
 from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, check_top, is_number, is_whole
 
 HALF_LIVES = (math.inf, 5_000.0, 500.0)
@@ -39,7 +39,7 @@ FIT_STEPS = 50
 
 
 @dataclass(frozen=True, eq=False)
-class Prequential:
+class Prequential(StoredState):
     """A mixture of the served confidence and of recalibrated ones, by a test martingale of the served being right.
 
     A fit is q(c) = sigma(a logit(c) + b) with the (a, b) of `fit`. With l_k(block) the log likelihood of a block under
@@ -67,6 +67,8 @@ class Prequential:
     """(a, b) of each fit in use."""
     counts_RG2: Array
     """Wrong and right labels by log odds of the confidence, as far as each fit remembers them."""
+
+    form = "prequential"
 
     @classmethod
     def start(cls) -> Self:
@@ -139,26 +141,11 @@ class Prequential:
         seen = np.flatnonzero(self.counts_RG2.sum(axis=(0, 2)))
         shares, maps = self.log_share_K.tolist(), self.maps_R2.tolist()
         counts = {str(g): self.counts_RG2[:, g].tolist() for g in seen.tolist()}
-        return {"form": "prequential", **tree, "log_share_K": shares, "maps_R2": maps, "counts_RG2": counts}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any] | str) -> Self:
-        """The state that `to_json` wrote, as a tree or as text.
-
-        Raises:
-            ValueError: another form, missing or unknown keys, or numbers of another kind, shape or range.
-        """
-        try:
-            return cls._restored(json.loads(value) if isinstance(value, str) else value)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"a damaged state of a prequential comparison: {error}") from None
+        return {"form": self.form, **tree, "log_share_K": shares, "maps_R2": maps, "counts_RG2": counts}
 
     @classmethod
     def _restored(cls, tree: dict[str, Any]) -> Self:
         state = cls.start()
-        names = sorted(["form", *asdict(state)])
-        if sorted(tree) != names or tree["form"] != "prequential":
-            raise ValueError(f"the state is {tree!r:.200}; expected form 'prequential' and {', '.join(names)}")
         counts, group_of = np.zeros_like(state.counts_RG2), {str(g): g for g in range(GROUPS)}
         for group, seen in tree["counts_RG2"].items():
             counts[:, group_of[group]] = seen

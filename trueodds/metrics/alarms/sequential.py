@@ -11,12 +11,11 @@ confidence and what has arrived before.
 
 from __future__ import annotations
 
-import json
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from scipy.special import logsumexp
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import Null, payoffs
+from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.bins import cell_of
 from trueodds.sums.inputs import Array, as_array, check_top, is_number, is_whole
 from trueodds.sums.sums import CalibrationSums
@@ -35,7 +35,7 @@ BLOCK = 20
 
 
 @dataclass(frozen=True)
-class _Wealth(ABC):
+class _Wealth(StoredState):
     """Wealth per bet after some blocks, all in logs: nothing overflows, and 10^7 labels cost no accuracy."""
 
     null: Null
@@ -46,8 +46,6 @@ class _Wealth(ABC):
     """One number per bet; None before the first block, when no bet has been placed."""
     peak: float
     """The largest value of the log statistic after any committed block: evidence once shown stays."""
-
-    form: ClassVar[str]
 
     @classmethod
     def start(cls, null: Null = "point", tolerance: float = 0.02) -> Self:
@@ -139,23 +137,7 @@ class _Wealth(ABC):
         return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": peak}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any] | str) -> Self:
-        """The state that `to_json` wrote, as a tree or as text.
-
-        Raises:
-            ValueError: another form, missing or unknown keys, blocks or labels that are not whole numbers, or wealth
-            that does not fit the bets of the null.
-        """
-        try:
-            return cls._restored(json.loads(value) if isinstance(value, str) else value)
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"a damaged state of a sequential test: {error}") from None
-
-    @classmethod
     def _restored(cls, tree: dict[str, Any]) -> Self:
-        names = ["form", *(field.name for field in fields(cls))]
-        if sorted(tree) != sorted(names) or tree["form"] != cls.form:
-            raise ValueError(f"the state is {tree!r:.200}; expected form {cls.form!r} and {', '.join(names[1:])}")
         for name in ("blocks", "labels"):
             if not is_whole(tree[name]):
                 raise TypeError(f"{name} is {tree[name]!r}; allowed are whole numbers")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy.special import logsumexp
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import TURN, payoffs
+from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, as_numbers, check_top, is_number, is_whole
 
 FLOOR = 0.05
@@ -22,7 +22,7 @@ SHARES = (0.98, 0.4, 0.15, 0.05)
 
 
 @dataclass(frozen=True)
-class WeightedEProcess(AnytimeTest):
+class WeightedEProcess(StoredState, AnytimeTest):
     """Test of "the ECE of all answers so far is at most `tolerance`, at every moment", by labels of known propensity.
 
     Answers are taken in the order in which their labels arrive, or would. One of confidence c gets its label with the
@@ -58,6 +58,8 @@ class WeightedEProcess(AnytimeTest):
     log_wealth: tuple[float, ...]
     peak: float
     """The largest log E after any label: evidence once shown stays."""
+
+    form = "weighted e-process"
 
     @classmethod
     def start(cls, tolerance: float = 0.02, floor: float = FLOOR) -> Self:
@@ -124,26 +126,10 @@ class WeightedEProcess(AnytimeTest):
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; `from_json` restores them exactly."""
-        return {"form": "weighted e-process", **asdict(self), "log_wealth": list(self.log_wealth)}
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any] | str) -> Self:
-        """The state that `to_json` wrote, as a tree or as text.
-
-        Raises:
-            ValueError: another form, missing or unknown keys, or numbers of another kind or range.
-        """
-        try:
-            return cls._restored(json.loads(value) if isinstance(value, str) else value)
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"a damaged state of a weighted e-process: {error}") from None
+        return {"form": self.form, **asdict(self), "log_wealth": list(self.log_wealth)}
 
     @classmethod
     def _restored(cls, tree: dict[str, Any]) -> Self:
-        names = ["form", *(field.name for field in fields(cls))]
-        if sorted(tree) != sorted(names) or tree["form"] != "weighted e-process":
-            expected = f"form 'weighted e-process' and {', '.join(names[1:])}"
-            raise ValueError(f"the state is {tree!r:.200}; expected {expected}")
         state = cls.start(tree["tolerance"], tree["floor"])
         counts, wealth, peak = (tree["labels"], tree["left_out"]), tree["log_wealth"], tree["peak"]
         if not all(is_whole(count) and count >= 0 for count in counts):

@@ -1,4 +1,4 @@
-"""The list of the published models: for people, and for the documentation."""
+"""The answer of GET /models: every published version."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class PredictionBatch:
 
 
 @dataclass(frozen=True)
-class EarlierAnswer:
+class EarlierPrediction:
     """The stored answer of a row whose id was the caller's own and was known already."""
 
     logits: bytes | None
@@ -118,7 +118,7 @@ class LabelCounts:
 
 
 @dataclass(frozen=True)
-class StoredAnswer:
+class StoredPrediction:
     """The row that the store holds of a prediction."""
 
     id: str
