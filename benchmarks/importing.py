@@ -24,11 +24,9 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-import torch
 from PIL import Image
 
 from benchmarks.interval_coverage import processor
-from pipeline.data.vision import torchvision
 from trueodds.importing import kinds, onnx_file, scoring
 from trueodds.importing.conversion import Converted, Options, convert
 from trueodds.importing.preprocessing import Preprocessing
@@ -42,6 +40,10 @@ AIMS = {"array": 0.95, "folder": 0.80}
 
 def write_model(path: Path) -> None:
     """torchvision's ResNet-50 with random weights and a dynamic batch."""
+    import torch
+
+    from pipeline.data.vision import torchvision
+
     net = torchvision().models.resnet50().eval()
     shapes = ({0: torch.export.Dim("batch")},)
     example = (torch.zeros(2, 3, SIDE, SIDE),)
@@ -112,8 +114,8 @@ def markdown(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=240)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:

@@ -48,6 +48,7 @@ LAYERS = {
         command
         summary
         importer
+        classes
         conversion
         scoring graph kinds
         rows signature preprocessing

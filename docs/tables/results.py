@@ -30,6 +30,7 @@ COMMANDS = {
     "training": "python -m benchmarks.training --rounds 14",
     "fetching": "python -m benchmarks.fetching --before 680d393",
     "checkpoints": "python -m benchmarks.checkpoints",
+    "importing": "python -m benchmarks.importing --write",
     "serving": "python -m benchmarks.serving --peers .peers/bin/python",
     "faults": "python -m benchmarks.faults --kills 200",
     "report": "python -m benchmarks.report --write",

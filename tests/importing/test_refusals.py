@@ -232,7 +232,7 @@ ABC = ("a", "b", "c")
         (of(np.array([0, 1] * 20)), (), "has no row of 1 of 3 classes: '2'; add rows of them, or say --allow-unseen"),
         (labelled(classes=("a", "b")), (), "rows names 2 classes ('a', 'b'), and"),
         (labelled(), ("a", "b"), "--classes names 2 classes ('a', 'b'), and"),
-        (labelled(30), (), "holds 30 rows for calibration and test; at least 40 are needed"),
+        (labelled(30), (), "holds 30 rows; at least 40 are needed: 20 a split"),
         (
             of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3),
             (),
