@@ -17,8 +17,12 @@ from pipeline.stages import STAGES
 from tests.conftest import ROOT, run
 from trueodds import cli
 
-COMMANDS = pipeline.cli.COMMANDS | service.cli.COMMANDS
-MAIN: dict[str, Callable[[Sequence[str]], int]] = {"pipeline": pipeline.__main__.main, "service": service.__main__.main}
+COMMANDS = pipeline.cli.COMMANDS | service.cli.COMMANDS | cli.COMMANDS
+MAIN: dict[str, Callable[[Sequence[str]], int]] = {
+    "pipeline": pipeline.__main__.main,
+    "service": service.__main__.main,
+    "trueodds": lambda words: cli.main("trueodds", cli.COMMANDS, words),
+}
 
 
 def ended(package: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[object, str, str]:
@@ -29,7 +33,7 @@ def ended(package: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]
 
 
 def test_a_name_is_one_command_of_one_package() -> None:
-    assert len(COMMANDS) == len(pipeline.cli.COMMANDS) + len(service.cli.COMMANDS)
+    assert len(COMMANDS) == len(pipeline.cli.COMMANDS) + len(service.cli.COMMANDS) + len(cli.COMMANDS)
     assert list(pipeline.cli.COMMANDS)[: len(STAGES)] == list(STAGES)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = {extra for command in COMMANDS.values() for extra in command.extra.split(",")} - {""}
@@ -63,7 +67,8 @@ def test_without_a_command_the_service_serves(capsys: pytest.CaptureFixture[str]
 def test_a_command_describes_itself_with_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     package = COMMANDS[name].module.partition(".")[0]
     status, out, _ = ended(package, [name, "--help"], capsys)
-    assert status == 0 and out.startswith(f"usage: python -m {package} {name} ")
+    prog = "trueodds" if package == "trueodds" else f"python -m {package}"
+    assert status == 0 and out.startswith(f"usage: {prog} {name} ")
     assert f"examples:\n  trueodds {name}" in out
 
 

@@ -71,7 +71,9 @@ def test_every_command_is_listed_where_nothing_else_is_installed(installed: Path
     assert listed >= {*pipeline.cli.COMMANDS, *service.cli.COMMANDS}
 
 
-@pytest.mark.parametrize(("name", "extra"), [("train", "train"), ("serve", "serve"), ("repro", "train,workflow")])
+@pytest.mark.parametrize(
+    ("name", "extra"), [("train", "train"), ("serve", "serve"), ("import", "import"), ("repro", "train,workflow")]
+)
 def test_a_command_whose_packages_are_missing_says_what_to_install(installed: Path, name: str, extra: str) -> None:
     done = trueodds(installed, name)
     assert done.returncode == 1 and done.stderr.startswith(f"error: {name} needs the package ")
