@@ -6,7 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,10 @@ class InputKind(BaseModel, ABC):
     """JSON schemas of what `from_json` takes as one instance."""
     instance: ClassVar[str]
     """The same in words."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, which is checked, and shares nothing that was derived from the fields."""
+        return type(self).model_validate({**self.model_dump(), **(update or {})})
 
     @property
     @abstractmethod
