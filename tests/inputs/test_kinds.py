@@ -149,19 +149,16 @@ def test_a_crop_is_cut_where_the_size_is_right_already() -> None:
     assert np.abs(found[2:6, 2:6].astype(int) - twice[2:6, 2:6]).max() <= 1
 
 
-OWNERS = {
-    "pipeline/export/network.py": "makes the card of its own images",
+MAKERS = {
+    "pipeline/export/network.py": "the card of what is trained here, on images",
+    "trueodds/importing/": "the card of a model from elsewhere: it finds out what its graph takes",
 }
-PICTURES = {
-    "pipeline/data/folder.py": "training data that are image files",
-    "pipeline/data/image_files.py": "training data that are image files",
-    "service/cli/replay/drift.py": "replays images",
-    "service/cli/replay/source.py": "replays images",
-    "service/cli/replay/stream.py": "replays images",
+READERS = {
+    "pipeline/data/": "training data that are image files",
+    "service/cli/replay/": "images, and how they drift",
     "service/settings.py": "the limit on pixels",
 }
-
-
+"""Of image files, by the functions below the kind."""
 TAGS = {kind.model_fields["kind"].default for kind in KINDS}
 
 
@@ -182,10 +179,11 @@ def mentions(path: Path) -> set[str]:
 
 def test_nobody_else_asks_which_kind_it_is() -> None:
     files = [path for folder in ("trueodds", "pipeline", "service") for path in (ROOT / folder).rglob("*.py")]
-    others = {str(path.relative_to(ROOT)): mentions(path) for path in files}
-    others = {name: found for name, found in others.items() if not name.startswith("trueodds/inputs/")}
-    assert {name for name, found in others.items() if "kind" in found} == set(OWNERS)
-    assert {name for name, found in others.items() if "module" in found} == set(PICTURES)
+    found = {str(path.relative_to(ROOT)): mentions(path) for path in files}
+    assert found["trueodds/inputs/image/kind.py"] and found["pipeline/export/network.py"] == {"kind"}
+    own = ("trueodds/inputs/", *MAKERS)
+    assert {name for name in found if "kind" in found[name] and not name.startswith(own)} == set()
+    assert {name for name in found if "module" in found[name] and not name.startswith((*own, *READERS))} == set()
 
 
 def test_vectors_have_no_files() -> None:
