@@ -33,6 +33,11 @@ LAYERS = {
         files
         errors texts privacy processes
     """,
+    "trueodds/inputs": """
+        image vector
+        kind npy
+        errors
+    """,
     "trueodds/bundle": """
         model_folder
         published
