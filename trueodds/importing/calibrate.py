@@ -84,7 +84,7 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     how = f"each candidate by {comparison.folds} folds, on rows that its fit did not see"
     if source.test:
         how = f"measured on {plural(len(source.test.labels_N), 'test row')}"
-    lines = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
+    lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
     lines.append(_line("  no calibration", comparison.before))
     problems = []
     for each in comparison.table:

@@ -65,7 +65,8 @@ def _of_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str
         held = ", ".join(arrays)
         raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {held}. Expected {FORMS}")
     logits_NC = _logits(arrays[names[0]], probabilities)
-    return Logits(logits_NC, check_labels(arrays[names[1]], *logits_NC.shape, names[1]))
+    rows, classes = logits_NC.shape
+    return Logits(logits_NC, check_labels(arrays[names[1]], rows, classes, names[1]))
 
 
 def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
