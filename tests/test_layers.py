@@ -50,12 +50,12 @@ LAYERS = {
         results splits
     """,
     "trueodds/importing": """
-        command
+        calibrate command
         summary
-        importer
+        candidates folding importer
         conversion
         scoring graph kinds
-        rows signature preprocessing
+        logit_rows rows signature preprocessing
         tables onnx_file
         errors
     """,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.errors import nearest
+from trueodds.errors import MissingExtraError, nearest
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.texts import listed
 
@@ -19,7 +19,7 @@ def read(path: Path, label: str) -> tuple[tuple[str, ...], npt.NDArray[np.float6
 
     Raises:
         LabelledRowsError: no such column, cells that are no numbers, rows without a label.
-        ModuleNotFoundError: a Parquet file without pyarrow.
+        MissingExtraError: a Parquet file without pyarrow.
     """
     header, columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
     if label not in columns:
@@ -46,8 +46,10 @@ def _csv(path: Path) -> tuple[list[str], dict[str, npt.NDArray[Any]]]:
 
 
 def _parquet(path: Path) -> tuple[list[str], dict[str, npt.NDArray[Any]]]:
-    from pyarrow import ArrowInvalid, parquet
-
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(f"reading {path}", "pyarrow", "table") from None
     try:
         table = parquet.read_table(path)
     except ArrowInvalid as error:
