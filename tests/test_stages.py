@@ -258,7 +258,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
             ["fetch", "method=focal"],
             "fetch does not read method: plan, train and evaluate do. fetch takes dataset, path,",
         ),
-        (["train", "bins=30"], "train does not read bins: evaluate does. train takes model, model_options, recipe, net,"),
+        (["train", "bins=30"], "train does not read bins: evaluate does. train takes model, model_options, recipe,"),
         (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
         (
             ["evaluate", "epochs=3"],

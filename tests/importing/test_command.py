@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,16 @@ def test_a_parquet_table_is_a_csv_table(tmp_path: Path) -> None:
     assert not isinstance(one.x, tuple) and not isinstance(other.x, tuple)
     assert np.array_equal(one.x, other.x, equal_nan=True) and one.y.tolist() == other.y.tolist() == ["x", "y"]
     assert one.features == other.features == ("a", "b")
+
+
+def test_without_pyarrow_a_parquet_table_names_the_extra(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    assert command(Linear().write(tmp_path / "m.onnx"), "--labelled", tmp_path / "t.parquet") == 1
+    message = "reading Parquet needs the package pyarrow; pip install 'trueodds[table]', or save the table as CSV"
+    assert message in capsys.readouterr().err
 
 
 def test_what_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

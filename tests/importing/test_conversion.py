@@ -95,6 +95,15 @@ def test_the_logarithm_of_nothing_is_finite_and_said(tmp_path: Path) -> None:
     assert "are exactly 0 or 1" in converted.notes[1]
 
 
+def test_a_column_that_only_looked_like_probabilities_is_no_number_later(tmp_path: Path) -> None:
+    """A logit that lies in [0, 1] on the sample of rows: beyond, it must not pass for a sure answer."""
+    node = helper.make_node("Identity", ["x"], ["y"])
+    (tmp_path / "m.onnx").write_bytes(graph_of([node], [float_tensor("x", ["N", 1])], [float_tensor("y", ["N", 1])]))
+    converted = convert(tmp_path / "m.onnx", rows(np.linspace(0, 1, ROWS, dtype=np.float32)[:, None]), Options())
+    logits_NC = scored(converted, np.array([[0.25], [1.5], [-0.5]], np.float32))
+    assert np.allclose(logits_NC[0], np.log([0.75, 0.25])) and np.isnan(logits_NC[1:]).any(axis=1).all()
+
+
 def test_columns_that_are_inputs_are_the_features_by_name(tmp_path: Path) -> None:
     model = Linear(columns=("age", "income", "debt"), features=3)
     x = vectors(ROWS, 3)

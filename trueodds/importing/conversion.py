@@ -69,24 +69,21 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     kind: Input
     if found.kind == "image":
         images, layout = kinds.image_input(model, found.inputs[0], rows, preprocessing, path)
-        kind, model = (
-            images,
-            _composed(path, lambda: graph.with_images(model, found.inputs[0], images, preprocessing, layout)),
-        )
+        kind, bare = images, model
+        model = _composed(path, lambda: graph.with_images(bare, found.inputs[0], images, preprocessing, layout))
     else:
         vectors = kinds.vector_input(found, rows, path)
         if preprocessing is not None:
             preprocessing.check_channels(len(vectors.features), "features")
-        kind, model = vectors, _composed(path, lambda: graph.with_features(model, found.inputs, vectors, preprocessing))
-    sample = kinds.inputs_of(
-        kind, rows.take(np.unique(np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(int)))
-    )
-    inputs = np.concatenate(list(scoring.batches(kind, sample)))
+        kind, bare = vectors, model
+        model = _composed(path, lambda: graph.with_features(bare, found.inputs, vectors, preprocessing))
+    sample = rows.take(np.unique(np.linspace(0, len(rows) - 1, SAMPLE).astype(np.intp)))
+    inputs = np.concatenate(list(scoring.batches(kind, kinds.inputs_of(kind, sample))))
     output, values_NC = _output(model, found, inputs, kind, path)
     form = _form(output, values_NC, path)
     classes = max(2, values_NC.shape[1])
-    model = _composed(path, lambda: graph.with_logits(model, output, form, classes))
-    data = onnx_file.serialised(model, path)
+    prepared = model
+    data = onnx_file.serialised(_composed(path, lambda: graph.with_logits(prepared, output, form, classes)), path)
     _check_rows_apart(data, kind, inputs, path)
     origin |= {"inputs": [str(one) for one in found.inputs], "output": str(output), "form": form}
     origin |= {"preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None}
@@ -141,7 +138,8 @@ def _not_run(path: Path, found: Signature, rows: int, message: str) -> ModelFile
 def _form(output: TensorInfo, values_NC: npt.NDArray[Any], path: Path) -> Form:
     """What the output holds, by the values of the sample."""
     values_NC = values_NC.astype(np.float64)
-    inside = bool((np.nan_to_num(values_NC) >= -1e-6).all() and (np.nan_to_num(values_NC) <= 1 + 1e-6).all())
+    known = np.nan_to_num(values_NC)
+    inside = bool((known >= -graph.ROUNDING).all() and (known <= 1 + graph.ROUNDING).all())
     if values_NC.shape[1] == 1:
         return "probability" if inside else "logit"
     sums_N = values_NC[np.isfinite(values_NC).all(axis=1)].sum(axis=1)

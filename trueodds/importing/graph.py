@@ -20,6 +20,8 @@ LOGITS = "logits"
 PREFIX = "model/"
 """Of all names of the imported graph: none is one of those that are put around it."""
 BEFORE, BEHIND = "before/", "behind/"
+ROUNDING = 1e-6
+"""By which a probability may miss the range 0 to 1."""
 SMALLEST = float(np.finfo(np.float32).tiny)
 """A probability below it, 0 above all, has the logarithm of this one: a logit must be finite."""
 HALF_STEP: dict[int, float] = {TensorProto.FLOAT16: 2.0**-12, TensorProto.FLOAT: 2.0**-25, TensorProto.DOUBLE: 2.0**-54}
@@ -91,7 +93,11 @@ def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> M
         nodes("Add", nodes.constant([[1.0, 0.0]], np.float64))
     if form in ("probability", "probabilities"):
         least = SMALLEST if form == "probabilities" else HALF_STEP[output.type]
-        nodes("Max", nodes.constant(least, np.float64))
+        own = nodes.last
+        floored = nodes("Max", nodes.constant(least, np.float64))
+        nodes.last = own
+        nodes("Less", nodes.constant(-ROUNDING, np.float64))
+        nodes("Where", nodes.constant(np.nan, np.float64), floored)  # no probability: not to be taken for a small one
         nodes("Log")
     nodes("Cast", name=LOGITS, to=TensorProto.FLOAT)
     given = helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, [BATCH, classes])
