@@ -71,7 +71,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.recent, app.state.gauges = Recent(), Gauges()
     documentation.install(app, lambda: _examples(runtime))
     app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
-    app.add_middleware(Envelope, telemetry=runtime.telemetry, settings=runtime.settings, streamed=bulk.READERS)
+    app.add_middleware(
+        Envelope, telemetry=runtime.telemetry, settings=runtime.settings, streamed={"/feedback": bulk.READERS}
+    )
     error_answers.install(app)
     for router in (status.router, labels.router, report.router, alarm.router):
         app.include_router(router, dependencies=[query_parameters.DECLARED])

@@ -8,6 +8,8 @@ from xdist.scheduler import LoadFileScheduling
 MINUTES = (
     "tests/flows/test_deaths.py",
     "tests/flows/test_recalibrate.py",
+    "tests/methods/test_training.py",  # this and the next need no `dvc repro`, which the others wait for
+    "tests/service/test_faults.py",
     "tests/docs/test_pages.py::test_every_block_in_order[training]",
     "tests/docs/test_pages.py::test_every_block_in_order[scheduling]",
     "tests/docs/test_pages.py::test_every_block_in_order[data]",
@@ -29,13 +31,16 @@ SECONDS = (
     "tests/service/test_openapi.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/developing.md."""
+SHARED = {"tests/flows/test_train.py": "tests/flows/test_recalibrate.py"}
+"""A file -> the one whose process runs it as well: for both it starts one Prefect server."""
 
 
 class Distribution(LoadFileScheduling):  # type: ignore[misc]
     """`--dist loadfile`, but for the walks, of which each has a copy of the repository."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return nodeid if "::test_every_block_in_order[" in nodeid else str(super()._split_scope(nodeid))
+        file = str(super()._split_scope(nodeid))
+        return nodeid if "::test_every_block_in_order[" in nodeid else SHARED.get(file, file)
 
 
 def longest_first(items: list[pytest.Item]) -> None:

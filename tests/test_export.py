@@ -15,12 +15,13 @@ import torch
 from pipeline import data, nets
 from pipeline.config import Data
 from pipeline.export import folded, network, onnx_graph
-from pipeline.export.folded import FoldError, fold
+from pipeline.export.folded import fold
 from pipeline.export.network import ExportError, Servable, export
 from pipeline.training.batches import Normaliser
 from trueodds import calibrators
 from trueodds.bundle import Bundle
 from trueodds.calibrators import Temperature
+from trueodds.importing.folding import FoldError
 
 METRICS: dict[str, Any] = {"n": 1, "bins": 15, "level": 0.95, "before": {}, "after": {}, "notes": []}
 TRAINING = {"method": {"name": "ce"}, "data_sha256": "d", "code_sha256": "c"}

@@ -33,6 +33,11 @@ LAYERS = {
         files
         errors texts privacy processes
     """,
+    "trueodds/inputs": """
+        image vector
+        kind npy
+        errors
+    """,
     "trueodds/bundle": """
         model_folder
         published
@@ -45,13 +50,13 @@ LAYERS = {
         results splits
     """,
     "trueodds/importing": """
-        command
+        calibrate command
         summary
-        importer
+        candidates folding importer
         classes
         conversion
         scoring graph kinds
-        rows signature preprocessing
+        logit_rows rows signature preprocessing
         tables onnx_file
         errors
     """,

@@ -201,8 +201,7 @@ def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
     shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
     (tmp_path / "copy" / "datasets" / "anything.npz").write_bytes(b"new")
     again = run(["dvc", "repro", "train"], tmp_path / "copy")
-    # Digits come out the same, and no model of one's own is among the files.
-    assert ran(again) == {"fetch", "plan"} and skipped(again) == {"train"}
+    assert ran(again) == {"fetch", "plan"} and skipped(again) == {"train"}  # digits come out the same
 
 
 @pytest.mark.full
@@ -259,7 +258,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
             ["fetch", "method=focal"],
             "fetch does not read method: plan, train and evaluate do. fetch takes dataset, path,",
         ),
-        (["train", "bins=30"], "train does not read bins: evaluate does. train takes model, recipe, net,"),
+        (["train", "bins=30"], "train does not read bins: evaluate does. train takes model, model_options, recipe,"),
         (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
         (
             ["evaluate", "epochs=3"],

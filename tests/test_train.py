@@ -121,9 +121,8 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
     command = [sys.executable, "-m", "pipeline", "train"]
     again = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     assert re.search(r"going on after epoch \d+ of 10( and \d+ steps of the next)? from", again.stderr), again.stderr
-    resumed = {
-        name: Path("artifacts", name).read_bytes() for name in ("logits.npz", "model/network/weights.safetensors")
-    }
+    files = ("logits.npz", "model/network/weights.safetensors")
+    resumed = {name: Path("artifacts", name).read_bytes() for name in files}
     stages.train(config.load())
     assert resumed == {name: Path("artifacts", name).read_bytes() for name in resumed}
 

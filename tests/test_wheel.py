@@ -6,13 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
+from packaging.requirements import Requirement
+from PIL import Image
 
 import pipeline.cli
 import service.cli
 from tests.conftest import ROOT, environment, run
+from trueodds import cli
 
 PACKAGES = ("trueodds", "pipeline", "service")
 
@@ -68,7 +74,7 @@ def test_every_command_is_listed_where_nothing_else_is_installed(installed: Path
     done = trueodds(installed, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     listed = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")}
-    assert listed >= {*pipeline.cli.COMMANDS, *service.cli.COMMANDS}
+    assert listed >= {*cli.COMMANDS, *pipeline.cli.COMMANDS, *service.cli.COMMANDS}
 
 
 @pytest.mark.parametrize(
@@ -120,3 +126,65 @@ def test_a_package_installed_over_ours_is_named_with_its_distribution(installed:
     (about / "RECORD").write_text("pipeline/__init__.py,,\npipeline/cli/__init__.py,,\n")
     done = trueodds(copy, "train", pythonpath=(site(copy),), python=copy / "bin" / "python")
     assert done.returncode == 1 and "pipeline/__init__.py of builders. Give TrueOdds an environment" in done.stderr
+
+
+def required(names: set[str]) -> Iterator[metadata.Distribution]:
+    """The distributions of these names and all that they require in turn, without extras."""
+    seen: set[str] = set()
+    while names - seen:
+        name = (names - seen).pop()
+        seen.add(name)
+        distribution = metadata.distribution(name)
+        yield distribution
+        needs = (Requirement(line) for line in distribution.requires or ())
+        names = names | {need.name for need in needs if not need.marker or need.marker.evaluate({"extra": ""})}
+
+
+@pytest.fixture(scope="module")
+def alone(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's environment with the library's own dependencies, and no extra's."""
+    copy = Path(shutil.copytree(installed, tmp_path_factory.mktemp("alone") / "venv", symlinks=True))
+    wheel = next(iter(metadata.distributions(name="trueodds", path=[str(site(copy))])))
+    own = {Requirement(line) for line in wheel.requires or ()}
+    names = {need.name for need in own if not need.marker or need.marker.evaluate({"extra": ""})}
+    assert names == {"numpy", "scipy", "pydantic", "pyyaml", "pillow"}
+    for distribution in required(names):
+        for part in {file.parts[0] for file in distribution.files or () if not file.parts[0].startswith("..")}:
+            if part != "__pycache__":
+                (site(copy) / part).symlink_to(Path(str(distribution.locate_file(part))))
+    return copy
+
+
+@pytest.mark.full
+def test_without_extras_the_library_and_calibrate_work(alone: Path, tmp_path: Path) -> None:
+    rng, python = np.random.default_rng(0), alone / "bin" / "python"
+    np.savez(tmp_path / "logits.npz", logits=rng.normal(0, 2, (300, 3)), labels=rng.integers(0, 3, 300))
+    done = trueodds(alone, "calibrate", f"{tmp_path}/logits.npz", "--out", f"{tmp_path}/out", python=python)
+    assert done.returncode == 0 and "Chosen: " in done.stdout, done.stderr
+    assert (tmp_path / "out" / "reliability-after.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        ("import", "from trueodds import cli; cli.main('', cli.COMMANDS, ['calibrate', 'rows.npz', '--onnx', 'm'])"),
+        ("table", "from trueodds import cli; cli.main('', cli.COMMANDS, ['calibrate', 'rows.parquet'])"),
+        ("sklearn", "import trueodds; trueodds.Calibrated"),
+        ("serve", "from trueodds.inputs.image.pictures import Path, read; read(Path('picture.jpg'), 1)"),
+    ],
+)
+def test_what_belongs_to_an_extra_names_it(alone: Path, tmp_path: Path, extra: str, code: str) -> None:
+    np.savez(tmp_path / "rows.npz", logits=np.eye(3)[[0, 1, 2] * 9] * 2, labels=[0, 1, 2] * 9)
+    Image.new("L", (4, 4)).save(tmp_path / "picture.jpg")
+    command, env = [str(alone / "bin" / "python"), "-c", code], environment() | {"PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert f"pip install 'trueodds[{extra}]'" in done.stderr
+
+
+@pytest.mark.full
+def test_importing_it_takes_little_time(alone: Path) -> None:
+    """The least of three, processor time: other tests run beside this one."""
+    code = "import time; t = time.process_time(); import trueodds; print(time.process_time() - t)"
+    python = str(alone / "bin" / "python")
+    assert min(float(run([python, "-c", code], alone).stdout) for _ in range(3)) < 0.3

@@ -6,7 +6,6 @@ COMMANDS = {
     "fetch": Command("pipeline.cli.stages", "read the data set and split it", "train"),
     "plan": Command("pipeline.cli.stages", "resolve the training plan and name the code that it uses", "train"),
     "train": Command("pipeline.cli.stages", "train the network", "train"),
-    "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
     "evaluate": Command("pipeline.cli.stages", "measure and draw the calibration on the test rows", "train"),
     "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
     "all": Command("pipeline.cli.stages", "run these six stages in order, without DVC", "train"),
@@ -28,3 +27,7 @@ COMMANDS = {
     "judge": Command("pipeline.cli.judge", "promote or withdraw the shadow by the labels that came since"),
     "doctor": Command("pipeline.cli.doctor", "check that versions, folders, schedules and alarms agree", "workflow"),
 }
+STAGE_COMMANDS = {
+    "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
+}
+"""Only by `python -m pipeline`: the name is another command's in `trueodds`, the library's for any file of logits."""

@@ -20,9 +20,9 @@ NONE = "none"
 """In place of a version or a role: none of them."""
 
 
-def examples(*lines: str) -> str:
+def examples(*lines: str, program: str = "trueodds") -> str:
     """The end of a help text: commands to type."""
-    return "\n".join(["examples:", *(f"  trueodds {line}" for line in lines)])
+    return "\n".join(["examples:", *(f"  {program} {line}" for line in lines)])
 
 
 def log_to_stderr() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pipeline import config, parameters, stages
-from pipeline.cli import common
+from pipeline.cli import STAGE_COMMANDS, common
 from pipeline.config import Params
 from trueodds import processes
 from trueodds.cli import Subparsers
@@ -43,7 +43,7 @@ WORK = stages.STAGES | {ALL: _all, FOLD: _fold, INT8: _quantise}
 
 def add_parser(commands: Subparsers) -> None:
     for name, lines in EXAMPLES.items():
-        epilog = common.examples(*lines)
+        epilog = common.examples(*lines, program="python -m pipeline" if name in STAGE_COMMANDS else "trueodds")
         parser = commands.add_parser(name, description=WORK[name].__doc__, epilog=epilog, intermixed=True)
         parser.set_defaults(work=name)
         common.add_parameters(parser)

@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,10 +29,12 @@ log = logging.getLogger("trueodds")
 class Envelope:
     """Plain ASGI middleware; a caller's `x-request-id` is kept if it is up to 64 of A-Z a-z 0-9 . _ -"""
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, settings: Settings, streamed: Collection[str]) -> None:
-        """`streamed`: media types of bodies that are taken as they come, however long they are."""
+    def __init__(
+        self, app: ASGIApp, telemetry: Telemetry, settings: Settings, streamed: Mapping[str, Collection[str]]
+    ) -> None:
+        """`streamed`: by path, media types of bodies that are taken as they come, however long they are."""
         self._app, self._telemetry, self._settings = app, telemetry, settings
-        self._streamed = frozenset(kind.encode() for kind in streamed)
+        self._streamed = {path: frozenset(kind.encode() for kind in kinds) for path, kinds in streamed.items()}
         # Unlike a prediction's id it opens nothing, so it may be guessed; it has to differ from all others.
         self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
 
@@ -49,7 +51,8 @@ class Envelope:
             scope = {**scope, "method": "GET"}
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in self._streamed
+        kinds = self._streamed.get(error_answers.path_of(scope), ())
+        streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in kinds
         body = LimitedBody(receive, headers, self._settings, streamed=streamed)
         content: Receive = body.receive
         if b"content-encoding" in headers and not body.complete:

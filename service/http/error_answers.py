@@ -79,6 +79,12 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, answer)
 
 
+def path_of(scope: Scope) -> str:
+    """The path of a request below the application's own."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 async def answer(request: Request, error: Exception) -> Response:
     """The answer to one of the errors in ANSWERED."""
     return response(request.scope, _service_error(request, error))
@@ -86,7 +92,7 @@ async def answer(request: Request, error: Exception) -> Response:
 
 def response(scope: Scope, error: ServiceError) -> Response:
     """The answer to an error, in the form of the request's path."""
-    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    path = path_of(scope)
     body: BaseModel
     if path == OPEN_INFERENCE or path.startswith(OPEN_INFERENCE + "/"):
         body = OpenInferenceError(error=error.message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from fastapi import Request
@@ -66,7 +65,7 @@ async def _json_inputs(
 ) -> tuple[Inputs, dict[str, list[Any]]]:
     """Rows and lists; encoded inputs are decoded in a thread, unless they are small, by their headers too."""
     body = await json_body.read(request)
-    light = replace(limits, pixels=min(limits.pixels, SMALL_PIXELS), characters=SMALL)
+    light = Limits(limits.rows, min(limits.pixels, SMALL_PIXELS), SMALL)
 
     def read(tree: dict[str, Any], limits: Limits) -> Inputs:
         inputs = kind.from_json(tree["instances"], limits)

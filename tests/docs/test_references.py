@@ -16,6 +16,7 @@ from service.settings import Settings
 from tests.conftest import ROOT
 from tests.docs.terminal import PAGES, README
 from trueodds import calibrators, metrics
+from trueodds.cli import COMMANDS as LIBRARY
 from trueodds.cli import Command
 
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in (README, *PAGES))
@@ -49,7 +50,9 @@ def test_readme_lists_every_page() -> None:
     assert {f"docs/{page.name}" for page in PAGES} <= linked
 
 
-@pytest.mark.parametrize("commands", [pipeline_cli.COMMANDS, service_cli.COMMANDS], ids=["pipeline", "service"])
+@pytest.mark.parametrize(
+    "commands", [LIBRARY, pipeline_cli.COMMANDS, service_cli.COMMANDS], ids=["library", "pipeline", "service"]
+)
 def test_every_command_is_named(commands: Mapping[str, Command]) -> None:
     assert [command for command in commands if not re.search(rf"trueodds {command}(?![\w-])", TEXT)] == []
 

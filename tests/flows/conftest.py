@@ -36,6 +36,14 @@ class Prefect:
 
     home: Path
     url: str
+    second: subprocess.Popen[bytes] | None = None
+    """The worker beside that of `up`."""
+
+    def up(self) -> None:
+        """Start the server and the two workers, as far as they do not run."""
+        self.command("pipeline.flows", "up")
+        if self.second is None or self.second.poll() is not None:
+            self.second = self._start_worker("second")
 
     def environment(self) -> dict[str, str]:
         keep = {k: v for k, v in environment().items() if not k.startswith(("PREFECT_", "TRUEODDS_"))}
@@ -133,14 +141,24 @@ class Prefect:
         assert parent is not None
         return parent
 
-    def training(self, run: str, seconds: float = 90) -> psutil.Process:
-        """The training process, once it has a checkpoint."""
+    def training(self, run: str, seconds: float = 120) -> psutil.Process:
+        """The training process, once it has written a checkpoint."""
         checkpoints = self.workspace(run) / ".checkpoints"
-        wait_for(lambda: any(checkpoints.glob("*/state.pt")), seconds, lambda: self.logs(run))
-        (process,) = [p for p in self.processes(run, "pipeline", "train") if Path(p.exe()).name.startswith("python")]
-        return process
+        writing: list[psutil.Process] = []
 
-    def start_worker(self, name: str) -> subprocess.Popen[bytes]:
+        def has_written() -> bool:
+            latest = max((file.stat().st_mtime for file in checkpoints.glob("*/state.pt")), default=0.0)
+            writing[:] = [p for p in self.processes(run, "pipeline", "train") if p.create_time() < latest]
+            return bool(writing)
+
+        wait_for(has_written, seconds, lambda: self.logs(run))
+        return writing[0]
+
+    def worker_of(self, run: str) -> psutil.Process:
+        """The worker that started the run's engine."""
+        return next(parent for parent in self.engine(run).parents() if "worker" in parent.cmdline())
+
+    def _start_worker(self, name: str) -> subprocess.Popen[bytes]:
         with (self.home / server.STATE / f"{name}.log").open("ab") as log:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "prefect", *server.worker_arguments(name)],
@@ -185,14 +203,12 @@ def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     home = tmp_path_factory.mktemp("prefect") / "checkout"
     shutil.copytree(reproduced, home, symlinks=True)
     prefect = Prefect(home, f"http://127.0.0.1:{free_port()}/api")
-    second = None
     try:
-        prefect.command("pipeline.flows", "up")
-        second = prefect.start_worker("second")
+        prefect.up()
         yield prefect
     finally:
-        if second is not None:
-            stop(second)
+        if prefect.second is not None:
+            stop(prefect.second)
         prefect.command("pipeline.flows", "down", check=False)
         for process in psutil.process_iter():  # nothing of ours may stay, whatever a failed test left
             try:

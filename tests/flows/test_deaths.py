@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from pipeline.flows import server
-from tests.flows.conftest import Prefect, stop, wait_for
+from tests.flows.conftest import Prefect, wait_for
 from tests.flows.test_train import unbroken_weights, weights
 from trueodds.files import read_json
 
 pytestmark = pytest.mark.full
-EPOCHS = 40  # each test has a seed of its own: what was made once is skipped
+EPOCHS = 100  # so many that a fast machine, too, trains until the last death
+SILENCE_SECONDS = 40  # a heartbeat comes every 30 s
 
 
 def slots_taken(prefect: Prefect) -> int:
     return int(prefect.get("v2/concurrency_limits/gpu")["active_slots"])
+
+
+def slot_comes_back(prefect: Prefect) -> None:
+    """With the end of its lease, at the latest."""
+    wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
 
 
 def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
@@ -30,103 +39,123 @@ def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
 def retry(prefect: Prefect, run: str) -> None:
     prefect.command("prefect", "flow-run", "retry", run)
     wait_for(lambda: prefect.run(run)["state_type"] not in {"CRASHED", "CANCELLED"}, 30, lambda: "not scheduled again")
-    prefect.completed(run, 240)
 
 
-def test_dvc_killed(prefect: Prefect, tmp_path: Path) -> None:
-    run = prefect.submit(epochs=EPOCHS, seed=1)
+@contextmanager
+def hurried(prefect: Prefect, automation: dict[str, Any], seconds: float) -> Iterator[None]:
+    """The automation with a shorter time beside the one that `up` registered."""
+    trigger = {**automation["trigger"], "within": seconds}
+    record = prefect.post("automations/", {**automation, "name": "hurried", "trigger": trigger})
+    try:
+        yield
+    finally:
+        prefect.delete(f"automations/{record['id']}")
+
+
+def kill_training(prefect: Prefect, run: str) -> None:
+    prefect.training(run).kill()
+
+
+def kill_dvc(prefect: Prefect, run: str) -> None:
     training = prefect.training(run)
     (dvc,) = prefect.processes(run, "dvc", "repro")
     dvc.kill()
     wait_for(lambda: not training.is_running(), 10, lambda: "the training outlived its dvc")
-    prefect.completed(run, 240)
-    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=1)
 
 
-def test_engine_killed(prefect: Prefect, tmp_path: Path) -> None:
-    run = prefect.submit(epochs=EPOCHS, seed=2)
+def kill_engine(prefect: Prefect, run: str) -> None:
     prefect.training(run)
     prefect.engine(run).kill()
     gone(prefect, run)
     assert prefect.ended(run)["state_type"] == "CRASHED"
-    # The slot comes back with the end of its lease, at the latest.
-    wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
-    retry(prefect, run)
-    assert "which an earlier attempt left" in prefect.logs(run)
-    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=2)
 
 
-def test_worker_killed(prefect: Prefect, tmp_path: Path) -> None:
-    run = prefect.submit(epochs=EPOCHS, seed=3)
+def kill_worker(prefect: Prefect, run: str) -> None:
     prefect.training(run)
-    worker = next(p for p in prefect.engine(run).parents() if "worker" in p.cmdline())
-    name = worker.cmdline()[worker.cmdline().index("--name") + 1]
-    worker.kill()
+    prefect.worker_of(run).kill()
     gone(prefect, run)
     assert prefect.ended(run)["state_type"] == "CRASHED"
-    again = prefect.start_worker(name)
+
+
+def silence(prefect: Prefect, run: str) -> None:
+    """As when the machine dies: worker, engine and stage stop at once and nobody is left to say so."""
+    prefect.training(run)
+    frozen = [prefect.worker_of(run), prefect.engine(run), *prefect.processes(run)]
+    for process in frozen:
+        process.suspend()
     try:
-        retry(prefect, run)
-        assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=3)
+        record = prefect.ended(run, SILENCE_SECONDS + 90)
+        assert record["state_type"] == "CRASHED"
+        assert f"no heartbeat for {SILENCE_SECONDS} s" in record["state"]["message"]
+        slot_comes_back(prefect)
     finally:
-        stop(again)
-        prefect.command("pipeline.flows", "up")
+        for process in frozen:
+            process.send_signal(signal.SIGKILL)
+    gone(prefect, run)
 
 
-def test_server_killed_and_started_again(prefect: Prefect, tmp_path: Path) -> None:
+def kill_server(prefect: Prefect, run: str) -> None:
     """The training stands still while the server starts, so that it cannot end before, however fast the machine is."""
-    run = prefect.submit(epochs=EPOCHS, seed=4)
     training = prefect.training(run)
     training.suspend()
-    checkpoint = next((prefect.workspace(run) / ".checkpoints").glob("*/state.pt"))
-    before = checkpoint.stat().st_mtime_ns
     process = psutil.Process(read_json(prefect.home / server.STATE / "server.json")["pid"])
     for child in process.children(recursive=True):
         child.kill()
     process.kill()
     try:
         time.sleep(5)
+        before = training.cpu_times().user
         training.resume()
-        wait_for(lambda: checkpoint.stat().st_mtime_ns > before, 30, lambda: "no epoch without the server")
+        wait_for(lambda: training.cpu_times().user > before + 0.3, 30, lambda: "it stands still without the server")
         training.suspend()
     finally:
-        prefect.command("pipeline.flows", "up")
+        prefect.up()
         training.resume()
-    prefect.completed(run, 240)
-    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=4)
 
 
-def test_cancelled(prefect: Prefect) -> None:
-    run = prefect.submit(epochs=2000)
+def test_one_run_bears_the_death_of_each_of_its_processes(prefect: Prefect, tmp_path: Path) -> None:
+    """One after another, at any moment after the first checkpoint; the weights are those of a run that nothing hit."""
+    run = prefect.submit(epochs=EPOCHS, publish="never")
+    kill_training(prefect, run)
+    kill_dvc(prefect, run)
     prefect.training(run)
-    prefect.command("prefect", "flow-run", "cancel", run)
-    assert prefect.ended(run)["state_type"] == "CANCELLED"
-    gone(prefect, run)
-    left = [path.name for path in (prefect.home / ".runs").iterdir() if path.name.startswith(run)]
-    assert not left, "nobody goes on with a run that was cancelled"
-    wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
+    assert prefect.run(run)["run_count"] == 1, "the task is tried again, not the run"
+    assert prefect.logs(run).count("going on after epoch") == 2
 
-
-def test_a_silent_run_is_taken_for_crashed(prefect: Prefect, tmp_path: Path) -> None:
-    """As when the machine dies: worker, engine and stage stop at once and nobody is left to say so."""
-    run = prefect.submit(epochs=EPOCHS, seed=6)
-    prefect.training(run)
-    engine = prefect.engine(run)
-    worker = next(p for p in engine.parents() if "worker" in p.cmdline())
-    frozen = [worker, engine, *prefect.processes(run)]
-    for process in frozen:
-        process.suspend()
-    try:
-        record = prefect.ended(run, server.SILENCE_SECONDS + 90)
-        assert record["state_type"] == "CRASHED" and "no heartbeat" in record["state"]["message"]
-        wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
-    finally:
-        for process in frozen:
-            process.send_signal(signal.SIGKILL)
-    gone(prefect, run)
-    prefect.command("pipeline.flows", "up")
+    kill_engine(prefect, run)
+    unbroken = unbroken_weights(tmp_path, epochs=EPOCHS)  # meanwhile the lease of the slot runs out
+    slot_comes_back(prefect)
     retry(prefect, run)
-    assert weights(prefect, run, tmp_path) == unbroken_weights(tmp_path, epochs=EPOCHS, seed=6)
+    kill_worker(prefect, run)
+    assert "which an earlier attempt left" in prefect.logs(run)
+    with hurried(prefect, server.silent_runs(SILENCE_SECONDS), SILENCE_SECONDS):
+        retry(prefect, run)  # by the other worker
+        silence(prefect, run)
+    prefect.up()
+    retry(prefect, run)
+    kill_server(prefect, run)
+    prefect.completed(run, 240)
+    assert weights(prefect, run, tmp_path) == unbroken
+
+
+def test_cancelled_runs_leave_nothing_and_an_idle_worker_takes_other_variables(prefect: Prefect) -> None:
+    both = [prefect.submit(epochs=2000, seed=seed) for seed in (8, 9)]  # one for each worker; one slot for training
+    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), 120, lambda: "they do not run")
+    wait_for(lambda: any(prefect.home.glob(".runs/*/.checkpoints/*/state.pt")), 120, lambda: "none of them trains")
+    models = str(prefect.home / "elsewhere")
+    refused = prefect.command("pipeline.flows", "up", check=False, TRUEODDS_MODELS=models)
+    assert refused.returncode == 1 and "another TRUEODDS_MODELS and is running a flow" in refused.stderr
+    for run in both:
+        prefect.command("prefect", "flow-run", "cancel", run)
+    for run in both:
+        assert prefect.ended(run)["state_type"] == "CANCELLED"
+        gone(prefect, run)
+        left = [path.name for path in (prefect.home / ".runs").iterdir() if path.name.startswith(run)]
+        assert not left, "nobody goes on with a run that was cancelled"
+    slot_comes_back(prefect)
+    anew = prefect.command("pipeline.flows", "up", TRUEODDS_MODELS=models)
+    assert "worker: started anew, for TRUEODDS_MODELS has changed" in anew.stdout
+    assert "worker: started anew" in prefect.command("pipeline.flows", "up").stdout
 
 
 def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:
@@ -136,15 +165,11 @@ def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     planned = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": tomorrow}}}
     run, waiting = (prefect.post(f"deployments/{deployment}/create_flow_run", planned)["id"] for _ in range(2))
-    hurried = server.pending_runs(seconds)
-    trigger = {**hurried["trigger"], "within": seconds}
-    automation = prefect.post("automations/", {**hurried, "name": "hurried", "trigger": trigger})["id"]
-    try:
+    with hurried(prefect, server.pending_runs(seconds), seconds):
         prefect.post(f"flow_runs/{run}/set_state", {"state": {"type": "PENDING"}})
         ended = prefect.ended(run, seconds + 60)
-    finally:
-        prefect.delete(f"automations/{automation}")
     assert ended["state_type"] == "CRASHED" and f"pending for {seconds} s" in ended["state"]["message"]
     assert prefect.run(waiting)["state_type"] == "SCHEDULED"
     prefect.delete(f"flow_runs/{waiting}")
     retry(prefect, run)
+    prefect.completed(run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -130,17 +129,6 @@ def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, parameter: s
     assert prefect.post("flow_runs/count", {}) == before
 
 
-@pytest.mark.full
-def test_a_killed_training_is_retried_and_ends_with_the_same_weights(prefect: Prefect, tmp_path: Path) -> None:
-    broken = prefect.submit(epochs=60)
-    prefect.training(broken).send_signal(signal.SIGKILL)
-    expected = unbroken_weights(tmp_path, epochs=60)
-    prefect.completed(broken)
-    assert prefect.run(broken)["run_count"] == 1  # the task was tried again, not the run
-    assert "going on after epoch" in prefect.logs(broken)
-    assert weights(prefect, broken, tmp_path) == expected
-
-
 def test_the_schema_is_that_of_params_yaml(prefect: Prefect) -> None:
     for name in ("digits", "cifar10", "cifar100", "own"):
         deployment = prefect.get(f"deployments/name/train/{name}")
@@ -179,18 +167,3 @@ def test_registering_again_changes_nothing(prefect: Prefect) -> None:
     prefect.command("pipeline.flows", "register")
     assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
     assert "runs already" in prefect.command("pipeline.flows", "up").stdout
-
-
-@pytest.mark.full
-def test_a_worker_that_was_started_with_other_variables_is_started_anew(prefect: Prefect) -> None:
-    both = [prefect.submit(epochs=2000, seed=seed) for seed in (8, 9)]  # one for each worker
-    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), 120, lambda: "they do not run")
-    models = str(prefect.home / "elsewhere")
-    refused = prefect.command("pipeline.flows", "up", check=False, TRUEODDS_MODELS=models)
-    assert refused.returncode == 1 and "another TRUEODDS_MODELS and is running a flow" in refused.stderr
-    for run_ in both:
-        prefect.command("prefect", "flow-run", "cancel", run_)
-        prefect.ended(run_)
-    anew = prefect.command("pipeline.flows", "up", TRUEODDS_MODELS=models)
-    assert "worker: started anew, for TRUEODDS_MODELS has changed" in anew.stdout
-    assert "worker: started anew" in prefect.command("pipeline.flows", "up").stdout

@@ -45,6 +45,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def vectors(serve_once: Callable[..., Client]) -> Client:
+    """Serves a model of vectors."""
+    return serve_once(features=("length", "width"), missing=True)
+
+
 OPERATIONS = (
     "POST /predict",
     "POST /feedback",
@@ -92,8 +98,16 @@ def served(running: Client) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_documented_request_causes_a_server_error(running: Client, operation: str) -> None:
+OF_INPUTS = ("POST /predict", "POST /v2/models/{model}/infer")
+
+
+@pytest.mark.parametrize(
+    ("service", "operation"), [*(("running", o) for o in OPERATIONS), *(("vectors", o) for o in OF_INPUTS)]
+)
+def test_no_documented_request_causes_a_server_error(
+    request: pytest.FixtureRequest, service: str, operation: str
+) -> None:
+    running: Client = request.getfixturevalue(service)
     method, path = operation.split()
     documented = schemathesis.openapi.from_dict(served(running))[path][method]
     modes = GenerationMode.NEGATIVE, GenerationMode.POSITIVE
@@ -116,30 +130,40 @@ JSON_VALUE = st.recursive(
     | st.integers(-1, 300)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["b64", "id", "label", "x"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["b64", "id", "label", "length", "width"]), inner)
+    ),
     max_leaves=20,
 )
 
 
 @settings(FEW, max_examples=150)
 @given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels"]))
-def test_no_json_causes_a_server_error(running: Client, value: object, key: str) -> None:
-    for path in ("/predict", "/feedback"):
+def test_no_json_causes_a_server_error(running: Client, vectors: Client, value: object, key: str) -> None:
+    for service, path in ((running, "/predict"), (running, "/feedback"), (vectors, "/predict")):
         for body in (value, {key: value}, {key: [value]}):
-            assert 200 <= running.post(path, json=body).status_code < 500
+            assert 200 <= service.post(path, json=body).status_code < 500
 
 
-KINDS = ["application/json", "multipart/form-data; boundary=b", "x", "application/x-npy", "application/octet-stream"]
+KINDS = [
+    "application/json",
+    "multipart/form-data; boundary=b",
+    "x",
+    "application/x-npy",
+    "application/octet-stream",
+    "text/csv",
+]
 
 
 @settings(FEW, max_examples=150)
 @given(body=st.binary(max_size=200), kind=st.sampled_from(KINDS))
-def test_no_bytes_cause_a_server_error(running: Client, body: bytes, kind: str) -> None:
+def test_no_bytes_cause_a_server_error(running: Client, vectors: Client, body: bytes, kind: str) -> None:
     framed = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n' + body + b"\r\n--b--\r\n"
     for content in (body, framed, b"\x93NUMPY\x01\x00" + body):
         answer = running.post("/predict", content=content, headers={"content-type": kind})
         whole = kind == "application/octet-stream" and content and len(content) % 16 == 0
         assert answer.status_code == 200 if whole else 400 <= answer.status_code < 500
+        assert vectors.post("/predict", content=content, headers={"content-type": kind}).status_code < 500
         header = {"content-type": "application/octet-stream", "inference-header-content-length": str(len(content) // 2)}
         assert 400 <= running.post("/v2/models/tiny/infer", content=content, headers=header).status_code < 500
 
@@ -174,7 +198,12 @@ def examples(client: Client) -> Iterator[tuple[str, str, str, str, Any]]:
 
 @pytest.mark.parametrize(
     "bundle",
-    [{}, {"shape": (8, 8, 1), "classes": ("a, b", "c")}, {"shape": (48, 48, 3), "resized": True}],
+    [
+        {},
+        {"shape": (8, 8, 1), "classes": ("a, b", "c")},
+        {"shape": (48, 48, 3), "resized": True},
+        {"features": ("length", "width")},
+    ],
     ids=str,
 )
 def test_every_example_is_answered_as_documented(serve: Callable[..., Client], bundle: dict[str, Any]) -> None:
@@ -202,7 +231,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     small = bundle.get("shape") != (48, 48, 3)
     infer = {"/v2/models/{model}/infer", "/v2/models/{model}/versions/{version}/infer"} if small else set()
     assert {call: count for call, count in sent.items() if call[1]} == {
-        ("/predict", JSON): 3 if small else 1,
+        ("/predict", JSON): 2 if "features" in bundle else 3 if small else 1,
         ("/feedback", JSON): 3,
         ("/feedback", "text/csv"): 1,
         ("/feedback", "application/x-ndjson"): 1,

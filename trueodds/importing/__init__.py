@@ -9,4 +9,7 @@ graph          what is put before and behind it
 conversion     all of that: a model as the service takes it
 scoring        logits of labelled rows
 importer       calibrators compared, and the bundle
+logit_rows     logits of a model that is served elsewhere, with their labels
+candidates     calibrators compared on them
+folding        a calibrator folded into a graph of logits
 """

@@ -109,6 +109,7 @@ def read(path: Path, label: str = LABEL) -> LabelledRows:
     Raises:
         LabelledRowsError: another form, an array or column that is missing, no rows.
         FileNotFoundError: no such path.
+            MissingExtraError: a Parquet file without pyarrow.
     """
     if path.is_dir():
         rows = _folder(path)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.errors import nearest
+from trueodds.errors import MissingExtraError, nearest
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.texts import listed
 
@@ -18,7 +18,8 @@ def read(path: Path, label: str) -> tuple[tuple[str, ...], npt.NDArray[np.float6
     """Names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
 
     Raises:
-        LabelledRowsError: no such column, cells that are no numbers, rows without a label; Parquet without pyarrow.
+        LabelledRowsError: no such column, cells that are no numbers, rows without a label.
+        MissingExtraError: a Parquet file without pyarrow.
     """
     header, columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
     if label not in columns:
@@ -48,8 +49,7 @@ def _parquet(path: Path) -> tuple[list[str], dict[str, npt.NDArray[Any]]]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ModuleNotFoundError:
-        cure = "pip install 'trueodds[table]', or save the table as CSV"
-        raise LabelledRowsError(f"{path}: reading Parquet needs the package pyarrow; {cure}") from None
+        raise MissingExtraError(f"reading {path}", "pyarrow", "table") from None
     try:
         table = parquet.read_table(path)
     except ArrowInvalid as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +21,7 @@ SMALL = 4096
 """Values of a row up to which an example shows them one by one."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """What one call may hold."""
 
     rows: int = sys.maxsize
@@ -71,6 +69,10 @@ class InputKind(BaseModel, ABC):
     """JSON schemas of what `from_json` takes as one instance."""
     instance: ClassVar[str]
     """The same in words."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, which is checked, and shares nothing that was derived from the fields."""
+        return type(self).model_validate({**self.model_dump(), **(update or {})})
 
     @property
     @abstractmethod

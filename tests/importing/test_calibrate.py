@@ -1,0 +1,128 @@
+"""`trueodds calibrate`: candidates compared on somebody's logits, the files it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.testing import assert_allclose
+
+import trueodds
+from tests.importing.models import Linear
+from trueodds import calibrators, cli, metrics
+from trueodds.calibrators.held_out import stratified
+from trueodds.importing.candidates import compare
+from trueodds.logits import Logits
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(0, 3, (300, 3))
+Y = np.array([RNG.choice(3, p=p) for p in metrics.softmax(Z / 2)])
+NAMES = ("cat", "dog", "hare")
+
+
+def calibrate(*words: object) -> int:
+    return cli.main("trueodds", cli.COMMANDS, ["calibrate", *map(str, words), "--candidates", "temperature,vector"])
+
+
+def csv(path: Path, header: str = "cat,dog,hare,label", logits: np.ndarray = Z) -> Path:
+    lines = (f"{','.join(map(str, row))},{NAMES[label]}" for row, label in zip(logits.tolist(), Y, strict=True))
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+def test_candidates_are_measured_on_rows_that_they_have_not_seen() -> None:
+    comparison = compare(Logits(Z, Y), None, ["identity", "temperature"])
+    p, fold = np.empty(Z.shape), stratified(Y, 5)
+    for k in range(5):
+        p[fold == k] = calibrators.fit(Z[fold != k], Y[fold != k], "temperature")(Z[fold == k])
+    assert [each.name for each in comparison.table] == ["temperature"] and comparison.folds == 5
+    assert comparison.table[0].report == trueodds.report(p, Y)
+    assert comparison.calibrator == calibrators.select(Z, Y, candidates=["identity", "temperature"]).calibrator
+    on_test = compare(Logits(Z[:200], Y[:200]), Logits(Z[200:], Y[200:]), ["temperature"])
+    assert on_test.after == trueodds.report(on_test.calibrator(Z[200:]), Y[200:]) == on_test.table[0].report
+    assert on_test.before == trueodds.report(metrics.softmax(Z[200:]), Y[200:])
+
+
+def test_a_candidate_that_cannot_be_fitted_says_why() -> None:
+    few = Logits(Z, np.minimum(Y, 1))
+    (bad,) = compare(few, few, ["temperature", "vector"]).table[1:]
+    assert bad.report is None and "class 2" in bad.problem
+
+
+def test_it_writes_the_calibrator_and_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "logits.npz", val_logits=Z, val_labels=Y, test_logits=Z[:90], test_labels=Y[:90])
+    assert calibrate(tmp_path / "logits.npz", "--out", tmp_path / "out") == 0
+    shown = capsys.readouterr().out
+    assert "300 rows, 3 classes; measured on 90 test rows" in shown and "no calibration" in shown
+    tree = json.loads((tmp_path / "out" / "calibrator.json").read_text())
+    assert calibrators.from_json(tree) == calibrators.fit(Z, Y, candidates=["temperature", "vector"])
+    assert {f"reliability-{when}.svg" for when in ("before", "after")} < {p.name for p in (tmp_path / "out").iterdir()}
+
+
+def test_a_table_names_its_classes(tmp_path: Path) -> None:
+    assert calibrate(csv(tmp_path / "val.csv"), "--test", csv(tmp_path / "test.csv"), "--out", tmp_path / "csv") == 0
+    np.savez(tmp_path / "p.npz", logits=metrics.softmax(Z), labels=Y)
+    assert calibrate(tmp_path / "p.npz", "--probabilities", "--out", tmp_path / "p") == 0
+    one, other = (json.loads((tmp_path / name / "calibrator.json").read_text()) for name in ("csv", "p"))
+    assert one["calibrator"] == other["calibrator"]
+
+
+def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
+    model = Linear().write(tmp_path / "model.onnx")
+    np.savez(tmp_path / "logits.npz", logits=Z, labels=Y)
+    assert calibrate(tmp_path / "logits.npz", "--onnx", model, "--out", tmp_path) == 0
+    x = RNG.normal(0, 1, (7, 5)).astype(np.float32)
+    logits, p = (
+        onnxruntime.InferenceSession(path).run(None, {"x": x})[0]
+        for path in (model, tmp_path / "model_calibrated.onnx")
+    )
+    calibrator = calibrators.from_json(json.loads((tmp_path / "calibrator.json").read_text()))
+    assert_allclose(p, calibrator(logits), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": Z}, "has no array logits, labels; it holds x. Expected an .npz with logits and labels"),
+        ({"logits": Z}, "has no array labels; it holds logits"),
+        ({"logits": Z, "labels": Y + 1}, "labels holds 3; allowed are the class indices 0..2"),
+        ({"logits": metrics.softmax(Z), "labels": Y}, "logits holds probabilities: give --probabilities"),
+        ({"logits": np.where(Z > 8, np.nan, Z), "labels": Y}, "is nan; every value must be finite"),
+        (
+            {"logits": Z, "labels": Y, "test_logits": Z[:, :2], "test_labels": Y % 2},
+            "logits has 3 classes and test_logits 2",
+        ),
+    ],
+)
+def test_bad_arrays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, np.ndarray], message: str
+) -> None:
+    np.savez(tmp_path / "logits.npz", **arrays)  # type: ignore[arg-type]
+    assert calibrate(tmp_path / "logits.npz", "--out", tmp_path) == 1
+    assert message in capsys.readouterr().err and not (tmp_path / "calibrator.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["no.npz"], "no.npz does not exist; expected an .npz with"),
+        (["a.txt"], "has the suffix '.txt'; expected an .npz"),
+        (["names.csv"], "unknown label 'hare'; allowed: cat, dog, 2."),
+        (["none.csv"], "has no column 'label'"),
+        (["names.csv", "--onnx", "m.onnx", "--probabilities"], "leave out --probabilities"),
+        (["good.csv", "--onnx", "a.txt"], "a.txt is no ONNX model"),
+    ],
+)
+def test_bad_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("nothing")
+    csv(tmp_path / "names.csv", "cat,dog,2,label")
+    csv(tmp_path / "none.csv", "cat,dog,hare,class")
+    csv(tmp_path / "good.csv")
+    assert calibrate(*words) == 1
+    assert message in capsys.readouterr().err

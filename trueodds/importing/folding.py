@@ -1,0 +1,130 @@
+"""A calibrator folded into an ONNX graph of logits: calibrated probabilities for those who serve elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.calibrators import Calibrator
+from trueodds.errors import UserError
+
+TOLERANCE = 1e-6
+CHECKED_ROWS = 256
+PROBABILITIES = "probabilities"
+PREFIX = "calibrator_"
+"""Of the names of the nodes and weights behind the logits."""
+
+
+class FoldError(UserError, RuntimeError):
+    """A calibrator that cannot be folded into a graph, or a folded graph that is not the calibrator."""
+
+
+def folded(path: Path, calibrator: Calibrator) -> Any:
+    """The graph of a file with the calibrator behind its logits; its one output is `probabilities`.
+
+    softmax(W z + b) is computed in float64 and given as float32, for people who serve without this package.
+
+    Raises:
+        FoldError: a calibrator that is not affine in the logits, no ONNX, a graph without one output of C logits or
+            folded already.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load(path)
+    except (ValueError, DecodeError) as error:
+        raise FoldError(f"{path} is no ONNX model ({error}); export the model to ONNX first") from None
+    classes = _classes(model.graph, path)
+    affine = calibrator.affine(classes)
+    if affine is None:
+        raise FoldError(
+            f"calibrator {calibrator.name!r} is not of the form softmax(W z + b) and cannot be folded into a graph;"
+            " serve it with calibrator.json, or fit 'temperature', 'vector', 'matrix' or a structured one"
+        )
+    if affine[0].shape != (classes, classes):
+        raise FoldError(f"the calibrator was fitted on {len(affine[1])} classes; {path} has {classes}")
+    _append(model.graph, affine, classes)
+    onnx.checker.check_model(model)
+    return model
+
+
+def check(calibrator: Calibrator, logits_NC: npt.NDArray[np.floating], probabilities_NC: npt.NDArray[Any]) -> None:
+    """Holds what a folded graph says of some logits against the calibrator itself.
+
+    Raises:
+        FoldError: a probability differs by more than 1e-6.
+    """
+    off = float(np.abs(probabilities_NC - calibrator(logits_NC)).max())
+    if not off <= TOLERANCE:
+        raise FoldError(f"the folded graph differs by {off:.2g} in a probability; allowed is {TOLERANCE}")
+
+
+def fold(path: Path, calibrator: Calibrator, out: Path, logits_NC: npt.NDArray[np.floating]) -> None:
+    """Writes `out`, the folded graph of `path`; its last nodes are run on up to 256 rows of logits, and checked.
+
+    Raises:
+        FoldError: as `folded` and `check`.
+    """
+    import onnx
+    import onnxruntime
+
+    model = folded(path, calibrator)
+    behind = [node for node in model.graph.node if node.name.startswith(PREFIX)]
+    name, rows_NC = behind[0].input[0], logits_NC[:CHECKED_ROWS].astype(np.float32)
+    logits = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", rows_NC.shape[1]])
+    weights = [tensor for tensor in model.graph.initializer if tensor.name.startswith(PREFIX)]
+    graph = onnx.helper.make_graph(behind, "calibrator", [logits], list(model.graph.output), weights)
+    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    session = onnxruntime.InferenceSession(alone.SerializeToString(), providers=["CPUExecutionProvider"])
+    check(calibrator, rows_NC, session.run([PROBABILITIES], {name: rows_NC})[0])
+    aside = out.with_name(out.name + ".part")
+    aside.write_bytes(model.SerializeToString(deterministic=True))
+    aside.replace(out)
+
+
+def _classes(graph: Any, path: Path) -> int:
+    """C of a graph whose one output is logits (N, C).
+
+    Raises:
+        FoldError: any other graph.
+    """
+    names = [output.name for output in graph.output]
+    if "probabilities" in names:
+        raise FoldError(f"{path} gives probabilities: a calibrator is folded in already; give the graph of logits")
+    if len(names) != 1:
+        raise FoldError(f"{path} has {len(names)} outputs; expected one, logits of shape (N, classes)")
+    size = [dim.dim_value or dim.dim_param or "?" for dim in graph.output[0].type.tensor_type.shape.dim]
+    if len(size) != 2 or not isinstance(size[1], int):
+        shape = ", ".join(map(str, size))
+        raise FoldError(f"{path} has an output of shape ({shape}); expected (N, classes), the classes a fixed number")
+    return size[1]
+
+
+def _append(graph: Any, affine: tuple[Any, Any], classes: int) -> None:
+    """Cast, W z + b, softmax and cast behind the graph's only output."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    matrix_CC, bias_C = affine
+    plain = np.count_nonzero(matrix_CC) <= classes and np.array_equal(matrix_CC, np.diag(matrix_CC.diagonal()))
+    factor = matrix_CC.diagonal().copy() if plain else np.ascontiguousarray(matrix_CC.T)
+    logits = graph.output[0]
+    batch = logits.type.tensor_type.shape.dim[0]
+    graph.initializer.extend(
+        [numpy_helper.from_array(factor, "calibrator_W"), numpy_helper.from_array(bias_C, "calibrator_b")]
+    )
+    nodes = [
+        helper.make_node("Cast", [logits.name], ["calibrator_z"], to=TensorProto.DOUBLE),
+        helper.make_node("Mul" if plain else "MatMul", ["calibrator_z", "calibrator_W"], ["calibrator_Wz"]),
+        helper.make_node("Add", ["calibrator_Wz", "calibrator_b"], ["calibrator_eta"]),
+        helper.make_node("Softmax", ["calibrator_eta"], ["calibrator_p"], axis=-1),
+        helper.make_node("Cast", ["calibrator_p"], ["probabilities"], to=TensorProto.FLOAT),
+    ]
+    for k, node in enumerate(nodes):
+        node.name = f"{PREFIX}{k}"
+    graph.node.extend(nodes)
+    shape = [batch.dim_param or batch.dim_value or "batch", classes]
+    graph.output[0].CopyFrom(helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, shape))

@@ -1,0 +1,87 @@
+"""Logits with their labels as people keep them: an .npz, or a CSV or Parquet table with a column for each class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import UserError, unknown
+from trueodds.files import read_npz
+from trueodds.importing import tables
+from trueodds.importing.errors import LabelledRowsError
+from trueodds.logits import Logits
+from trueodds.sums.inputs import both_classes, check_labels, check_logits, logits_of
+
+FORMS = (
+    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; or a .csv or .parquet"
+    " table with a column of logits for each class, named as it, and one of the labels"
+)
+PAIRS = (("logits", "labels"), ("val_logits", "val_labels"))
+TEST = ("test_logits", "test_labels")
+
+
+@dataclass(frozen=True)
+class LogitRows:
+    """Rows to fit on, and rows to measure on where the file has some."""
+
+    rows: Logits
+    test: Logits | None = None
+
+
+def read(path: Path, label: str, *, probabilities: bool = False) -> LogitRows:
+    """Rows of a file; of `probabilities`, their logarithms.
+
+    Raises:
+        LabelledRowsError: no such file, another form, logits or labels that cannot be used: it says what is missing.
+        MissingExtraError: a Parquet file without pyarrow.
+    """
+    try:
+        if path.suffix in (".csv", ".parquet"):
+            return LogitRows(_of_table(path, label, probabilities))
+        if path.suffix != ".npz":
+            raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+        arrays = read_npz(path)
+        pair = next((pair for pair in PAIRS if pair[0] in arrays), PAIRS[0])
+        rows = _of_arrays(path, arrays, pair, probabilities)
+        test = _of_arrays(path, arrays, TEST, probabilities) if TEST[0] in arrays else None
+    except FileNotFoundError:
+        raise LabelledRowsError(f"{path} does not exist; expected {FORMS}") from None
+    except UserError:
+        raise
+    except ValueError as error:
+        raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
+    if test and test.logits_NC.shape[1] != rows.logits_NC.shape[1]:
+        sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and test_logits {test.logits_NC.shape[1]}"
+        raise LabelledRowsError(f"{path}: {sizes}; give both those of one model")
+    return LogitRows(rows, test)
+
+
+def _of_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool) -> Logits:
+    if missing := [name for name in names if name not in arrays]:
+        held = ", ".join(arrays)
+        raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {held}. Expected {FORMS}")
+    logits_NC = _logits(arrays[names[0]], probabilities)
+    rows, classes = logits_NC.shape
+    return Logits(logits_NC, check_labels(arrays[names[1]], rows, classes, names[1]))
+
+
+def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
+    classes, values_NC, names = tables.read(path, label)
+    place = {name: k for k, name in enumerate(classes)}
+    for name in names.tolist():
+        if name not in place:
+            raise LabelledRowsError(f"{path}: {unknown('label', name, classes)} The columns of logits are the classes")
+    return Logits(_logits(values_NC, probabilities), np.array([place[name] for name in names.tolist()], dtype=np.intp))
+
+
+def _logits(values: npt.NDArray[Any], probabilities: bool) -> npt.NDArray[np.floating]:
+    return logits_of(both_classes(values)) if probabilities else check_logits(values)
+
+
+def _cure(message: str) -> str:
+    """What a caller of `trueodds.fit` would do, for the command line."""
+    return f"{message.partition(': every row')[0]}: give --probabilities" if "logits_of" in message else message
