@@ -159,7 +159,7 @@ def test_its_examples_run_against_a_service(url: str, method: Any) -> None:
 def test_without_httpx_it_names_the_extra() -> None:
     code = "import sys; sys.modules['httpx'] = None; import trueodds; trueodds.Client"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].endswith("not installed here: pip install 'trueodds[client]'")
+    assert done.stderr.splitlines()[-1].endswith("install what belongs to it: pip install 'trueodds[client]'")
 
 
 @pytest.mark.full
