@@ -23,7 +23,7 @@ LAYERS = {
     "trueodds": """
         __main__
         importing
-        cli
+        cli client
         calibrated reports
         bundle evaluation
         calibrators
@@ -39,6 +39,12 @@ LAYERS = {
         bundle locks
         card
         risk_coverage
+    """,
+    "trueodds/client": """
+        clients
+        calls
+        attempts instances queries
+        answers
     """,
     "trueodds/evaluation": """
         results splits
@@ -158,6 +164,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
+    "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
     "calibrated.py": {"sklearn"},

@@ -26,6 +26,8 @@ Calibrator         logits in, probabilities out, JSON both ways
 metrics            every metric, as a function of CalibrationSums or of probabilities and labels
 CalibrationSums    all that a metric of the top class reads; sums add and subtract
 Bundle             a model with its calibrator and its card, as `trueodds export` writes it and the service loads it
+Client             a running service: predictions, their true labels, the live report (extra `client`)
+AsyncClient        the same, to be awaited
 UserError          the base of all errors that name what was given, what is allowed, and the cure
 """
 
@@ -41,17 +43,20 @@ if TYPE_CHECKING:
     from trueodds.bundle import Bundle
     from trueodds.calibrated import Calibrated
     from trueodds.calibrators import Calibrator, fit
+    from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
     from trueodds.reports.evaluation import CalibrationReport, report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
 
 __all__ = [
+    "AsyncClient",
     "Bundle",
     "Calibrated",
     "CalibrationReport",
     "CalibrationSums",
     "Calibrator",
+    "Client",
     "UserError",
     "calibrators",
     "fit",
@@ -63,11 +68,13 @@ __all__ = [
 privacy.switch_off()  # before any module below imports what would report
 
 _HOMES = {
+    "AsyncClient": "trueodds.client",
     "Bundle": "trueodds.bundle",
     "Calibrated": "trueodds.calibrated",
     "CalibrationReport": "trueodds.reports.evaluation",
     "CalibrationSums": "trueodds.sums.sums",
     "Calibrator": "trueodds.calibrators",
+    "Client": "trueodds.client",
     "UserError": "trueodds.errors",
     "fit": "trueodds.calibrators",
     "logits_of": "trueodds.sums.inputs",

@@ -27,6 +27,7 @@ class Options(BaseModel):
         None, description="only the k most probable classes, as `top`, in place of all probabilities"
     )
     logits: bool = Field(False, description="the logits too, each row minus its maximum")
+    classes: bool = Field(False, description="the names of all classes too, in the order of the probabilities")
     abstain_below: Annotated[float, Field(ge=0, le=1)] | None = Field(
         None, description="no label below this confidence; the answer says what that means on the test set"
     )

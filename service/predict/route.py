@@ -85,6 +85,8 @@ def encode(result: PredictionResult, options: Options, engine: Engine, request_i
         "version": engine.version.version,
         "predictions": rows_of(result, options),
     }
+    if options.classes:
+        tree["classes"] = list(engine.version.classes)
     if options.abstain_below is not None:
         tree["abstention"] = abstention(options.abstain_below, engine.card.risk_coverage)
     return orjson.dumps(tree)

@@ -95,6 +95,7 @@ class Predictions(TypedDict):
     model: str
     version: str
     predictions: list[Prediction]
+    classes: NotRequired[Annotated[list[str], Field(description="with classes: of the version that answers")]]
     abstention: NotRequired[Annotated[Abstention, Field(description="with abstain_below")]]
 
 

@@ -291,3 +291,16 @@ class Report(BaseModel):
     alarm: Alarm | None = None
     advice: Advice | None = None
     known: list[KnownVersion] = Field(default_factory=list, description="what can be asked for")
+
+    def __str__(self) -> str:
+        """The main numbers and the reading, a few lines."""
+        lines = [f"{self.model} {self.version}: {self.answers:,} answers, {self.labelled:,} with labels"]
+        if self.ece is not None:
+            interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"
+            floor = f"noise floor {self.floor_mean:.4f} (95th percentile {self.floor_p95:.4f})"
+            lines += [
+                f"ECE                 {self.ece:.4f}, {interval}, {floor}",
+                f"accuracy            {self.accuracy:.4f}, mean confidence {self.mean_confidence:.4f}",
+                f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f}",
+            ]
+        return "\n".join([*lines, self.reading])

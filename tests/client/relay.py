@@ -1,0 +1,82 @@
+"""A real HTTP server between a client and the service that answers for it, or loses its answers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+import httpx
+
+
+@dataclass
+class Refuse:
+    """Answer with this status, without asking the service."""
+
+    status: int = 503
+    retry_after: str | None = None
+    body: bytes = b'{"error": {"code": "queue_full", "message": "too much is waiting"}}'
+
+
+@dataclass
+class Lose:
+    """Ask the service, and cut the connection in place of its answer."""
+
+
+@dataclass
+class Relay:
+    """Use as a context manager. What happens to the next requests is in `plan`; after that all are passed on."""
+
+    service: str
+    plan: list[Refuse | Lose] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    """Path and request id of each."""
+
+    def __enter__(self) -> Self:
+        relay = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _handle(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                relay.requests.append((self.path.partition("?")[0], self.headers["x-request-id"]))
+                step = relay.plan.pop(0) if relay.plan else None
+                if isinstance(step, Refuse):
+                    headers = {"retry-after": step.retry_after} if step.retry_after else {}
+                    self._answer(step.status, step.body, headers)
+                    return
+                answer = httpx.request(
+                    self.command, relay.service + self.path, headers=dict(self.headers), content=body, timeout=20
+                )
+                if isinstance(step, Lose):
+                    self.close_connection = True
+                else:
+                    self._answer(answer.status_code, answer.content, {"content-type": answer.headers["content-type"]})
+
+            def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = _handle
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"

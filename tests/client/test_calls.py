@@ -1,0 +1,175 @@
+"""The Python client against a real service process: predictions, labels, reports, versions and keys."""
+
+from __future__ import annotations
+
+import asyncio
+import doctest
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.http import keys
+from tests.client.data import CLASSES, SHAPE, expected, images
+from tests.conftest import ROOT
+from tests.service.hooks import until
+from tests.service.test_process import server
+from tests.service.tiny_bundle import write_bundle
+from trueodds.bundle import ModelFolder
+from trueodds.client import AsyncClient, CallError, Client, LabelSummary, calls
+from trueodds.sums.inputs import Array
+
+
+def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
+    before = client.report()
+    images_NHWC = images(600)
+    predictions = client.predict(images_NHWC)
+    assert np.abs(predictions.probabilities_NC - expected(folder, images_NHWC)).max() < 1e-6
+    assert predictions.classes == CLASSES and len(set(predictions.ids)) == len(predictions) == 600
+    assert (predictions.index_N == predictions.probabilities_NC.argmax(axis=1)).all()
+    assert (predictions.confidence_N == predictions.probabilities_NC.max(axis=1)).all()
+    assert predictions.labels == tuple(CLASSES[k] for k in predictions.index_N)
+    served = client.ready()
+    assert served in client.models() and (served.model, served.version) == (predictions.model, predictions.version)
+    assert client.feedback(predictions.ids, predictions.index_N) == LabelSummary(stored=600)
+    report = client.report(model="tiny", bins=10)
+    assert (report.answers, report.labelled) == (before.answers + 600, before.labelled + 600)
+    lines = str(report).splitlines()
+    assert lines[0] == f"tiny {served.version}: {report.answers:,} answers, {report.labelled:,} with labels"
+    assert lines[1].startswith(f"ECE                 {report.ece:.4f}, 95% interval {report.ece_lower:.4f} .. ")
+    assert lines[-1] == report.reading
+
+
+def test_without_labels_a_report_prints_its_reading(client: Client) -> None:
+    report = client.report(until=datetime(2000, 1, 1, tzinfo=UTC))
+    assert str(report) == f"{report.model} {report.version}: 0 answers, 0 with labels\n{report.reading}"
+
+
+def test_the_awaited_client_answers_as_the_other(client: Client, url: str) -> None:
+    images_NHWC = images(20, seed=3)
+
+    async def together() -> tuple[list[Array], LabelSummary, int, object]:
+        async with AsyncClient(url) as awaited:
+            answers = await asyncio.gather(*(awaited.predict(image) for image in images_NHWC))
+            summary = await awaited.feedback({answer.ids[0]: answer.labels[0] for answer in answers})
+            report = await awaited.report(last=20)
+            assert await awaited.ready() in await awaited.models()
+            return [answer.probabilities_NC for answer in answers], summary, report.labelled, await awaited.ready()
+
+    answers, *rest = asyncio.run(together())
+    assert rest == [LabelSummary(stored=20), 20, client.ready()]
+    assert (np.concatenate(answers) == client.predict(images_NHWC).probabilities_NC).all()
+
+
+def test_one_version_answers_all_rows(client: Client, folder: Path, tmp_path: Path) -> None:
+    """Another one becomes the default after the first request."""
+    models = ModelFolder(folder / "models")
+    models.publish(write_bundle(tmp_path / "first", shape=SHAPE, name="switched"))
+
+    def default() -> str | None:
+        return {served.model: served.version for served in client.models()}.get("switched")
+
+    until(lambda: default() is not None)
+    first = default()
+
+    def rows() -> Iterator[Any]:
+        yield from images(4)
+        models.publish(write_bundle(tmp_path / "second", shape=SHAPE, name="switched", seed=1))
+        until(lambda: default() != first)
+        yield from images(3, seed=1)
+
+    predictions = client.predict(rows(), model="switched", rows=2)
+    assert (predictions.version, len(predictions)) == (first, 7)
+    assert client.predict(images(1), model="switched").version != first
+
+
+def test_ids_of_ones_own_get_the_stored_answer(client: Client) -> None:
+    first = client.predict(images(2), ids=["order-1", "order-2"])
+    again = client.predict(images(3), ids=["order-1", "order-2", "order-3"])
+    assert first.repeated == {} and again.repeated == {0: first.version, 1: first.version}
+    assert (again.probabilities_NC[:2] == first.probabilities_NC).all()
+    with pytest.raises(CallError) as error:
+        client.predict(images(1, seed=9), ids=["order-1"])
+    assert (error.value.code, error.value.status) == ("conflicting_input", 409)
+
+
+def test_corrections_and_labels_that_come_first(client: Client) -> None:
+    (id_,) = client.predict(images(1)).ids
+    client.feedback(id_, "1")
+    with pytest.raises(CallError) as error:
+        client.feedback(id_, "2")
+    assert error.value.code == "conflicting_label"
+    assert client.feedback(id_, "2", correct=True) == LabelSummary(corrected=1)
+    assert client.feedback("not-yet", "1", model="tiny") == LabelSummary(held=1)
+
+
+def test_refused_labels_are_listed_by_their_rows_over_all_requests(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "LABELS", 2)
+    ids = client.predict(images(5)).ids
+    with pytest.raises(
+        CallError, match=r"^2 of 5 labels refused, the others taken; row 3: there is no class 'cat'"
+    ) as error:
+        client.feedback(zip(ids, ["1", "2", "3", "cat", 99], strict=True))
+    details = error.value.details
+    assert [problem["row"] for problem in details["problems"]] == [3, 4] and details["problem_count"] == 2
+    assert details["outcomes"] == LabelSummary(stored=3) and error.value.code == "unknown_class"
+
+
+def test_an_error_in_a_later_request_has_the_answers_before_it(client: Client) -> None:
+    rows = [*images(3), images(1)[0][:5]]
+    with pytest.raises(
+        CallError, match=r"^from row 2 on: .*instances.1. has 5 rows.*. 2 rows were answered before"
+    ) as error:
+        client.predict(rows, rows=2)
+    answered = error.value.answered
+    assert answered is not None and error.value.code == "wrong_shape"
+    assert client.feedback(answered.ids, ["1", "2"]) == LabelSummary(stored=2)
+
+
+def test_keys(folder: Path, tmp_path: Path) -> None:
+    key, hash_ = keys.make()
+    (tmp_path / "models").symlink_to(folder / "models")
+    with server(tmp_path, "--predict-key", hash_) as (http, _):
+        url = str(http.base_url)
+        with Client(url, key=key) as client:
+            assert len(client.predict(images(1))) == 1
+        with Client(url) as client, pytest.raises(CallError, match="a key is needed") as error:
+            client.predict(images(1))
+        assert (error.value.code, error.value.status) == ("key_needed", 401)
+
+
+@pytest.mark.parametrize("method", [Client, AsyncClient, Client.predict, Client.feedback, Client.report])
+def test_its_examples_run_against_a_service(url: str, method: Any) -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(method, method.__qualname__, globs={})
+    for one in example.examples:
+        one.source = one.source.replace("http://127.0.0.1:8000", url)
+    printed: list[str] = []
+    assert example.examples
+    assert doctest.DocTestRunner(verbose=False).run(example, out=printed.append).failed == 0, "".join(printed)
+
+
+def test_without_httpx_it_names_the_extra() -> None:
+    code = "import sys; sys.modules['httpx'] = None; import trueodds; trueodds.Client"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    (message,) = [line for line in done.stderr.splitlines() if "MissingExtraError" in line]
+    assert "trueodds.Client needs the package httpx" in message and message.endswith("pip install 'trueodds[client]'")
+
+
+@pytest.mark.full
+def test_a_million_labels_are_never_in_memory_at_once(client: Client) -> None:
+    rows = 1_000_000
+    tracemalloc.start()
+    try:
+        summary = client.feedback(((f"own-{n}", n % 10) for n in range(rows)), model="tiny")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert summary == LabelSummary(held=rows) and peak < 20e6

@@ -1,0 +1,123 @@
+"""Inputs and labels in every form that the client takes, and those that it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.client.data import images
+from tests.service.hooks import until
+from tests.service.tiny_bundle import write_bundle
+from trueodds.bundle import ModelFolder
+from trueodds.client import CallError, Client, LabelSummary
+from trueodds.client.instances import LARGE, instances_of
+from trueodds.errors import ConfigError
+from trueodds.inputs.image.pictures import encode_png
+
+
+def test_inputs_of_every_form_get_the_same_answer(client: Client, tmp_path: Path) -> None:
+    image_HWC = images(1)[0]
+    png = encode_png(image_HWC)
+    (tmp_path / "image.png").write_bytes(png)
+    one = [image_HWC, image_HWC[:, :, 0], png, tmp_path / "image.png", str(tmp_path / "image.png")]
+    many = [image_HWC[None], image_HWC[None, :, :, 0], [image_HWC], [png], (path for path in [tmp_path / "image.png"])]
+    answers = [client.predict(form).probabilities_NC for form in (*one, *many)]
+    assert {answer.shape for answer in answers} == {(1, 10)} and len({answer.tobytes() for answer in answers}) == 1
+
+
+def test_a_large_image_goes_alone_with_its_id(client: Client, folder: Path, tmp_path: Path) -> None:
+    shape = (150, 120, 3)
+    ModelFolder(folder / "models").publish(write_bundle(tmp_path / "bundle", shape=shape, name="large"))
+    large_NHWC = np.random.default_rng(1).integers(0, 256, (3, *shape), np.uint8)
+    assert large_NHWC[0].size >= LARGE
+    until(lambda: "large" in [served.model for served in client.models()])
+    predictions = client.predict(large_NHWC, model="large", ids=["a", "b", "ü"], tag="x")
+    assert predictions.ids == ("a", "b", "ü") and client.report(model="large", tag="x").answers == 3
+    assert client.predict(large_NHWC[0], model="large", ids=["a"]).repeated == {0: predictions.version}
+    with pytest.raises(CallError, match=r"the array has the shape \[120, 150, 3\]; the model takes N x 150 x 120"):
+        client.predict(large_NHWC.transpose(0, 2, 1, 3), model="large")
+
+
+@pytest.mark.parametrize(
+    ("labels", "counts"),
+    [
+        (lambda ids: (ids, ["1", "2"]), LabelSummary(stored=2)),
+        (lambda ids: (ids, np.array([1, 2])), LabelSummary(stored=2)),
+        (lambda ids: (np.array(ids), np.array(["1", "2"])), LabelSummary(stored=2)),
+        (lambda ids: ({ids[0]: 1, ids[1]: "2"},), LabelSummary(stored=2)),
+        (lambda ids: (((id_, 1) for id_ in ids),), LabelSummary(stored=2)),
+        (lambda ids: (ids[0], "1"), LabelSummary(stored=1)),
+        (lambda ids: ([],), LabelSummary()),
+    ],
+    ids=["texts", "indices", "arrays", "mapping", "pairs", "one", "none"],
+)
+def test_labels_of_every_form(client: Client, labels: Any, counts: LabelSummary) -> None:
+    arguments = labels(client.predict(images(2)).ids)
+    assert client.feedback(*arguments) == counts
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        (np.zeros((2, 8, 8, 1)), {}, "row 0 is an image of float64; pixels are uint8, 0 to 255, not scaled"),
+        ([[1.0, "a"]], {}, "row 0 has 'a' as value 1, which is no number; expected uint8 images"),
+        ([{"age": 1.0}, {"age": float("inf")}], {}, "row 1 has inf as feature 'age'; only finite numbers"),
+        ([[1.0], None], {}, "row 1 is None; expected uint8 images"),
+        (7, {}, "the inputs are 7; expected"),
+        (np.array(7.0), {}, r"row 0 is array\(7"),
+        ([], {}, "the inputs have no row"),
+        (images(2), {"ids": ["a"]}, "there are 1 ids and more rows; expected an id for each row"),
+        (images(1), {"ids": ["a", "b"]}, "there are 1 rows and more ids"),
+        (images(1), {"ids": "abc"}, "ids is the text 'abc'; expected a list"),
+    ],
+)
+def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        client.predict(inputs, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a", "b"], ["1"]), "there are 2 ids and 1 label; expected as many"),
+        ((iter(["a", "b"]), iter(["1"])), "ids and labels are not equally many"),
+        ((["a", "b"], "1"), "labels is '1', for several ids; expected a label for each"),
+        (([("a", 1.0)],), "row 0 has the label 1.0; expected a class's name, or its index"),
+        (([("a", True)],), "row 0 has the label True"),
+        (([(7, "1")],), "row 0 has the id 7; expected a text"),
+        (([("a", "1", "b")],), "row 0 is .*; expected a pair"),
+    ],
+)
+def test_labels_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        client.feedback(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"url": "127.0.0.1:8000"}, "url is '127.0.0.1:8000'; expected a URL such as http://127.0.0.1:8000"),
+        ({"url": "http://a", "key": "with blank"}, "key has blanks or characters beyond ASCII"),
+        ({"url": "http://a", "tries": 0}, "tries=0, .*expected at least one try"),
+        ({"url": "http://a", "seconds": 0}, "seconds=0"),
+    ],
+)
+def test_a_client_that_cannot_be(arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Client(**arguments)
+
+
+def test_features_as_they_are_sent() -> None:
+    """Numbers keep every bit of a float32; a missing one is null."""
+    table_NF = np.array([[0.1, np.nan], [1e-30, 3.0]], np.float32)
+    assert [instance.body for instance in instances_of(table_NF)] == [
+        b"[0.10000000149011612,null]",
+        b"[1.0000000031710769e-30,3.0]",
+    ]
+    rows: Any = [{"a": np.float32(0.5), "b": None}, {"a": np.int64(2), "b": float("nan")}]
+    assert [instance.body for instance in instances_of(rows)] == [b'{"a":0.5,"b":null}', b'{"a":2,"b":null}']
+    assert [instance.body for instance in instances_of([1, None, 2.5])] == [b"[1,null,2.5]"]
+    assert [instance.body for instance in instances_of(np.arange(3))] == [b"[0,1,2]"]

@@ -1,0 +1,93 @@
+"""Requests that are refused or whose answers are lost: sent again, and counted once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from tests.client.data import images
+from tests.client.relay import Lose, Refuse, Relay
+from trueodds.client import AsyncClient, CallError, Client, LabelSummary
+from trueodds.client.attempts import retry_after
+
+
+def test_an_error_has_the_services_code_words_and_request(relay: Relay) -> None:
+    with Client(relay.url) as client, pytest.raises(CallError) as error:
+        client.report(predicted_class="cow")
+    assert (error.value.code, error.value.status) == ("unknown_class", 404)
+    assert relay.requests == [("/calibration-report", error.value.request_id)]
+    assert str(error.value).endswith(f"(request {error.value.request_id})") and "has no class 'cow'" in str(error.value)
+
+
+def test_a_busy_service_is_asked_again_when_it_says(relay: Relay) -> None:
+    relay.plan = [Refuse(retry_after="1"), Refuse(retry_after="1")]
+    began = time.monotonic()
+    with Client(relay.url) as client:
+        assert len(client.predict(images(2))) == 2
+    assert time.monotonic() - began >= 2 and len(relay.requests) == 3
+    assert len({request_id for _, request_id in relay.requests}) == 1
+
+
+def test_a_lost_answer_counts_once(relay: Relay, client: Client) -> None:
+    before = client.report()
+    relay.plan = [Lose(), Lose()]
+    with Client(relay.url) as behind:
+        predictions = behind.predict(images(3, seed=4))
+        assert predictions.repeated == dict.fromkeys(range(3), predictions.version)
+        relay.plan = [Lose()]
+        assert behind.feedback(predictions.ids, predictions.labels) == LabelSummary(already_known=3)
+    after = client.report()
+    assert (after.answers - before.answers, after.labelled - before.labelled) == (3, 3)
+    assert [path for path, _ in relay.requests] == ["/predict"] * 3 + ["/feedback"] * 2
+
+
+def test_an_awaited_lost_answer_counts_once(relay: Relay, client: Client) -> None:
+    before = client.report().answers
+    relay.plan = [Lose(), Refuse(502, body=b"bad gateway")]
+
+    async def ask() -> int:
+        async with AsyncClient(relay.url) as behind:
+            return len(await behind.predict(images(3, seed=5)))
+
+    assert asyncio.run(ask()) == 3
+    assert client.report().answers - before == 3 and len(relay.requests) == 3
+
+
+def test_tries_and_seconds_have_an_end(relay: Relay) -> None:
+    relay.plan = [Refuse()] * 9
+    with (
+        Client(relay.url, tries=3) as client,
+        pytest.raises(CallError, match=r"too much is waiting \(3 tries") as error,
+    ):
+        client.ready()
+    assert (error.value.code, error.value.status, len(relay.requests)) == ("queue_full", 503, 3)
+    relay.plan = [Refuse(retry_after="60")]
+    with Client(relay.url, seconds=5) as client, pytest.raises(CallError, match=r"\(1 try in "):
+        client.ready()
+    with Client("http://127.0.0.1:9", tries=2) as client, pytest.raises(CallError, match="is the service up") as error:
+        client.ready()
+    assert (error.value.code, error.value.status) == ("no_answer", None)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [(Refuse(404, body=b"<html>no such host</html>"), "http_404"), (Refuse(200, body=b"hello"), "not_json")],
+)
+def test_what_is_no_trueodds(relay: Relay, refusal: Refuse, code: str) -> None:
+    relay.plan = [refusal, Refuse(200, body=b'{"status": "fine"}')]
+    with Client(relay.url) as client:
+        with pytest.raises(CallError) as error:
+            client.ready()
+        assert error.value.code == code
+        with pytest.raises(CallError, match="answered JSON of another form") as error:
+            client.ready()
+        assert error.value.code == "unexpected_answer"
+
+
+def test_retry_after_as_a_date() -> None:
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    assert 27 < retry_after(soon) <= 30

@@ -1,0 +1,117 @@
+"""Answers of the service as typed objects, and the one error of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import UserError
+
+
+class CallError(UserError):
+    """A call that the service refused, or did not answer within the client's tries and seconds."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int | None = None,
+        request_id: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        """The service's own, such as `unknown_id`; `no_answer` where no answer came."""
+        self.message = message
+        self.status = status
+        """Of HTTP; None where no answer came."""
+        self.request_id = request_id
+        """The id under which the service's log has the request."""
+        self.details = details or {}
+        """Whatever else the service says: of refused labels the `problems`, row by row."""
+        self.answered: Predictions | None = None
+        """Of a `predict` in several requests: the rows that were answered, and stored, before."""
+
+    def __str__(self) -> str:
+        return f"{self.message} (request {self.request_id})" if self.request_id else self.message
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Calibrated predictions, row by row in the order of the inputs; each is stored by the service."""
+
+    ids: tuple[str, ...]
+    """To be sent with the true labels, whenever those are known."""
+    labels: tuple[str, ...]
+    """The most probable class of each row, by name."""
+    index_N: npt.NDArray[np.int64]
+    """The most probable class of each row, by its column."""
+    confidence_N: npt.NDArray[np.float64]
+    """Its probability."""
+    probabilities_NC: npt.NDArray[np.float64]
+    classes: tuple[str, ...]
+    """The names of the columns."""
+    model: str
+    version: str
+    repeated: dict[int, str] = field(default_factory=dict)
+    """Rows whose id was answered before, which got their stored answer, and the version that had given it."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def read(cls, trees: Sequence[dict[str, Any]]) -> Predictions:
+        """The rows of one answer of /predict or of several.
+
+        Raises:
+            LookupError, TypeError, ValueError: they are not what /predict answers.
+        """
+        rows = [row for tree in trees for row in tree["predictions"]]
+        return cls(
+            ids=tuple(row["id"] for row in rows),
+            labels=tuple(row["label"] for row in rows),
+            index_N=np.array([row["index"] for row in rows], np.int64),
+            confidence_N=np.array([row["confidence"] for row in rows], np.float64),
+            probabilities_NC=np.array([row["probabilities"] for row in rows], np.float64),
+            classes=tuple(trees[0]["classes"]),
+            model=trees[0]["model"],
+            version=trees[0]["version"],
+            repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
+        )
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """Outcomes of the labels of one `feedback`; the four add up to the labels sent.
+
+    Of a request that was sent again because its answer was lost, what the first one stored is `already_known`.
+    """
+
+    stored: int = 0
+    already_known: int = 0
+    """The same label again: counted once."""
+    corrected: int = 0
+    """Replaced by a different label, with `correct=True`."""
+    held: int = 0
+    """For an id of your own whose prediction has not come yet."""
+
+    def __add__(self, other: LabelSummary) -> LabelSummary:
+        return LabelSummary(
+            self.stored + other.stored,
+            self.already_known + other.already_known,
+            self.corrected + other.corrected,
+            self.held + other.held,
+        )
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """A version of a model."""
+
+    model: str
+    version: str

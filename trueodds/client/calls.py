@@ -1,0 +1,265 @@
+"""The client's calls: which requests each one is, and what their answers mean. No I/O: see `attempts.Steps`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from trueodds.client.answers import CallError, LabelSummary, ModelVersion, Predictions
+from trueodds.client.attempts import Limits, Request, Steps, exchange
+from trueodds.client.instances import Instance, instances_of
+from trueodds.client.queries import texts
+from trueodds.errors import ConfigError
+from trueodds.texts import plural, short
+
+if TYPE_CHECKING:
+    from trueodds.reports import Report
+
+JSON, NDJSON, NPY = "application/json", "application/x-ndjson", "application/x-npy"
+ROW_BYTES = 3_500_000
+"""Of the instances of one request: the service counts at most one value for every two bytes, and takes two million."""
+LABELS = 20_000
+"""In one request: some megabyte, half a second of the service."""
+PROBLEMS = 20
+"""Refused labels that an error lists, as the service's answer does."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Where the service is, with the key of its caller, and how long a request is tried."""
+
+    url: str
+    key: str | None
+    limits: Limits
+
+    def call(
+        self,
+        read: Callable[[Any], T],
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str | bytes] | None = None,
+    ) -> Steps[T]:
+        """An answer, read.
+
+        Raises:
+            CallError: see `attempts.exchange`; or the answer is not what the service answers there.
+        """
+        authorization = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        request = Request(method, path, texts(query or {}), body, {"accept": JSON, **authorization, **(headers or {})})
+        tree = yield from exchange(request, self.url, self.limits)
+        try:
+            return read(tree)
+        except (LookupError, TypeError, ValueError) as error:
+            message = f"{self.url}{path} answered JSON of another form ({type(error).__name__}: {error})"
+            raise CallError("unexpected_answer", message) from None
+
+
+def ready(caller: Caller) -> Steps[ModelVersion]:
+    """The version that answers a call that names none."""
+    return caller.call(lambda tree: ModelVersion(tree["model"], tree["version"]), "GET", "/health/ready")
+
+
+def models(caller: Caller) -> Steps[list[ModelVersion]]:
+    """The version that answers for each model that has one."""
+
+    def read(tree: Any) -> list[ModelVersion]:
+        return [ModelVersion(one["model"], one["default"]) for one in tree["models"] if one["default"] is not None]
+
+    return caller.call(read, "GET", "/models")
+
+
+def report(caller: Caller, query: Mapping[str, Any]) -> Steps[Report]:
+    """The live report of a query."""
+    from trueodds.reports import Report  # it loads scipy, which most clients do without
+
+    return caller.call(Report.model_validate, "GET", "/calibration-report", query={**query, "format": "json"})
+
+
+def predict(
+    caller: Caller,
+    inputs: Any,
+    *,
+    ids: Iterable[str] | None,
+    rows: int,
+    options: Mapping[str, Any],
+) -> Steps[Predictions]:
+    """Predictions of all rows by one version, in as many requests as it takes; `options` as in the service's query."""
+    trees: list[dict[str, Any]] = []
+    answered, query = 0, {**options, "classes": True}
+    try:
+        for chunk in _chunks(_with_ids(instances_of(inputs), ids), rows):
+            tree = yield from caller.call(_predictions_of(len(chunk)), "POST", "/predict", query=query, **_body(chunk))
+            trees.append(tree)
+            answered += len(chunk)
+            # Whatever is published meanwhile, the rest is for the version that answered first.
+            query |= {"model": tree["model"], "version": tree["version"]}
+    except (CallError, ConfigError, OSError) as error:
+        if not trees:
+            raise
+        raise _interrupted(error, trees, answered) from error
+    if not trees:
+        raise ConfigError("the inputs have no row; predict takes at least one")
+    return _joined(trees)
+
+
+def feedback(
+    caller: Caller, rows: Iterable[tuple[Any, Any]], *, model: str | None, correct: bool
+) -> Steps[LabelSummary]:
+    """The outcomes of all labels, in as many requests as it takes."""
+    shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
+    lines = (json.dumps({"id": id_, "label": label, **shared}).encode() + b"\n" for id_, label in _checked(rows))
+    total, sent, problems, failed = LabelSummary(), 0, list[dict[str, Any]](), 0
+    while chunk := list(islice(lines, LABELS)):
+        headers = {"content-type": NDJSON}
+        try:
+            summary, refused = yield from caller.call(
+                _outcomes, "POST", "/feedback", body=b"".join(chunk), headers=headers
+            )
+        except CallError as error:
+            error.message += f". {plural(sent, 'label was', 'labels were')} sent before; sending all again is safe"
+            raise
+        total, failed = total + summary, failed + refused["failed"]
+        problems += [{**problem, "row": problem["row"] + sent} for problem in refused["problems"]]
+        sent += len(chunk)
+    if failed:
+        first = problems[0]
+        message = f"{failed:,} of {plural(sent, 'label')} refused{', the others taken' if failed < sent else ''}"
+        details = {"problems": problems[:PROBLEMS], "problem_count": failed, "outcomes": total}
+        raise CallError(first["code"], f"{message}; row {first['row']}: {first['message']}", details=details)
+    return total
+
+
+def label_rows(ids: Any, labels: Any) -> Iterable[tuple[Any, Any]]:
+    """Pairs of id and label from a mapping, from pairs, from one id and its label, or from two sequences.
+
+    Raises:
+        ConfigError: what is neither, or sequences of two lengths.
+    """
+    if isinstance(ids, str):
+        return [(ids, labels)]
+    if isinstance(ids, Mapping) and labels is None:
+        return ids.items()
+    if labels is None:
+        return ids  # type: ignore[no-any-return]
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise ConfigError(f"labels is {short(labels)}, for several ids; expected a label for each")
+    if isinstance(ids, Sized) and isinstance(labels, Sized) and len(ids) != len(labels):
+        raise ConfigError(f"there are {plural(len(ids), 'id')} and {plural(len(labels), 'label')}; expected as many")
+    return zip(ids, labels, strict=True)
+
+
+def _checked(rows: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, str | int]]:
+    """The rows, with numpy's numbers and texts as Python's.
+
+    Raises:
+        ConfigError: what is no pair of an id and a label, naming the row.
+    """
+    n = -1
+    iterator = iter(rows)
+    while True:
+        try:
+            row = next(iterator)
+        except StopIteration:
+            return
+        except ValueError as error:  # of zip
+            raise ConfigError(f"ids and labels are not equally many: {error}") from None
+        n += 1
+        try:
+            id_, label = row
+        except (TypeError, ValueError):
+            raise ConfigError(f"row {n} is {short(row)}; expected a pair of an id and a label") from None
+        if not isinstance(id_, str):
+            raise ConfigError(f"row {n} has the id {short(id_)}; expected a text, as predict answered it")
+        if isinstance(label, bool | np.bool_) or not isinstance(label, str | int | np.integer):
+            allowed = "expected a class's name, or its index as a whole number"
+            raise ConfigError(f"row {n} has the label {short(label)}; {allowed}")
+        yield str(id_), str(label) if isinstance(label, str) else int(label)
+
+
+def _outcomes(tree: Any) -> tuple[LabelSummary, dict[str, Any]]:
+    counts = {name: tree[name] for name in ("stored", "already_known", "corrected", "held")}
+    return LabelSummary(**counts), {"failed": tree["failed"], "problems": tree["problems"]}
+
+
+def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:
+    """Each row with its id; an id made here is what lets a request be sent again without counting twice.
+
+    Raises:
+        ConfigError: more or fewer ids than rows.
+    """
+    if ids is None:
+        yield from ((instance, uuid.uuid4().hex) for instance in instances)
+    elif isinstance(ids, str):
+        raise ConfigError(f"ids is the text {short(ids)}; expected a list with an id for each row")
+    else:
+        nothing = object()
+        for n, (instance, id_) in enumerate(zip_longest(instances, ids, fillvalue=nothing)):
+            if instance is nothing or id_ is nothing:
+                fewer, more = ("rows", "ids") if instance is nothing else ("ids", "rows")
+                raise ConfigError(f"there are {n:,} {fewer} and more {more}; expected an id for each row")
+            yield instance, id_  # type: ignore[misc]
+
+
+def _chunks(rows: Iterable[tuple[Instance, str]], most: int) -> Iterator[list[tuple[Instance, str]]]:
+    """The rows of one request after the other: `most` rows, ROW_BYTES, or one that is a body of its own."""
+    chunk: list[tuple[Instance, str]] = []
+    size = 0
+    for instance, id_ in rows:
+        fits = len(chunk) < most and size + len(instance.body) <= ROW_BYTES and not instance.is_npy
+        if chunk and (chunk[0][0].is_npy or not fits):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append((instance, id_))
+        size += len(instance.body)
+    if chunk:
+        yield chunk
+
+
+def _body(chunk: list[tuple[Instance, str]]) -> dict[str, Any]:
+    """Body and headers of a request."""
+    (first, id_), *_ = chunk
+    if first.is_npy:
+        return {"body": first.body, "headers": {"content-type": NPY, "x-prediction-id": id_.encode()}}
+    instances = b",".join(instance.body for instance, _ in chunk)
+    body = b'{"instances":[%b],"ids":%b}' % (instances, json.dumps([id_ for _, id_ in chunk]).encode())
+    return {"body": body, "headers": {"content-type": JSON}}
+
+
+def _predictions_of(count: int) -> Callable[[Any], dict[str, Any]]:
+    """Reads an answer of /predict to so many rows."""
+
+    def read(tree: Any) -> dict[str, Any]:
+        if len(predictions := Predictions.read([tree])) != count:
+            raise ValueError(f"{plural(len(predictions), 'prediction')} to {plural(count, 'row')}")
+        return dict(tree)
+
+    return read
+
+
+def _joined(trees: list[dict[str, Any]]) -> Predictions:
+    try:
+        return Predictions.read(trees)
+    except ValueError:  # repeated ids, answered by a version with other classes
+        message = "some of the ids were answered before, by a version with other classes; ask for them apart"
+        raise CallError("other_classes", message) from None
+
+
+def _interrupted(error: Exception, trees: list[dict[str, Any]], answered: int) -> CallError:
+    """The error, with the answers that came before it: they are stored, and their labels need their ids."""
+    cause = error if isinstance(error, CallError) else CallError("invalid_input", str(error))
+    message = f"{cause.message}. {plural(answered, 'row was', 'rows were')} answered before: see the error's `answered`"
+    rest = {"status": cause.status, "request_id": cause.request_id, "details": cause.details}
+    failure = CallError(cause.code, f"from row {answered} on: {message}", **rest)  # type: ignore[arg-type]
+    failure.answered = _joined(trees)
+    return failure

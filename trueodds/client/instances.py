@@ -1,0 +1,118 @@
+"""Inputs of any form as the instances of /predict: arrays, files, bytes, lists and objects of features."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import ConfigError
+from trueodds.texts import short
+
+LARGE = 50_000
+"""Values from which an image goes alone, as .npy: as JSON it would take longer to read than to classify."""
+EXPECTED = (
+    "uint8 images (N x H x W x C, or one), paths or bytes of PNG or JPEG files, or vectors: an array N x F, lists of"
+    " numbers, or objects with a number for each feature"
+)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One row, encoded."""
+
+    body: bytes
+    is_npy: bool = False
+    """A body of its own; else JSON, to stand in a list of instances."""
+
+
+def instances_of(inputs: Any) -> Iterator[Instance]:
+    """The rows of the inputs, one after the other; each is encoded when it is reached.
+
+    Raises:
+        ConfigError: what is no input, naming the row.
+        OSError: a file cannot be read.
+    """
+    for n, row in enumerate(_rows(inputs)):
+        try:
+            yield _instance(row)
+        except ConfigError as error:
+            raise ConfigError(f"row {n} {error}; expected {EXPECTED}") from None
+
+
+def _rows(inputs: Any) -> Iterable[Any]:
+    """The rows of many, or the one row that the inputs are."""
+    if isinstance(inputs, np.ndarray):
+        return _array_rows(inputs)
+    if isinstance(inputs, bytes | bytearray | str | Path | Mapping):
+        return [inputs]
+    if not isinstance(inputs, Iterable):
+        raise ConfigError(f"the inputs are {short(inputs)}; expected {EXPECTED}")
+    if isinstance(inputs, Sequence) and inputs and all(_is_number(value) for value in inputs):
+        return [inputs]
+    return inputs
+
+
+def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
+    if array.dtype == object:
+        return array.tolist() if array.ndim == 1 else [array]
+    is_image = array.dtype == np.uint8 and array.ndim in (2, 3, 4)
+    is_one = array.ndim == (2 if is_image else 1) or (array.ndim == 3 and array.shape[2] in (1, 3))
+    return [array] if is_one or array.ndim == 0 else array
+
+
+def _instance(row: Any) -> Instance:
+    if isinstance(row, np.ndarray) and row.dtype.kind in "uif" and row.ndim:
+        return _of_array(row)
+    if isinstance(row, bytes | bytearray):
+        return _json({"b64": base64.b64encode(row).decode()})
+    if isinstance(row, str | Path):
+        return _json({"b64": base64.b64encode(Path(row).read_bytes()).decode()})
+    if isinstance(row, Mapping):
+        return _json({str(name): _number(value, f"feature {name!r}") for name, value in row.items()})
+    if isinstance(row, Sequence):
+        return _json([_number(value, f"value {k}") for k, value in enumerate(row)])
+    raise ConfigError(f"is {short(row)}")
+
+
+def _of_array(row: npt.NDArray[Any]) -> Instance:
+    """Pixels or features, in the array's shape: a service that wants another one says so."""
+    if row.ndim > 1 and row.dtype != np.uint8:
+        raise ConfigError(
+            f"is an image of {row.dtype}; pixels are uint8, 0 to 255, not scaled: (x * 255).round().astype(numpy.uint8)"
+            " where x is 0 to 1"
+        )
+    if row.ndim > 1 and row.size >= LARGE:
+        file = io.BytesIO()
+        np.save(file, row)
+        return Instance(file.getvalue(), is_npy=True)
+    if row.ndim > 1 or row.dtype.kind != "f" or np.isfinite(row).all():
+        return _json(row.tolist())
+    return _json([_number(value, f"value {k}") for k, value in enumerate(row.tolist())])
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool))
+
+
+def _number(value: Any, name: str) -> float | int | None:
+    """A feature; None where it is missing, as NaN says too."""
+    if not _is_number(value):
+        raise ConfigError(f"has {short(value)} as {name}, which is no number")
+    if value is None or math.isnan(value):
+        return None
+    if math.isinf(value):
+        raise ConfigError(f"has {value} as {name}; only finite numbers are taken, and NaN or None where it is missing")
+    return int(value) if isinstance(value, int | np.integer) else float(value)
+
+
+def _json(value: Any) -> Instance:
+    return Instance(json.dumps(value, separators=(",", ":")).encode())

@@ -1,0 +1,52 @@
+"""What may be asked beside inputs and labels: the queries of /predict and /calibration-report, by name and type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+
+
+class PredictOptions(TypedDict, total=False):
+    """Which version answers, and what is kept with all rows of a call."""
+
+    model: str | None
+    version: str | None
+    tag: str | None
+    propensity: float | None
+
+
+class ReportQuery(TypedDict, total=False):
+    """Which answers a report is about, and what it shows."""
+
+    model: str | None
+    version: str | None
+    since: datetime | str | None
+    until: datetime | str | None
+    last: int | None
+    predicted_class: str | None
+    tag: str | None
+    bins: int | None
+    binning: Literal["width", "mass"] | None
+    level: float | None
+    by: Literal["class", "tag"] | None
+    trend: Literal["hour", "day", "month", "auto"] | None
+
+
+NAMES = {"predicted_class": "class"}
+"""Names of the service that are no names in Python."""
+
+
+def texts(query: Mapping[str, Any]) -> dict[str, str]:
+    """The query as it is sent, without what is None.
+
+    >>> texts({"predicted_class": "cat", "bins": 15, "since": datetime(2026, 1, 31), "tag": None})
+    {'class': 'cat', 'bins': '15', 'since': '2026-01-31T00:00:00'}
+    """
+    return {NAMES.get(name, name): _text(value) for name, value in query.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
