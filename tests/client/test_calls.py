@@ -41,14 +41,14 @@ def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
     report = client.report(model="tiny", bins=10)
     assert (report.answers, report.labelled) == (before.answers + 600, before.labelled + 600)
     lines = str(report).splitlines()
-    assert lines[0] == f"tiny {served.version}: {report.answers:,} answers, {report.labelled:,} with labels"
+    assert lines[0] == f"tiny {served.version}: {report.answers:,} answers, {report.labelled:,} with their labels"
     assert lines[1].startswith(f"ECE                 {report.ece:.4f}, 95% interval {report.ece_lower:.4f} .. ")
     assert lines[-1] == report.reading
 
 
 def test_without_labels_a_report_prints_its_reading(client: Client) -> None:
     report = client.report(until=datetime(2000, 1, 1, tzinfo=UTC))
-    assert str(report) == f"{report.model} {report.version}: 0 answers, 0 with labels\n{report.reading}"
+    assert str(report) == f"{report.model} {report.version}: 0 answers, 0 with their labels\n{report.reading}"
 
 
 def test_the_awaited_client_answers_as_the_other(client: Client, url: str) -> None:
@@ -165,6 +165,7 @@ def test_without_httpx_it_names_the_extra() -> None:
 
 @pytest.mark.full
 def test_a_million_labels_are_never_in_memory_at_once(client: Client) -> None:
+    """As a list of pairs they would take 120 MB, as JSON lines 60 MB."""
     rows = 1_000_000
     tracemalloc.start()
     try:
@@ -172,4 +173,4 @@ def test_a_million_labels_are_never_in_memory_at_once(client: Client) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert summary == LabelSummary(held=rows) and peak < 20e6
+    assert summary == LabelSummary(held=rows) and peak < 40e6

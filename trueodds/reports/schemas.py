@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from trueodds.reports.alarm import Advice, Alarm
+from trueodds.texts import plural
 
 Verdict = Literal[
     "no_answers",
@@ -294,7 +295,8 @@ class Report(BaseModel):
 
     def __str__(self) -> str:
         """The main numbers and the reading, a few lines."""
-        lines = [f"{self.model} {self.version}: {self.answers:,} answers, {self.labelled:,} with labels"]
+        labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
+        lines = [f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"]
         if self.ece is not None:
             interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"
             floor = f"noise floor {self.floor_mean:.4f} (95th percentile {self.floor_p95:.4f})"
