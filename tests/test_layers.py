@@ -30,7 +30,7 @@ LAYERS = {
         logits metrics
         sums inputs
         files
-        errors texts privacy processes hours shadows
+        errors texts privacy processes hours
     """,
     "trueodds/bundle": """
         model_folder
@@ -38,7 +38,7 @@ LAYERS = {
         contents audit_log
         bundle locks
         card
-        risk_coverage
+        risk_coverage shadows
     """,
     "trueodds/client": """
         clients

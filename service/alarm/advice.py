@@ -7,10 +7,10 @@ import shlex
 
 from service.alarm.state import AlarmState
 from service.store.records import LabelBlock
+from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.reports.alarm import Advice
-from trueodds.shadows import is_shadow
 from trueodds.texts import plural
 
 HELPS = math.log(20)

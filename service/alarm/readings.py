@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from service.alarm.advice import advice_of
 from service.alarm.state import NULLS, AlarmState, Evidence
 from service.store.records import LabelBlock
+from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, WeightedEvidence
 from trueodds.reports.labelling import choice_of
-from trueodds.shadows import is_shadow
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 

@@ -19,8 +19,8 @@ from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
 from service.settings import Settings, Webhook
 from service.store import Store, StoreError
 from service.store.records import LabelBlock
+from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics import ece
-from trueodds.shadows import is_shadow
 
 POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))

@@ -15,8 +15,8 @@ from service.models.model import Model
 from service.store import Store
 from service.store.records import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
+from trueodds.bundle.shadows import shadow_of
 from trueodds.inputs import Inputs
-from trueodds.shadows import shadow_of
 
 OWN = b""
 """The digest of a row with the caller's own id: the inputs were compared when they were answered."""

@@ -14,11 +14,11 @@ from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, Store
 from service.store.records import LabelBlock, Version
+from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.hours import hour_of, hours_of, within
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
 from trueodds.reports.schemas import KnownVersion, Unit
-from trueodds.shadows import is_shadow, shadowed_by
 from trueodds.sums.answers import AnswerSums
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, get_args
 
 from service.ids import is_generated
 from service.store.records import Label, LabelCounts, Version, storable
+from trueodds.bundle.shadows import is_shadow, shadow_of
 from trueodds.errors import nearest
-from trueodds.shadows import is_shadow, shadow_of
 from trueodds.texts import short
 
 SHOWN = 20

@@ -10,8 +10,8 @@ from service.store.databases.database import Database
 from service.store.records import By, LabelBlock, LabelledLogits, StoredAnswer, Unit, Version
 from service.store.work import deltas, reading, states, versions
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
+from trueodds.bundle.shadows import shadow_of
 from trueodds.hours import HOUR_MS, hours_of
-from trueodds.shadows import shadow_of
 from trueodds.sums.answers import AnswerSums
 
 MAX_LAST = 100_000

@@ -19,7 +19,7 @@ from trueodds.bundle.audit_log import AuditLog, Change
 from trueodds.bundle.bundle import BundleError
 from trueodds.bundle.card import NAME
 from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Role, default_model_of, default_of, names_in, version_of
-from trueodds.shadows import shadow_of
+from trueodds.bundle.shadows import shadow_of
 
 VARIABLE = "TRUEODDS_MODELS"
 

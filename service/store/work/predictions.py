@@ -13,7 +13,7 @@ from service.store.work import deltas
 from service.store.work.labels import write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.versions import KnownVersions
-from trueodds.shadows import is_shadow, shadowed_by
+from trueodds.bundle.shadows import is_shadow, shadowed_by
 
 COLUMNS = (
     "id",

@@ -16,8 +16,8 @@ from service.store.label_rules import Refusal, RefusedLabelsError
 from service.store.records import Label, LabelBlock, LabelCounts, PredictionBatch, PruneCounts
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
+from trueodds.bundle.shadows import shadow_of
 from trueodds.metrics import CalibrationSums
-from trueodds.shadows import shadow_of
 
 
 async def filled(store: Store, count: int, **options: Any) -> list[str]:
