@@ -224,15 +224,15 @@ class Bench:
         return {"cells": cells, "memory": memory, "turns": self.turns, "trials": self.trials}
 
 
-def peer_versions(peers: Path | None) -> dict[str, str]:
+def peer_versions(peers: Path | None, packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """What the peers' environment holds."""
     if not peers:
         return {}
-    code = f"import importlib.metadata as m, json; print(json.dumps({{n: m.version(n) for n in {PACKAGES}}}))"
+    code = f"import importlib.metadata as m, json; print(json.dumps({{n: m.version(n) for n in {packages}}}))"
     try:
         found: dict[str, str] = json.loads(subprocess.check_output([str(peers), "-c", code], text=True))
     except (OSError, subprocess.CalledProcessError) as error:
-        raise SystemExit(f"--peers {peers}: {error}. It needs {', '.join(PACKAGES)}; see --help") from None
+        raise SystemExit(f"--peers {peers}: {error}. It needs {', '.join(packages)}; see --help") from None
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the peers' servers share: the same ONNX model, images from the same bodies, the same answer."""
+"""What the peers' servers share: the same ONNX model, inputs from the same bodies, the same answer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import onnxruntime as ort
 from PIL import Image
 
 Pixels = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
 WORKERS, BATCH = int(os.environ.get("WORKERS", "1")), int(os.environ.get("BATCH", "1"))
 WAIT_MS = float(os.environ.get("WAIT_MS", "0"))
 
@@ -26,14 +27,19 @@ class Classifier:
         if os.environ.get("SPINNING", "0") == "0":
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = ort.InferenceSession(os.environ["MODEL"], options, providers=["CPUExecutionProvider"])
+        self._input = self._session.get_inputs()[0]
         self._temperature = float(os.environ.get("TEMPERATURE", "1"))
 
-    def logits(self, images_NHWC: Pixels) -> npt.NDArray[np.float32]:
-        found: npt.NDArray[np.float32] = self._session.run(["logits"], {"images": images_NHWC})[0]
+    def row(self, instance: Any) -> Rows:
+        """An image, or a vector where the model takes floats."""
+        return np.asarray(instance, np.float32) if self._input.type == "tensor(float)" else image(instance)
+
+    def logits(self, rows: Rows) -> npt.NDArray[np.float32]:
+        found: npt.NDArray[np.float32] = self._session.run(["logits"], {self._input.name: rows})[0]
         return found
 
-    def probabilities(self, images_NHWC: Pixels) -> npt.NDArray[np.float64]:
-        scaled_NC = self.logits(images_NHWC).astype(np.float64) / self._temperature
+    def probabilities(self, rows: Rows) -> npt.NDArray[np.float64]:
+        scaled_NC = self.logits(rows).astype(np.float64) / self._temperature
         exp_NC = np.exp(scaled_NC - scaled_NC.max(axis=1, keepdims=True))
         found: npt.NDArray[np.float64] = exp_NC / exp_NC.sum(axis=1, keepdims=True)
         return found

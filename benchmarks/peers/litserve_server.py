@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 import litserve
-from common import BATCH, WAIT_MS, WORKERS, Classifier, Pixels, answer, image
+from common import BATCH, WAIT_MS, WORKERS, Classifier, Rows, answer
 from fastapi import Request
 
 
@@ -16,11 +16,11 @@ class Api(litserve.LitAPI):
     def setup(self, device: str) -> None:
         self.classifier = Classifier()
 
-    def decode_request(self, request: Request) -> Pixels:
+    def decode_request(self, request: Request) -> Rows:
         body: Any = request  # LitServe has parsed it already
-        return image(body["instances"][0])
+        return self.classifier.row(body["instances"][0])
 
-    def predict(self, x: Pixels) -> Any:
+    def predict(self, x: Rows) -> Any:
         found = self.classifier.probabilities(x if BATCH > 1 else x[None])
         return found if BATCH > 1 else found[0]
 
