@@ -1,7 +1,7 @@
 """Vectors answered per second beside LitServe: scikit-learn's gradient boosting on 30 features, the same file for both.
 
     python -m venv .peers && .peers/bin/pip install litserve onnxruntime pillow uvloop httptools
-    pip install skl2onnx && apt-get install wrk
+    apt-get install wrk
     python -m benchmarks.vector_serving --peers .peers/bin/python     # some five minutes
     python -m benchmarks.vector_serving --peers .peers/bin/python --quick
     python -m benchmarks.vector_serving --table                       # the committed result
@@ -27,9 +27,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import onnxruntime as ort
-from onnx import helper, numpy_helper
 
 from benchmarks import load, servers, serving_turns
 from benchmarks.interval_coverage import processor
@@ -38,41 +36,18 @@ from benchmarks.serving import peer_versions, probabilities
 from benchmarks.serving_report import rate
 from trueodds.bundle import Bundle, Description, ModelFolder
 from trueodds.calibrators import Temperature
-from trueodds.inputs import VectorInput
+from trueodds.importing.conversion import Options, convert
+from trueodds.importing.rows import LabelledRows
 
 RESULT = Path(__file__).parent / "results" / "vector_serving.json"
 WANTED = 1.4
 """Ours by LitServe's in requests per second: the goal."""
 CONNECTIONS = 32
-LEAST = 1e-7
-"""Of a probability before its logarithm is taken."""
 started = time.perf_counter()
 
 
 def say(text: str) -> None:
     print(f"{time.perf_counter() - started:6.0f} s  {text}", file=sys.stderr, flush=True)
-
-
-def with_logits(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A classifier of skl2onnx with `features` in and `logits` out, the logarithms of its probabilities."""
-    graph = model.graph
-    (given,), old = graph.input, graph.input[0].name
-    given.name = VectorInput.tensor
-    for node in graph.node:
-        node.input[:] = [given.name if name == old else name for name in node.input]
-    (scores,) = (output for output in graph.output if output.name == "probabilities")
-    graph.initializer.append(numpy_helper.from_array(np.array(LEAST, np.float32), "least"))
-    graph.node.extend(
-        [
-            helper.make_node("Max", [scores.name, "least"], ["positive"]),
-            helper.make_node("Log", ["positive"], ["logits"]),
-        ]
-    )
-    scores.name = "logits"
-    del graph.output[:]
-    graph.output.append(scores)
-    onnx.checker.check_model(model)
-    return model
 
 
 def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
@@ -84,17 +59,19 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
     data = load_breast_cancer()
     rows_NF = data.data.astype(np.float32)
     estimator = GradientBoostingClassifier(random_state=0).fit(rows_NF, data.target)
-    converted = to_onnx(estimator, rows_NF[:1], options={"zipmap": False}, target_opset=17)
-    onnx.save(with_logits(converted), folder / "model.onnx")
-    session = ort.InferenceSession(str(folder / "model.onnx"))
-    logits_NC = session.run(None, {VectorInput.tensor: rows_NF})[0]
+    file, model = folder / "boosting.onnx", folder / "model.onnx"
+    file.write_bytes(to_onnx(estimator, rows_NF[:1]).SerializeToString())
+    rows = LabelledRows("breast cancer", rows_NF, data.target, features=tuple(data.feature_names))
+    converted = convert(file, rows, Options())
+    model.write_bytes(converted.data)
+    logits_NC = ort.InferenceSession(model).run(None, {converted.kind.tensor: rows_NF})[0]
     off = float(np.abs(np.exp(logits_NC) - estimator.predict_proba(rows_NF)).max())
     if off > 1e-5:
-        raise load.LoadError(f"the exported graph's probabilities differ from scikit-learn's by {off:.2g}")
+        raise load.LoadError(f"the imported graph's probabilities differ from scikit-learn's by {off:.2g}")
     description = Description(
         name="boosting",
         classes=list(data.target_names),
-        input=VectorInput(features=list(data.feature_names)),
+        input=converted.kind,
         method="gradient boosting",
         training={},
         metrics={},
@@ -103,7 +80,7 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
     )
     Bundle.write(
         folder / "bundle",
-        folder / "model.onnx",
+        model,
         Temperature(servers.TEMPERATURE),
         description,
         golden_input=rows_NF[0],
@@ -175,7 +152,7 @@ def main() -> None:
             servers.running(servers.OURS, model, None, folder, body) as ours,
             servers.running(variant, model, peers, folder, body) as theirs,
         ):
-            found = serving_turns.beside_peer(ours, theirs, body, seconds, turns)
+            figures = serving_turns.beside_peer(ours, theirs, body, seconds, turns)
     result = {
         "command": shlex.join(["python", "-m", "benchmarks.vector_serving", *sys.argv[1:]]),
         "commit": commit(),
@@ -188,8 +165,8 @@ def main() -> None:
         "peers": peer_versions(peers, ("litserve", "onnxruntime", "uvicorn", "fastapi", "numpy")),
         "seconds": round(time.perf_counter() - started, 1),
         "trials": trials,
-        "turns": found,
-        "goal": {"wanted": WANTED, "ratio": found["ratio"], "reached": found["ratio"] >= WANTED},
+        "turns": figures,
+        "goal": {"wanted": WANTED, "ratio": figures["ratio"], "reached": figures["ratio"] >= WANTED},
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
