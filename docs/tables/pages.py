@@ -27,6 +27,7 @@ from benchmarks import (
     serving_report,
     significance,
     training,
+    vector_serving,
     weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
@@ -57,6 +58,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "checkpoints": checkpoints.markdown,
     "importing": importing.markdown,
     "serving": serving_report.markdown,
+    "vector_serving": vector_serving.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,
 }

@@ -32,6 +32,7 @@ COMMANDS = {
     "checkpoints": "python -m benchmarks.checkpoints",
     "importing": "python -m benchmarks.importing --write",
     "serving": "python -m benchmarks.serving --peers .peers/bin/python",
+    "vector_serving": "python -m benchmarks.vector_serving --peers .peers/bin/python",
     "faults": "python -m benchmarks.faults --kills 200",
     "report": "python -m benchmarks.report --write",
 }
