@@ -7,6 +7,8 @@ export PATH := $(BIN):$(PATH)
 export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
 export ORT_DISABLE_TELEMETRY := 1
+# Hundreds of processes run this code in the tests; some environments have each compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo serve prefect prefect-stop test fast-tests test-full lint docs constraints constraints-diff clean

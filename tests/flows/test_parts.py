@@ -159,7 +159,9 @@ def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkey
 def test_variables_that_a_worker_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {k: v for k, v in environment().items() if not k.startswith("TRUEODDS_")}
     started = kept | {"TRUEODDS_MODELS": "a", "TRUEODDS_SERVICE": "s"}
-    with psutil.Popen([sys.executable, "-c", "input()"], env=started, stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with psutil.Popen(command, env=started, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # while it is being started, a process has no variables yet
         assert server.changed_variables(process, started | {"HOME": "/"}) == []
         now = {k: v for k, v in started.items() if k != "TRUEODDS_SERVICE"} | {"TRUEODDS_MODELS": "b"}
         assert server.changed_variables(process, now) == ["TRUEODDS_MODELS", "TRUEODDS_SERVICE"]
