@@ -42,8 +42,8 @@ class _Arguments(Generic[H]):
         if key is not None and not re.fullmatch(r"[!-~]+", key):
             raise ConfigError("key has blanks or characters beyond ASCII; expected one that `trueodds key` printed")
         if tries < 1 or not seconds > 0 or not timeout > 0:
-            found = f"tries={tries}, seconds={seconds}, timeout={timeout}"
-            raise ConfigError(f"{found}; expected at least one try, and times above 0 s")
+            limits = f"tries={tries}, seconds={seconds}, timeout={timeout}"
+            raise ConfigError(f"{limits}; expected at least one try, and times above 0 s")
         self._caller = calls.Caller(url.rstrip("/"), key, Limits(tries, seconds, timeout))
         self._http: H = self._transport()
 

@@ -64,30 +64,30 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     model, preprocessing = onnx_file.read(path), options.preprocessing
     onnx_file.session(onnx_file.serialised(model, path), path)
     origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": _producer(model)}
-    found = signature(model, path, kind=options.input, output=options.output)
+    tensors = signature(model, path, kind=options.input, output=options.output)
     onnx_file.without_metadata(model)
     kind: Input
-    if found.kind == "image":
-        images, layout = kinds.image_input(model, found.inputs[0], rows, preprocessing, path)
+    if tensors.kind == "image":
+        images, layout = kinds.image_input(model, tensors.inputs[0], rows, preprocessing, path)
         kind, bare = images, model
-        model = _composed(path, lambda: graph.with_images(bare, found.inputs[0], images, preprocessing, layout))
+        model = _composed(path, lambda: graph.with_images(bare, tensors.inputs[0], images, preprocessing, layout))
     else:
-        vectors = kinds.vector_input(found, rows, path)
+        vectors = kinds.vector_input(tensors, rows, path)
         if preprocessing is not None:
             preprocessing.check_channels(len(vectors.features), "features")
         kind, bare = vectors, model
-        model = _composed(path, lambda: graph.with_features(bare, found.inputs, vectors, preprocessing))
+        model = _composed(path, lambda: graph.with_features(bare, tensors.inputs, vectors, preprocessing))
     sample = rows.take(np.unique(np.linspace(0, len(rows) - 1, SAMPLE).astype(np.intp)))
     inputs = np.concatenate(list(scoring.batches(kind, kinds.inputs_of(kind, sample))))
-    output, values_NC = _output(model, found, inputs, kind, path)
+    output, values_NC = _output(model, tensors, inputs, kind, path)
     form = _form(output, values_NC, path)
     classes = max(2, values_NC.shape[1])
     prepared = model
     data = onnx_file.serialised(_composed(path, lambda: graph.with_logits(prepared, output, form, classes)), path)
     _check_rows_apart(data, kind, inputs, path)
-    origin |= {"inputs": [str(one) for one in found.inputs], "output": str(output), "form": form}
+    origin |= {"inputs": [str(one) for one in tensors.inputs], "output": str(output), "form": form}
     origin |= {"preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None}
-    return Converted(data, kind, classes, found.labels, _notes(form, output, values_NC), origin)
+    return Converted(data, kind, classes, tensors.labels, _notes(form, output, values_NC), origin)
 
 
 def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.Model:
@@ -99,25 +99,25 @@ def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.M
 
 
 def _output(
-    model: onnx_file.Model, found: Signature, inputs: npt.NDArray[Any], kind: Input, path: Path
+    model: onnx_file.Model, tensors: Signature, inputs: npt.NDArray[Any], kind: Input, path: Path
 ) -> tuple[TensorInfo, npt.NDArray[Any]]:
     """The output that holds one number a class, and what it holds for the sample, N x C."""
     session = onnx_file.session(onnx_file.serialised(model, path), path)
-    names = [graph.PREFIX + one.name for one in found.outputs]
+    names = [graph.PREFIX + one.name for one in tensors.outputs]
     try:
         values = session.run(names, {kind.tensor: inputs})
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise _not_run(path, found, len(inputs), str(error)) from None
+        raise _not_run(path, tensors, len(inputs), str(error)) from None
     fitting = {}
-    for one, value in zip(found.outputs, values, strict=True):
+    for one, value in zip(tensors.outputs, values, strict=True):
         if value.ndim == 1 or (value.ndim >= 2 and int(np.prod(value.shape[2:])) == 1):
             if len(value) != len(inputs):
-                raise _not_run(path, found, len(inputs), f"it answers with {len(value)} rows")
+                raise _not_run(path, tensors, len(inputs), f"it answers with {len(value)} rows")
             fitting[one] = value.reshape(len(value), -1)
     if len(fitting) == 1:
         return next(iter(fitting.items()))
     shapes = "; ".join(
-        f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(found.outputs, values, strict=True)
+        f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(tensors.outputs, values, strict=True)
     )
     if not fitting:
         raise ModelFileError(f"{path} has no output of one number for each class, but {shapes}; export its logits")
@@ -126,11 +126,13 @@ def _output(
     )
 
 
-def _not_run(path: Path, found: Signature, rows: int, message: str) -> ModelFileError:
-    shapes = "; ".join(map(str, found.inputs))
+def _not_run(path: Path, tensors: Signature, rows: int, message: str) -> ModelFileError:
+    shapes = "; ".join(map(str, tensors.inputs))
     problem = f"{path} takes {shapes} and cannot be run on {rows} rows: {' '.join(message.split())}"
-    if found.inputs[0].shape and found.inputs[0].shape[0] is not None:
-        cure = f"its batch of {found.inputs[0].shape[0]} is fixed inside the graph too: export it with a dynamic batch"
+    if tensors.inputs[0].shape and tensors.inputs[0].shape[0] is not None:
+        cure = (
+            f"its batch of {tensors.inputs[0].shape[0]} is fixed inside the graph too: export it with a dynamic batch"
+        )
         return ModelFileError(f"{problem}; {cure} (torch.onnx.export(..., dynamic_shapes={{'x': {{0: 'batch'}}}}))")
     return ModelFileError(f"{problem}; check the layout and the size that --preprocess states")
 

@@ -73,13 +73,13 @@ def with_features(
     if preprocessing is not None:
         _normalise(nodes, preprocessing, 1.0)
     taken = helper.make_tensor_value_info(kind.tensor, TensorProto.FLOAT, [BATCH, *kind.shape])
-    rows, given = nodes.last, dict[str, TensorInfo]()
+    rows, sources = nodes.last, dict[str, TensorInfo]()
     for column, tensor in enumerate(tensors):
         nodes.last = rows
         if len(tensors) > 1 or tensor.name != tensors[0].name:
             nodes("Gather", nodes.constant([column], np.int64), axis=1)
-        given[nodes("Cast", to=tensor.type)] = tensor
-    return _before(model, nodes, taken, given)
+        sources[nodes("Cast", to=tensor.type)] = tensor
+    return _before(model, nodes, taken, sources)
 
 
 def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> Model:
@@ -100,9 +100,9 @@ def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> M
         nodes("Where", nodes.constant(np.nan, np.float64), floored)  # no probability: not to be taken for a small one
         nodes("Log")
     nodes("Cast", name=LOGITS, to=TensorProto.FLOAT)
-    given = helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, [BATCH, classes])
+    logits = helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, [BATCH, classes])
     taken = helper.make_tensor_value_info(BEHIND + "output", output.type, None)
-    graph = helper.make_graph(nodes.nodes, "logits", [taken], [given], nodes.constants)
+    graph = helper.make_graph(nodes.nodes, "logits", [taken], [logits], nodes.constants)
     return compose.merge_models(
         model, _model(graph, model), [(PREFIX + output.name, BEHIND + "output")], outputs=[LOGITS]
     )
@@ -118,11 +118,11 @@ def _normalise(nodes: _Nodes, preprocessing: Preprocessing, scale: float) -> Non
         nodes("Div", nodes.constant(preprocessing.std))
 
 
-def _before(model: Model, nodes: _Nodes, taken: Any, given: dict[str, TensorInfo]) -> Model:
-    """The model behind the nodes; `given`: which of their values goes to which of its inputs."""
-    outputs = [helper.make_tensor_value_info(name, tensor.type, None) for name, tensor in given.items()]
+def _before(model: Model, nodes: _Nodes, taken: Any, sources: dict[str, TensorInfo]) -> Model:
+    """The model behind the nodes; `sources`: which of their values goes to which of its inputs."""
+    outputs = [helper.make_tensor_value_info(name, tensor.type, None) for name, tensor in sources.items()]
     graph = helper.make_graph(nodes.nodes, "preprocessing", [taken], outputs, nodes.constants)
-    mapping = [(name, tensor.name) for name, tensor in given.items()]
+    mapping = [(name, tensor.name) for name, tensor in sources.items()]
     return compose.merge_models(_model(graph, model), model, mapping, prefix2=PREFIX)
 
 

@@ -173,12 +173,12 @@ class VectorInput(InputKind):
         if set(map(type, values)) <= self._types:
             try:
                 with np.errstate(over="ignore"):
-                    found = np.array(values, self.dtype).reshape(rows, len(self.features))
+                    row_values = np.array(values, self.dtype).reshape(rows, len(self.features))
             except OverflowError:  # a whole number beyond every float
                 pass
             else:
-                if not (np.isinf(found).any() if self.missing else not np.isfinite(found).all()):
-                    return found
+                if not (np.isinf(row_values).any() if self.missing else not np.isfinite(row_values).all()):
+                    return row_values
         for k, value in enumerate(values):
             if self._problem(value):
                 raise self._refused(value, place(*divmod(k, len(self.features))))
