@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(abspath $(VENV))/bin
 PORT ?= 8000
 export PATH := $(BIN):$(PATH)
-# Nothing that runs here reports to its vendor (trueodds/privacy.py, and `prefect` itself).
+# Nothing that runs here reports to its vendor (trueodds/processes/privacy.py, and `prefect` itself).
 export DVC_NO_ANALYTICS := 1
 export DO_NOT_TRACK := 1
 export ORT_DISABLE_TELEMETRY := 1

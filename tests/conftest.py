@@ -15,7 +15,7 @@ import pytest
 from filelock import FileLock
 
 from tests.distribution import Distribution, longest_first
-from trueodds import privacy
+from trueodds.processes import privacy
 
 # Without a deadline: how long an example takes is the machine's affair.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)

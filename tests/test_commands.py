@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +114,13 @@ def test_a_missing_package_is_named_with_what_installs_it(
     assert MAIN["service"]([]) == 1
     assert "serve needs the package uvicorn, which is not installed here" in (err := capsys.readouterr().err)
     assert err.endswith("pip install 'trueodds[serve]'\n")
+
+
+@pytest.mark.skipif(not Path("/sys").is_dir(), reason="a folder that nobody may write into is needed: /sys")
+def test_what_the_system_forbids_comes_with_a_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("cat,dog,label\n" + "2,0,cat\n0,2,dog\n1,0,dog\n" * 10, encoding="utf-8")
+    assert MAIN["trueodds"](["calibrate", str(rows), "--out", "/sys/calibration", "--candidates", "temperature"]) == 1
+    assert re.search(
+        r"'/sys/calibration'; run this (as a user who may write there|where the folder)", capsys.readouterr().err
+    )

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT, run
-from trueodds import privacy
+from trueodds.processes import privacy
 
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))

@@ -31,7 +31,7 @@ LAYERS = {
         logits metrics
         sums inputs
         files
-        errors texts privacy processes
+        errors texts processes
     """,
     "trueodds/inputs": """
         image vector
@@ -99,7 +99,7 @@ LAYERS = {
         methods nets
         data
         parameters
-        config progress
+        config
     """,
     "pipeline/export": """
         network quantised folded
@@ -173,9 +173,10 @@ LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
-    "importing": {"onnx", "onnxruntime", "google", "pyarrow", "tqdm"},
+    "importing": {"onnx", "onnxruntime", "google", "pyarrow"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg"},
+    "processes/progress.py": {"tqdm"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""
 

@@ -11,8 +11,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
-from trueodds import privacy
 from trueodds.bundle import ModelFolder
+from trueodds.processes import privacy
 
 
 @pytest.fixture

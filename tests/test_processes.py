@@ -13,16 +13,20 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT
-from trueodds import processes
+from trueodds.processes import binding
 
-STAGE = (
-    "import os, time; from trueodds import processes; processes.obey(); print(os.getpid(), flush=True); time.sleep(60)"
-)
+STAGE = """
+import os, time
+from trueodds.processes import binding
+binding.obey()
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
 # A shell that stays between, as DVC may start one: its child has another parent than dvc.
 DVC = f"import subprocess, sys; subprocess.run(['sh', '-c', sys.executable + ' -c \"$0\"; true', {STAGE!r}])"
 ENGINE = (
-    "import subprocess, sys; from trueodds import processes;"
-    f"p = subprocess.Popen(processes.command([sys.executable, '-c', {DVC!r}])); print(p.pid, flush=True); p.wait()"
+    "import subprocess, sys; from trueodds.processes import binding;"
+    f"p = subprocess.Popen(binding.command([sys.executable, '-c', {DVC!r}])); print(p.pid, flush=True); p.wait()"
 )
 
 
@@ -51,7 +55,7 @@ def test_a_parent_that_is_gone_already(tmp_path: Path) -> None:
         [
             sys.executable,
             "-m",
-            "trueodds.processes",
+            "trueodds.processes.binding",
             "1",
             sys.executable,
             "-c",
@@ -63,17 +67,17 @@ def test_a_parent_that_is_gone_already(tmp_path: Path) -> None:
 
 
 def test_no_parent_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(processes.LIFELINE, raising=False)
-    code = "import threading; from trueodds import processes; processes.obey(); print(threading.active_count())"
+    monkeypatch.delenv(binding.LIFELINE, raising=False)
+    code = "import threading; from trueodds.processes import binding; binding.obey(); print(threading.active_count())"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "1\n"
 
 
 def test_without_pidfd_the_process_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    monkeypatch.setattr(processes, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(binding, "_POLL_SECONDS", 0.01)
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     messages: list[str] = []
-    processes.when_gone(process.pid, lambda: messages.append("gone"))
+    binding.when_gone(process.pid, lambda: messages.append("gone"))
     time.sleep(0.1)
     assert not messages
     process.communicate()

@@ -35,7 +35,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trueodds import privacy
+from trueodds.processes import privacy
 
 if TYPE_CHECKING:
     from trueodds import calibrators, metrics

@@ -9,6 +9,7 @@ returns the exit status.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
+
+_NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
+_CURES = {
+    errno.EACCES: _NO_PERMISSION,
+    errno.EPERM: _NO_PERMISSION,
+    errno.EROFS: "run this where the folder is not mounted read-only",
+    errno.ENOSPC: "free some space, then run this again",
+}
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
 
@@ -91,11 +100,17 @@ def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, de
     try:
         return _run(commands[first], parsers, words)
     except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}{_cure(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         print("; ".join(["stopped", *map(str, stop.args)]), file=sys.stderr)
         return 130
+
+
+def _cure(error: Exception) -> str:
+    """What helps against an error of the operating system; "" for others, whose messages say it."""
+    cure = _CURES.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+    return cure and f"; {cure}"
 
 
 def _list(prog: str, commands: Mapping[str, Command]) -> str:

@@ -19,12 +19,12 @@ from pipeline.cli import common
 from pipeline.cli.live_demo import live_demo
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from pipeline.data.raw import Images, Labels
-from pipeline.progress import bar
 from trueodds import metrics
 from trueodds.bundle import ModelFolder
 from trueodds.cli import Subparsers
 from trueodds.files import read_json
 from trueodds.metrics import CalibrationSums
+from trueodds.processes.progress import bar
 from trueodds.sums.inputs import Array
 
 BATCH = 100

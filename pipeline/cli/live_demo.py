@@ -16,8 +16,8 @@ from typing import Any
 
 from pipeline import stages
 from pipeline.cli.service_process import DemoError, call, fresh, serving
-from trueodds import processes
 from trueodds.bundle import ModelFolder
+from trueodds.processes import binding
 from trueodds.texts import plural
 
 SECONDS, DRIFT_AT = 120, 40
@@ -78,7 +78,7 @@ def _replay(url: str, arrays: Path, speed: float) -> None:
     command = [sys.executable, "-m", "service", "replay", "--url", url, "--data", str(arrays)]
     command += ["--rate", str(RATE), "--labelled", str(LABELLED), "--delay", str(DELAY), "--speed", str(speed)]
     command += ["--drift", f"noise:{NOISE}@{DRIFT_AT}", "--seconds", str(SECONDS)]
-    process = subprocess.Popen(processes.command(command))
+    process = subprocess.Popen(binding.command(command))
     try:
         status = process.wait()
     except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order

@@ -11,9 +11,9 @@ from pathlib import Path
 from pipeline import stages
 from pipeline.cli import common
 from pipeline.flows import workspace
-from trueodds import processes
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
+from trueodds.processes import binding
 
 FOLDER = Path(".run")
 WORKSPACE = FOLDER / "workspace"
@@ -46,7 +46,7 @@ def repro(home: Path) -> None:
     """
     with workspace.kept(home, home / WORKSPACE, lambda words: print(words, flush=True)) as place:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro"]
-        process = subprocess.Popen(processes.command(command), cwd=place.folder, env=place.environment())
+        process = subprocess.Popen(binding.command(command), cwd=place.folder, env=place.environment())
         try:
             status = process.wait()
         except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order

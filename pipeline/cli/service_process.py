@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trueodds import processes
 from trueodds.errors import UserError
+from trueodds.processes import binding
 
 MARKER = ".trueodds-demo"
 START_SECONDS = 60
@@ -52,7 +52,7 @@ def serving(work: Path) -> Iterator[str]:
     command += ["--models", str(work / "models"), "--store", str(work / "store.sqlite")]
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            processes.command(command), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            binding.command(command), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
         yield _wait_until_ready(process, url_file, log_file)

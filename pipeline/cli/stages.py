@@ -7,8 +7,8 @@ import argparse
 from pipeline import config, parameters, stages
 from pipeline.cli import STAGE_COMMANDS, common
 from pipeline.config import Params
-from trueodds import processes
 from trueodds.cli import Subparsers
+from trueodds.processes import binding
 
 ALL, FOLD, INT8 = "all", "export --fold", "export --int8"
 EXAMPLES = {
@@ -56,7 +56,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    processes.obey()
+    binding.obey()
     common.log_to_stderr()
     work, overrides = arguments.work, parameters.parse_overrides(arguments.parameters)
     if work in parameters.STAGE_PARAMETERS:

@@ -10,9 +10,9 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.data.image_files import unreadable_files
 from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, checked
-from pipeline.progress import bar
 from trueodds.inputs.image.pictures import PictureError, upright_size
 from trueodds.inputs.image.pictures import read as read_picture
+from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.data")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.raw import DataError, ImageFiles, Images, Rows
-from pipeline.progress import bar
 from trueodds.evaluation.splits import Index
 from trueodds.inputs.image.pictures import PictureError, Scaling
 from trueodds.inputs.image.pictures import read as read_picture
+from trueodds.processes.progress import bar
 
 LISTED = 20  # files that cannot be read, by name; of the others the number
 

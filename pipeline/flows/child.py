@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trueodds import processes
+from trueodds.processes import binding
 
 GRACE_SECONDS = 10.0
 _running: set[subprocess.Popen[str]] = set()
@@ -37,7 +37,7 @@ def run(
         StageTimeoutError: after `timeout_seconds`.
     """
     process = subprocess.Popen(
-        processes.command(command),
+        binding.command(command),
         cwd=folder,
         env=dict(environment),
         stdin=subprocess.DEVNULL,

@@ -24,9 +24,9 @@ from pipeline.flows.runs import was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.client import SERVICE
-from trueodds import processes
 from trueodds.bundle import ModelFolder
 from trueodds.errors import ConfigError, UserError
+from trueodds.processes import binding
 
 LEASE_SECONDS = 60.0
 """How long a concurrency slot outlives a run that died without giving it back."""
@@ -87,7 +87,7 @@ def _train(**leaves: Any) -> None:
     overrides = {name: value for name, value in leaves.items() if value is not None}
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
-        processes.die_with_parent(signal.SIGTERM, os.getppid())
+        binding.die_with_parent(signal.SIGTERM, os.getppid())
     workspace.prune(home, log.info, was_cancelled)
     with workspace.opened(home, run, overrides, log.info) as place:
         try:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from pipeline.data.dataset import DataSet
 from pipeline.nets.resnet import ResNet
-from pipeline.progress import bar
 from pipeline.training import curves
 from pipeline.training.batches import ImageBatches, SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
@@ -21,6 +20,7 @@ from pipeline.training.plan import Plan, fingerprint
 from pipeline.training.state import Epoch, Row, TrainingState
 from pipeline.training.trained import Trained
 from trueodds.errors import ConfigError, UserError
+from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.training")
 

@@ -130,11 +130,11 @@ def worker_app() -> FastAPI:
     """The app of each of several workers, which ends in order when its parent is gone: else it would keep the port."""
     from service.app import create_app
     from service.telemetry import worker_files
-    from trueodds import processes
+    from trueodds.processes import binding
 
     worker_files.hold(Path(os.environ[SHARED_METRICS]))
     if parent := multiprocessing.parent_process():
-        processes.die_with_parent(signal.SIGTERM, parent.pid or 0)
+        binding.die_with_parent(signal.SIGTERM, parent.pid or 0)
     return create_app()
 
 

@@ -112,7 +112,9 @@ class Prefect:
     def logs(self, run: str) -> str:
         time.sleep(0.1)
         query = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
-        return "\n".join(line["message"] for line in self.post("logs/filter", query))
+        lines = self.post("logs/filter", query)
+        # A batch whose answer came too late is sent again by Prefect, and stands there twice.
+        return "\n".join(message for _, message in dict.fromkeys((l["timestamp"], l["message"]) for l in lines))
 
     def artifacts(self, run: str) -> dict[str, Any]:
         rows = self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [run]}}})

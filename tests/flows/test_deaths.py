@@ -120,7 +120,8 @@ def test_one_run_bears_the_death_of_each_of_its_processes(prefect: Prefect, tmp_
     kill_dvc(prefect, run)
     prefect.training(run)
     assert prefect.run(run)["run_count"] == 1, "the task is tried again, not the run"
-    assert prefect.logs(run).count("going on after epoch") == 2
+    logs = prefect.logs(run)
+    assert logs.count("going on after epoch") == 2, logs
 
     kill_engine(prefect, run)
     unbroken = unbroken_weights(tmp_path, epochs=EPOCHS)  # meanwhile the lease of the slot runs out

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Input, InputError, Limits
+from trueodds.processes.progress import bar
 
 VALUES = 2_400_000
 """Of a batch's inputs: 16 images of 224 x 224; onnxruntime gains nothing by more."""
@@ -28,14 +28,14 @@ LISTED = 20
 
 
 def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArray[np.float32]:
-    """The logits of rows, N x C, with a progress bar on a terminal that says `what`.
+    """The logits of rows, N x C, with a progress bar that says `what`.
 
     Raises:
         LabelledRowsError: images that cannot be read, all of them by one message.
         ModelFileError: rows that onnxruntime cannot run, logits that are not finite.
     """
     parts: list[npt.NDArray[np.float32]] = []
-    with tqdm(total=len(rows), desc=what, unit=kind.noun, disable=None) as shown:  # None: off where nobody watches
+    with bar(len(rows), what, kind.noun) as shown:
         for batch in batches(kind, rows):
             try:
                 parts.append(session.run(None, {kind.tensor: batch})[0])

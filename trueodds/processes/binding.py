@@ -2,8 +2,9 @@
 
     engine of a scheduled run -> dvc -> (a shell) -> the stage
 
-The kernel kills dvc when the engine is gone (`python -m trueodds.processes PID COMMAND ...`); the stage, which may have
-a shell for a parent, watches dvc itself (`obey`). Without the second half a killed dvc leaves its training running.
+The kernel kills dvc when the engine is gone (`python -m trueodds.processes.binding PID COMMAND ...`); the stage, which
+may have a shell for a parent, watches dvc itself (`obey`). Without the second half a killed dvc leaves its training
+running.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def obey() -> None:
 
 def command(arguments: Sequence[str]) -> list[str]:
     """`arguments` as a command whose process the kernel kills with the calling one."""
-    return [sys.executable, "-m", "trueodds.processes", str(os.getpid()), *arguments]
+    return [sys.executable, "-m", "trueodds.processes.binding", str(os.getpid()), *arguments]
 
 
 def _wait(pid: int) -> None:
