@@ -114,7 +114,7 @@ class Prefect:
         query = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
         lines = self.post("logs/filter", query)
         # A batch whose answer came too late is sent again by Prefect, and stands there twice.
-        return "\n".join(message for _, message in dict.fromkeys((l["timestamp"], l["message"]) for l in lines))
+        return "\n".join(message for _, message in dict.fromkeys((at["timestamp"], at["message"]) for at in lines))
 
     def artifacts(self, run: str) -> dict[str, Any]:
         rows = self.post("artifacts/filter", {"flow_runs": {"id": {"any_": [run]}}})
