@@ -9,41 +9,22 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
+from onnx import numpy_helper
 
 from pipeline.__main__ import main
 from service.models.model import Model
 from tests.conftest import run
+from tests.importing.models import DIGITS_OPTIONS, save_digits_regression
 from tests.test_stages import hashes, ran, skipped
-
-MEAN, SCALE = 0.3, 4.0
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A regression on normalised digits, N x 1 x 8 x 8, four times too sure, with a fixed batch."""
-    data = load_digits()
-    fitted = LogisticRegression(max_iter=500).fit((data.data * 255 // 16 / 255 - MEAN)[::2], data.target[::2])
-    constants = [
-        numpy_helper.from_array((SCALE * fitted.coef_.T).astype(np.float32), "W"),
-        numpy_helper.from_array((SCALE * fitted.intercept_).astype(np.float32), "b"),
-    ]
-    nodes = [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("Gemm", ["flat", "W", "b"], ["scores"])]
-    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 8])
-    given = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 10])
-    graph = helper.make_graph(nodes, "digits", [taken], [given], constants)
-    path = tmp_path_factory.mktemp("model") / "digits.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
-
-
-OPTIONS = f"model_options={{preprocess: '{{mean: {MEAN}}}'}}"
+    return save_digits_regression(tmp_path_factory.mktemp("model") / "digits.onnx")
 
 
 def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["all", f"model={digits}", OPTIONS]) == 0, capsys.readouterr().err
+    assert main(["all", f"model={digits}", DIGITS_OPTIONS]) == 0, capsys.readouterr().err
     card = json.loads((workspace / "artifacts/bundle/card.json").read_text())
     assert card["method"] == "imported" and card["training"]["model"]["sha256"]
     assert card["input"] == {"kind": "image", "height": 8, "width": 8, "channels": 1, "resized": False}
@@ -84,7 +65,7 @@ def test_what_is_refused(
 def test_dvc_runs_again_what_another_file_changes(digits: Path, reproduced: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
     shutil.copy(digits, copy / "datasets" / "mine.onnx")
-    settings = ["-S", "training.model=datasets/mine.onnx", "-S", f"training.{OPTIONS}"]
+    settings = ["-S", "training.model=datasets/mine.onnx", "-S", f"training.{DIGITS_OPTIONS}"]
     done = run(["dvc", "exp", "run", *settings], copy)
     assert ran(done) >= {"plan", "train", "calibrate", "evaluate", "export"}
     before = hashes(copy)

@@ -17,7 +17,9 @@ from pipeline import config, parameters
 from pipeline.flows import server, train
 from tests.conftest import ROOT, run
 from tests.flows.conftest import Prefect, wait_for
+from tests.importing.models import DIGITS_OPTIONS, save_digits_regression
 
+pytestmark = pytest.mark.full
 STAGES = {"fetch", "plan", "train", "calibrate", "evaluate", "export"}
 
 
@@ -93,7 +95,6 @@ def published(artifacts: dict[str, Any]) -> Path:
     return Path(artifacts["bundle"].split("`")[1])
 
 
-@pytest.mark.full
 def test_two_runs_side_by_side(prefect: Prefect) -> None:
     both = [prefect.submit(epochs=2, seed=seed) for seed in (3, 4)]
     wait_for(lambda: len(list((prefect.home / ".runs").glob("*.json"))) == 2, 60, lambda: "not side by side")
@@ -104,6 +105,17 @@ def test_two_runs_side_by_side(prefect: Prefect) -> None:
     standings = [artifacts["bundle"].split("\n")[2] for artifacts in shown]
     assert sum(" is the shadow of " in words for words in standings) >= 1, "what answers goes on answering"
     assert sum(" answers now: calls with ?model=digits" in words for words in standings) <= 1
+
+
+def test_a_model_that_was_trained_elsewhere(prefect: Prefect) -> None:
+    """`-p model=datasets/mine.onnx`, as it is typed; the folder of own data comes along."""
+    model = save_digits_regression(prefect.home / "datasets" / "mine.onnx")
+    leaves = [f"model=datasets/{model.name}", "dataset=digits", DIGITS_OPTIONS, "publish=never"]
+    words = [word for leaf in leaves for word in ("-p", leaf)]
+    typed = prefect.command("prefect", "deployment", "run", "train/own", *words).stdout
+    run = typed.partition("/flow-run/")[2].split()[0]
+    prefect.completed(run)
+    assert "calibration" in prefect.artifacts(run) and "epoch" not in prefect.logs(run)
 
 
 def test_a_bad_value_is_refused_before_anything_starts(prefect: Prefect) -> None:

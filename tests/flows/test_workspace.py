@@ -46,14 +46,14 @@ def snapshot(home: Path) -> tuple[str, str, str]:
 def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) -> None:
     (home / "pipeline" / "new.py").write_text("NEW = 1\n")
     (home / "trueodds" / "errors.py").write_text("CHANGED = 1\n")
-    (home / "pipeline" / "progress.py").unlink()
+    (home / "pipeline" / "parameters.py").unlink()
     run(["git", "add", "trueodds/errors.py"], home)
     before = snapshot(home)
     place = opened(home, method="focal", seed=7)
     assert place.folder == home / ".runs" / "one" and place.untracked == ("pipeline/new.py",)
     assert (place.folder / "pipeline" / "new.py").read_text() == "NEW = 1\n"
     assert (place.folder / "trueodds" / "errors.py").read_text() == "CHANGED = 1\n"
-    assert not (place.folder / "pipeline" / "progress.py").exists()
+    assert not (place.folder / "pipeline" / "parameters.py").exists()
     params = config.load(place.folder / "params.yaml")
     assert (params.training.method, params.training.seed, params.data.dataset) == ("focal", 7, "digits")
     text = (place.folder / "params.yaml").read_text()
@@ -227,9 +227,10 @@ def test_a_kept_copy_without_git_follows_too(home: Path) -> None:
     (place.folder / ".checkpoints").mkdir()
     (place.folder / "artifacts").mkdir(exist_ok=True)
     (home / "pipeline" / "new.py").touch()
-    (home / "pipeline" / "progress.py").unlink()
+    (home / "pipeline" / "parameters.py").unlink()
     place = kept(home)
-    assert (place.folder / "pipeline" / "new.py").exists() and not (place.folder / "pipeline" / "progress.py").exists()
+    code = place.folder / "pipeline"
+    assert (code / "new.py").exists() and not (code / "parameters.py").exists()
     assert (place.folder / ".checkpoints").is_dir() and "fetch" in run(["dvc", "stage", "list"], place.folder).stdout
 
 
