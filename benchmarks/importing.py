@@ -27,6 +27,7 @@ import onnxruntime as ort
 from PIL import Image
 
 from benchmarks.interval_coverage import processor
+from benchmarks.metrics import commit
 from trueodds.importing import kinds, onnx_file, scoring
 from trueodds.importing.conversion import Converted, Options, convert
 from trueodds.importing.preprocessing import Preprocessing
@@ -128,6 +129,7 @@ def main() -> None:
     }
     record = {
         "command": shlex.join(["python", "-m", "benchmarks.importing", *sys.argv[1:]]),
+        "commit": commit(),
         "versions": {"python": platform.python_version(), "onnxruntime": ort.__version__},
         "processor": processor(),
         "setting": {"count": options.count, "rounds": options.rounds},
