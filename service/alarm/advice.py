@@ -40,25 +40,24 @@ def advice_of(
     if not n:
         reading = "Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens."
         return Advice(helps="not_known", reading=reading, **numbers)
-    how = (
+    basis = (
         f"Of each of {plural(n, 'label')} a recalibration on the ones before it would have been surprised by"
         f" {seen.recalibrated_log_loss:.3f} nats on average, the served confidences were by"
         f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen.log_e)}"
     )
     if corrected is not None:
-        how = (
-            f"{how} Some labels were corrected; these are the last {n:,}, as they are now: one look at them, while"
+        basis = (
+            f"{basis} Some labels were corrected; these are the last {n:,}, as they are now: one look at them, while"
             " what is said without corrections holds however often one looks."
         )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
         command = None if is_shadow(model) else f"trueodds recalibrate {where}"
-        return Advice(helps="yes", reading=f"Recalibrating would help. {how}", command=command, **numbers)
+        return Advice(helps="yes", reading="Recalibrating would help.", basis=basis, command=command, **numbers)
     if seen.log_e <= 0 and n >= ENOUGH:
-        reading = f"Recalibrating on the labels seen would not help. {how}"
-        return Advice(helps="no", reading=reading, **numbers)
-    reading = f"It cannot be told yet whether recalibrating would help. {how}"
-    return Advice(helps="not_known", reading=reading, **numbers)
+        return Advice(helps="no", reading="Recalibrating on the labels seen would not help.", basis=basis, **numbers)
+    reading = "It cannot be told yet whether recalibrating would help."
+    return Advice(helps="not_known", reading=reading, basis=basis, **numbers)
 
 
 def _evidence(log_e: float) -> str:

@@ -151,7 +151,15 @@ def acknowledged(alarm: Alarm) -> Alarm:
     return alarm.model_copy(update={"state": "acknowledged", "nulls": nulls + alarm.nulls[1:]})
 
 
+ADVICE = {
+    "yes": "Recalibrating would help.",
+    "no": "Recalibrating on the labels seen would not help.",
+    "not_known": "It cannot be told yet whether recalibrating would help.",
+}
+
+
 def advice(helps: str = "yes") -> Advice:
+    command = "trueodds recalibrate --service http://127.0.0.1:8000 --model street --version v1"
     return Advice.model_validate(
         {
             "helps": helps,
@@ -159,9 +167,10 @@ def advice(helps: str = "yes") -> Advice:
             "served_log_loss": 0.4312,
             "recalibrated_log_loss": 0.4021,
             "log_e": 41.2,
-            "reading": "Recalibrating on the labels seen helps: scored before they were learnt from, the next labels"
-            " were told better by 0.029 nats each.",
-            "command": "trueodds recalibrate --service http://127.0.0.1:8000 --model street --version v1",
+            "reading": ADVICE[helps],
+            "basis": "Of each of 2,800 labels a recalibration on the ones before it would have been surprised by 0.402"
+            " nats on average, the served confidences were by 0.431.",
+            "command": command if helps == "yes" else None,
         }
     )
 

@@ -177,7 +177,7 @@ def hostile() -> Report:
         estimands={"ece": nasty, nasty: nasty},
         offline={"after": {"ece": nasty, "nll": None, "accuracy": True}},
         alarm=acknowledged(alarm(0.14)).model_copy(update={"reading": nasty}),
-        advice=advice().model_copy(update={"reading": nasty, "command": nasty}),
+        advice=advice().model_copy(update={"reading": nasty, "basis": nasty, "command": nasty}),
     )
 
 

@@ -172,7 +172,8 @@ def test_advice(bad: AlarmState) -> None:
     none = advice_of(AlarmState.start(Settings()), **where)
     assert (none.helps, none.labels, none.served_log_loss) == ("not_known", 0, None)
     yes = advice_of(bad, **where)
-    assert yes.helps == "yes" and yes.log_e > math.log(20) and "over a million times" in yes.reading
+    assert yes.reading == "Recalibrating would help."
+    assert yes.helps == "yes" and yes.log_e > math.log(20) and "over a million times" in yes.basis
     assert yes.command == "trueodds recalibrate --service http://x --model 'a b' --version v"
     assert yes.recalibrated_log_loss is not None and yes.served_log_loss is not None
     assert yes.log_e == pytest.approx(1000 * (yes.served_log_loss - yes.recalibrated_log_loss))

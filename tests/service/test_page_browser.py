@@ -147,7 +147,7 @@ def test_an_absent_service_is_said_and_the_numbers_stay(tab: Chromium, folder: P
 
 def test_waits_while_a_form_is_filled_in_and_when_told_to(tab: Chromium, live: httpx.Client) -> None:
     tab.open(report(live))
-    tab.run("document.querySelector('#more-choice').open = true")
+    tab.run("document.querySelector('#choose').open = true")
     tab.run("document.querySelector('[name=tag]').focus()")
     tab.key("n", "n")
     before = text(tab, ".headline")
@@ -171,7 +171,7 @@ def test_a_choice_is_shown_at_once_and_slides(tab: Chromium, live: httpx.Client)
     address = tab.run("location.href")
     assert address.startswith(f"{str(live.base_url).rstrip('/')}/calibration-report?since=")
     assert "bins=30" in address and "tag" not in address and "format=html" in address
-    tab.run("document.querySelector('#more-choice').open = true")
+    tab.run("document.querySelector('#choose').open = true")
     days = "const s = document.querySelector('[name=window]'); s.value = 'days';"
     tab.run(f"(() => {{ {days} s.dispatchEvent(new Event('change', {{bubbles: true}})) }})()")
     assert tab.run("document.activeElement.name") == "from"  # which days has to be said first
@@ -223,7 +223,7 @@ def test_works_without_a_script(tab: Chromium, live: httpx.Client) -> None:
     tab.open(report(live))
     assert tab.run("document.querySelector('.tip, .copy, #pulse + button')") is None
     assert "bins-table" in tab.run("document.querySelector('main').innerHTML")
-    tab.run("document.querySelector('#more-choice').open = true")
+    tab.run("document.querySelector('#choose').open = true")
     tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%d}"
     tab.run(f"document.querySelector('[name=to]').value = '{tomorrow}'")
     tab.run("document.querySelector('nav [name=bins]').value = '30'")

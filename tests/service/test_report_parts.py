@@ -171,7 +171,7 @@ def test_corrections_reach_every_number_but_the_evidence(client: Client, setting
     assert not right["labelling"]["delay"]["warning"]
     assert weighted["propensity"]["accuracy"] == pytest.approx(right["accuracy"], abs=0.03)
     assert (right["advice"]["helps"], right["advice"]["labels"]) != ("yes", 800)
-    assert "as they are now" in right["advice"]["reading"] and right["advice"]["log_e"] < 1
+    assert "as they are now" in right["advice"]["basis"] and right["advice"]["log_e"] < 1
     # evidence in the order of arrival is another thing, and says so
     assert [null["log_e"] for null in right["alarm"]["nulls"]] == [null["log_e"] for null in wrong["alarm"]["nulls"]]
     assert "this evidence is of labels as they first came" in right["alarm"]["reading"]

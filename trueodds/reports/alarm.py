@@ -87,5 +87,6 @@ class Advice(BaseModel):
     )
     recalibrated_log_loss: float | None = None
     log_e: float = Field(0.0, description="evidence that the recalibrated confidences are better, in nats")
-    reading: str
+    reading: str = Field(description="the advice, one sentence")
+    basis: str = Field("", description="what it rests on: log losses and evidence")
     command: str | None = None

@@ -51,8 +51,6 @@ class Reliability:
         most = (
             f'<text x="{LEFT + 4}" y="{self.bottom + 26}" class="halo">labels; the fullest range has'
             f" {self.most:,}</text>"
-            if self.most
-            else f'<text x="{self.middle}" y="{TOP + 140}" class="m label">no labels yet</text>'
         )
         return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 574" role="img" \
 aria-label="Reliability diagram">

@@ -77,7 +77,7 @@
 
   // A choice made by pointer is shown at once; by keyboard every arrow would be one, so there the button is for.
   function choice(form) {
-    const window_ = form.elements.window, more = one("details", form);
+    const window_ = form.elements.window, more = form.closest("details");
     let byKey = false;
     form.addEventListener("keydown", () => { byKey = true; });
     form.addEventListener("pointerdown", () => { byKey = false; });

@@ -43,9 +43,9 @@ class TrendDiagram:
 
 
 def trend_diagram(trend: Trend) -> TrendDiagram | None:
-    """None without periods."""
+    """None where no period has labels: there is nothing to draw."""
     points = sorted(trend.points, key=lambda p: utc(p.start))
-    if not points:
+    if all(_value(p) is None for p in points):
         return None
     time = TimeScale(utc(points[0].start), after(utc(points[-1].start), trend.unit), trend.unit)
     error = Scale(_error_top(points), TOP, HEIGHT)
