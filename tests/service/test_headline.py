@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +19,8 @@ from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, Window, report_of
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.page.state import state_of
-from trueodds.reports.schemas import Finding, Labelling, Report, WeightedFigures
-from trueodds.reports.verdict import is_within, verdict_of
+from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
+from trueodds.reports.verdict import clearest_range, is_within, told_apart, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 SETTINGS = Settings()
@@ -149,3 +151,51 @@ def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:
     report = report_of("m", "v", stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
     assert report.verdict.startswith("leans_")
     assert "this is not." in report.headline and "Scored one by one as they came" in report.headline
+
+
+def bin_of(lo: float, hi: float, count: int, claimed: float, right: float) -> Bin:
+    limits = {"accuracy_lower": 0.0, "accuracy_upper": 1.0}
+    known = {"mean_confidence": claimed, "accuracy": right, "gap": right - claimed} if count else {}
+    empty = {"mean_confidence": None, "accuracy": None, "gap": None}
+    return Bin.model_validate({"lo": lo, "hi": hi, "count": count, **limits, **(known or empty)})
+
+
+SURE = [
+    bin_of(0.4, 0.5, 40, 0.45, 0.46),
+    bin_of(0.5, 0.6, 100, 0.55, 0.42),
+    bin_of(0.6, 0.7, 0, 0.0, 0.0),
+    bin_of(0.7, 0.8, 100, 0.75, 0.49),
+    bin_of(0.9, 1.0, 9000, 0.995, 0.99),
+]
+
+
+def test_the_example_is_the_range_that_a_person_would_feel() -> None:
+    """Not the 9,000 sure answers, though their half point is the larger part of the ECE."""
+    assert 9000 * 0.005 > 100 * 0.26
+    over, under = clearest_range(SURE, -1), clearest_range(SURE, 1)
+    assert over and astuple(over) == pytest.approx((0.5, 0.8, 200, 0.65, 0.455))
+    assert under and astuple(under) == pytest.approx((0.4, 0.5, 40, 0.45, 0.46))
+    assert clearest_range(SURE[1:], 1) is None
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_clearest_range_is_that_of_a_plain_search(sign: int) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        edges, counts = np.linspace(0, 1, 16), rng.integers(0, 60, 15)
+        bins = [bin_of(edges[k], edges[k + 1], int(counts[k]), *rng.random(2)) for k in range(15)]
+        runs = [[b for b in bins[i : j + 1] if b.count] for i in range(15) for j in range(i, 15)]
+        best = max(filter(None, runs), key=lambda run: felt(run, sign))
+        found = clearest_range(bins, sign)
+        assert found is not None and (found.lo, found.hi) == (best[0].lo, best[-1].hi)
+
+
+def felt(run: list[Bin], sign: int) -> float:
+    return sign * sum(b.count * (b.gap or 0.0) for b in run) / math.sqrt(sum(b.count for b in run))
+
+
+def test_percentages_that_can_be_told_apart() -> None:
+    assert told_apart(0.64, 0.43) == ["64%", "43%"]
+    assert told_apart(0.644, 0.6361) == ["64.4%", "63.6%"]
+    assert told_apart(0.9995, 0.998) == ["99.95%", "99.80%"]
+    assert told_apart(14 / 15, 1.0) == ["93%", "100%"]

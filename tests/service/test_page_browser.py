@@ -90,6 +90,18 @@ def test_fits_a_phone_in_light_and_dark(tab: Chromium, name: str, tmp_path: Path
         assert tab.run(small) == 0
 
 
+@pytest.mark.parametrize("name", ["over-confident", "calibrated", "no answers", "many classes"])
+def test_the_word_comes_first_and_tables_show_that_they_scroll(tab: Chromium, name: str, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(pages.render(ALL[name](), now=NOW))
+    tab.screen(390, 844)
+    tab.open(f"file://{tmp_path}/page.html")
+    assert tab.run("document.querySelector('#now-title').getBoundingClientRect().top") < 844 / 3
+    wide = "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth)"
+    shadow = "getComputedStyle(b).backgroundAttachment.split(', ')"
+    assert tab.run(f"{wide}.every(b => {shadow}.filter(a => a === 'local').length == 2)") is True
+    assert (tab.run(f"{wide}.length") > 0) == (name != "no answers")
+
+
 def test_news_comes_without_disturbing(tab: Chromium, live: httpx.Client) -> None:
     tab.screen(1200, 500)
     tab.open(report(live))
@@ -201,6 +213,7 @@ def test_charts_speak_to_pointer_and_keyboard(tab: Chromium, live: httpx.Client)
 def test_the_keyboard_reaches_everything_and_sees_where_it_is(tab: Chromium, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(pages.render(ALL["over-confident"](), now=NOW))
     tab.open(f"file://{tmp_path}/page.html")
+    tab.run("document.querySelector('#choose').open = true")
     order, outlines = [], set()
     for _ in range(60):
         tab.key("Tab")
@@ -210,8 +223,25 @@ def test_the_keyboard_reaches_everything_and_sees_where_it_is(tab: Chromium, tmp
         outlines.add(tab.run("getComputedStyle(document.activeElement).outlineStyle"))
         if order[-1].startswith("Metrics"):
             break
-    wanted = ["To the result", "which", "window", "Show", "More choices", "Pause", "who", "key", "why"]
-    wanted += ["Acknowledge the alarm", "Copy", "reliability-chart", "bins-box", "trend-chart", "evidence-chart"]
+    wanted = [
+        "To the result",
+        "Shown: all predictions so far; with 95% intervals. Choose",
+        "which",
+        "window",
+        "Show",
+        "Pause",
+    ]
+    wanted += [
+        "Copy",
+        "who",
+        "key",
+        "why",
+        "Acknowledge the alarm",
+        "reliability-chart",
+        "bins-box",
+        "trend-chart",
+        "evidence-chart",
+    ]
     places = [order.index(name) for name in wanted]
     assert places == sorted(places)
     assert order[-1].startswith("Metrics")
@@ -246,7 +276,7 @@ def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None
     tab.screen(760, 1000, media="print")
     tab.open(f"file://{tmp_path}/page.html")
     seen = "[...document.querySelectorAll({})].filter(e => e.checkVisibility({{contentVisibilityAuto: true}})).length"
-    assert tab.run(seen.format("'form, button, .tip, .skip, #pulse, summary'")) == 0
+    assert tab.run(seen.format("'form, button, .tip, .skip, #pulse, summary:not(#choose summary)'")) == 0
     for what in ("#trend-table", "#evidence-table", ".terms", "#limits-more li", "#bins-table"):
         assert tab.run(f"document.querySelector({json.dumps(what)}).getBoundingClientRect().height") > 5, what
     assert tab.run("document.documentElement.scrollWidth") <= 760

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.figures import Figures
@@ -126,17 +129,66 @@ def headline(
             f" {percent(figures['accuracy'])} of the time. {ece}, {chance} than chance alone would show (up to {p95})"
         )
         return f"{standing}; {MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
-    direction = verdict.removeprefix("leans_")
-    sign = {"over_confident": -1, "under_confident": 1}.get(direction, 0)  # the example must bear the verdict out
-    fitting = [b for b in figures["bins"] if b.gap is not None and b.gap * sign >= 0]
-    where: Bin = max(fitting, key=lambda b: abs(b.gap or 0) * b.count)
+    signs = {"over_confident": (-1,), "under_confident": (1,)}.get(verdict.removeprefix("leans_"), (-1, 1))
+    examples = [clearest_range(figures["bins"], sign) for sign in signs]  # they must bear the verdict out
+    shown = "; ".join(_example(example) for example in examples if example)
     chance, reason = ("this is more", _ONE_LOOK) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
     means = f"{MEANS[verdict]} {reason}" if verdict in LEANS.values() else MEANS[verdict]
     return (
-        f"{counts} When it says {percent(where.mean_confidence or 0)} it is right {percent(where.accuracy or 0)} of"
-        f" the time ({plural(where.count, 'answer')}). {ece} ({level}); chance alone would show up to {p95} at 19 looks"
+        f"{counts} {shown[0].upper()}{shown[1:]}. {ece} ({level}); chance alone would show up to {p95} at 19 looks"
         f" in 20: {chance}. {means}"
     )
+
+
+@dataclass(frozen=True)
+class Range:
+    """Labelled answers of neighbouring bins."""
+
+    lo: float
+    hi: float
+    count: int
+    mean_confidence: float
+    accuracy: float
+
+
+def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
+    """The neighbouring bins whose error a person would feel: the largest gap times the square root of their answers.
+
+    By gap times answers it would be half a point among thousands of answers that are all but certain, rather than ten
+    points in the middle. `sign`: of the gap, -1 where more is claimed than kept. None where no bin has such a gap.
+    """
+    occupied = [b for b in bins if b.count]
+    count_M = np.array([b.count for b in occupied], float)
+    claimed_M, right_M = (
+        count_M * np.array([getattr(b, name) for b in occupied], float) for name in ("mean_confidence", "accuracy")
+    )
+    ends = [np.concatenate([[0.0], values_M.cumsum()]) for values_M in (count_M, claimed_M, right_M)]
+    count_MM, claimed_MM, right_MM = (np.triu(end[None, 1:] - end[:-1, None]) for end in ends)
+    score_MM = sign * (right_MM - claimed_MM) / np.sqrt(np.maximum(count_MM, 1))
+    first, last = np.unravel_index(int(score_MM.argmax()), score_MM.shape)
+    count = float(count_MM[first, last])
+    if score_MM[first, last] <= 0:
+        return None
+    means = float(claimed_MM[first, last]) / count, float(right_MM[first, last]) / count
+    return Range(occupied[first].lo, occupied[last].hi, round(count), *means)
+
+
+def _example(where: Range) -> str:
+    low, high = told_apart(where.lo, where.hi)
+    claimed, right = told_apart(where.mean_confidence, where.accuracy)
+    return f"when it says {low} to {high}, {claimed} on average, it is right {right} of the time" + (
+        f" ({plural(where.count, 'answer')})"
+    )
+
+
+def told_apart(*shares: float) -> list[str]:
+    """Different shares in percent, with as few digits as tell them apart, and never a rounded 0% or 100%."""
+    for digits in range(4):
+        texts = [f"{100 * share:.{digits}f}%" for share in shares]
+        ends = {f"{end:.{digits}f}%": end / 100 for end in (0, 100)}
+        if len(set(texts)) == len(texts) and all(ends.get(t, s) == s for t, s in zip(texts, shares, strict=True)):
+            break
+    return texts
 
 
 def labelled(count: int, answers: int) -> str:
