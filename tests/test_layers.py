@@ -70,12 +70,12 @@ LAYERS = {
         summary
         classwise labelling
         binned decomposition smooth intervals
-        alarms drift ranked significance
+        alarms changes drift ranked significance
         scores
     """,
     "trueodds/reports": """
         composition evaluation page
-        labelling
+        checks labelling
         verdict
         notebook
         estimands figures slices reliability

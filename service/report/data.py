@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from service.alarm import ALARM
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
-from service.store import MAX_PERIODS, Store
+from service.store import MAX_PERIODS, By, Store
 from service.store.rows import LabelBlock, Version
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
@@ -80,6 +80,26 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query) if query.trend else None,
     )
+
+
+@dataclass(frozen=True)
+class CheckData:
+    """What the first checks of a version that is off are computed from."""
+
+    trend: tuple[Unit, Periods]
+    tags: dict[str, AnswerSums]
+    classes: dict[str, AnswerSums]
+
+
+async def read_checks(store: Store, version: Version, query: ReportQuery, data: ReportData) -> CheckData:
+    """By time, tag and class, in the window of the report; what the report has read already is not read again."""
+    groups: dict[By, dict[str, AnswerSums]] = {"tag": {}, "class": {}}
+    if not query.group:
+        for by in groups:
+            known = data.groups if query.by == by else None
+            groups[by] = await sums_of_groups(store, version, replace(query, by=by)) if known is None else known
+    trend = data.trend or await periods_of(store, version, replace(query, trend="auto"))
+    return CheckData(trend, groups["tag"], groups["class"])
 
 
 def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> LabelledRows:

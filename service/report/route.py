@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -13,14 +14,25 @@ from starlette.responses import Response
 from service.alarm import alarm_and_advice
 from service.http import error_answers
 from service.report import pages
-from service.report.data import ReportData, read
+from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
-from trueodds.reports import Report, labelling_of, report_of, slices_of, tags_of, trend_of
+from trueodds.reports import (
+    Options,
+    Report,
+    first_checks,
+    is_off,
+    labelling_of,
+    report_of,
+    slices_of,
+    tags_of,
+    trend_of,
+)
 from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.schemas import NO_TAG, Verdict
+from trueodds.reports.schemas import NO_TAG, Check, Verdict
+from trueodds.sums.bins import COARSE_CELLS
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -101,10 +113,23 @@ async def calibration_report(
     check_class(query, subject)
     data = await read(runtime, request.app.state.recent, subject, query)
     report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
+    if is_off(report) and query.last is None:
+        places = await read_checks(runtime.store, subject, query, data)
+        report.checks = await asyncio.to_thread(checks_of, places, query)
     if html:
         text = await asyncio.to_thread(pages.render, report, request.query_params)
         return Response(text, media_type="text/html", headers={"vary": "accept", **pages.HEADERS})
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
+
+
+def checks_of(data: CheckData, query: ReportQuery) -> list[Check]:
+    """What to look at first; sums by tag and class are kept on 60 cells, so finer bins are the default's there."""
+    options, default = query.options, Options()
+    options = options if COARSE_CELLS % options.bins == 0 else replace(options, bins=default.bins)
+    options = replace(options, cells=COARSE_CELLS)
+    return first_checks(
+        trend_of(*data.trend, query.options), tags_of(data.tags, options), slices_of(data.classes, options)
+    )
 
 
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:

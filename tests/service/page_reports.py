@@ -26,7 +26,7 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options
+from trueodds.reports import Options, first_checks
 from trueodds.reports.alarm import Alarm, EvidencePoint
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.verdict import TOLERANCE, headline, verdict_of
@@ -128,6 +128,7 @@ def full(**parts: Any) -> Report:
         "labelling": labelling(True),
         "alarm": alarm(0.14),
         "advice": advice(),
+        "checks": first_checks(trend(), slices(("day", "night")), slices(("cat", "dog", "hare"))),
     }
     return report(labels, answers=33_600, **(everything | parts))
 

@@ -98,10 +98,10 @@ def test_every_page_is_whole_and_can_be_read_without_eyes(name: str) -> None:
 
 def test_weight() -> None:
     day = full()
-    assert day.trend is not None and len(render(day).encode()) < 60_000
+    assert day.trend is not None and len(render(day).encode()) < 70_000
     hours = [p.model_copy(update={"start": NOW - timedelta(hours=k)}) for k in range(120) for p in day.trend.points[:1]]
     heavy = day.model_copy(update={"trend": Trend(unit="hour", points=hours)})
-    assert len(render(heavy).encode()) < 85_000
+    assert len(render(heavy).encode()) < 95_000
     assert len(render(ALL["1,000 bins"]()).encode()) < 150_000
 
 

@@ -218,6 +218,14 @@ class Labelling(BaseModel):
     drift: Drift | None = None
 
 
+class Check(BaseModel):
+    """What to look at first where the model is off."""
+
+    about: Literal["time", "tag", "class"]
+    reading: str
+    window: Window | None = Field(None, description="the answers that it points at; null: none stand out")
+
+
 class KnownVersion(BaseModel):
     model: str
     version: str
@@ -291,6 +299,9 @@ class Report(BaseModel):
     labelling: Labelling = Labelling()
     alarm: Alarm | None = None
     advice: Advice | None = None
+    checks: list[Check] = Field(
+        default_factory=list, description="where it is off: since when, which tag, which class; empty where it is not"
+    )
     known: list[KnownVersion] = Field(default_factory=list, description="what can be asked for")
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from trueodds.reports.page.state import state_of
 from trueodds.reports.page.trend import trend_diagram
 from trueodds.reports.reliability import reliability
 from trueodds.reports.schemas import Report, Window
+from trueodds.sums.bins import COARSE_CELLS
 
 FOLDER = Path(__file__).parent
 
@@ -94,4 +95,5 @@ def environment(*folders: Path) -> Environment:
     )
     environment.filters |= words.FILTERS
     environment.globals |= {"span": words.span, "style": STYLE, "script": SCRIPT, "whole": Window()}
+    environment.globals["coarse_cells"] = COARSE_CELLS
     return environment

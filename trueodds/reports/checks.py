@@ -1,0 +1,84 @@
+"""What to look at first where a model is off: since when, in which tag, in which class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trueodds.metrics.changes import gap_change
+from trueodds.reports.axis import utc
+from trueodds.reports.schemas import Check, Report, Slice, Trend, Window
+from trueodds.reports.verdict import direction_of, told_apart
+from trueodds.reports.words import period
+from trueodds.texts import plural
+
+SOUND = ("no_answers", "no_labels", "cannot_tell", "within_tolerance")
+"""Verdicts after which there is nothing to look for, unless an alarm has fired."""
+
+
+def is_off(report: Report) -> bool:
+    """Whether there is something to look for: by the verdict, or by the alarm's evidence."""
+    return report.verdict not in SOUND or (report.alarm is not None and report.alarm.state != "quiet")
+
+
+def first_checks(
+    trend: Trend | None = None, tags: Sequence[Slice] | None = None, classes: Sequence[Slice] | None = None
+) -> list[Check]:
+    """One sentence for each of them that has something to compare, with the window that shows it.
+
+    Since when: the split of the periods at which the gap changes most (`trueodds.metrics.changes`). Tag and class: of
+    those that are off by more than chance, the one whose ECE is the furthest above what chance alone shows.
+    """
+    checks = [
+        _since(trend) if trend else None,
+        _furthest("tag", "tags", tags or [], "tag"),
+        _furthest("class", "predicted classes", classes or [], "predicted_class"),
+    ]
+    return [check for check in checks if check]
+
+
+def _since(trend: Trend) -> Check | None:
+    points = sorted((p for p in trend.points if p.labelled), key=lambda p: utc(p.start))
+    change = gap_change(
+        [p.labelled for p in points],
+        [p.accuracy or 0.0 for p in points],
+        [p.mean_confidence or 0.0 for p in points],
+    )
+    if change is None:
+        return None
+    if not change.shown:
+        return Check(about="time", reading=f"No {trend.unit} stands out as the one from which on it is off.")
+    start = points[change.first].start
+    reading = (
+        f"Answers from {period(start, trend.unit)} UTC on are right {_points(change.after)} often than they say"
+        f" ({plural(change.labels_after, 'label')}), those before {_points(change.before)} often"
+        f" ({change.labels_before:,}): the {trend.unit} that tells before and after apart best."
+    )
+    return Check(about="time", reading=reading, window=Window(since=start))
+
+
+def _points(gap: float) -> str:
+    return f"{100 * abs(gap):.1f} points {'less' if gap < 0 else 'more'}"
+
+
+def _furthest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check | None:
+    known = [row for row in rows if row.labelled]
+    if len(known) < 2:
+        return None
+    marked = [row for row in known if row.more_than_chance]
+    if not marked:
+        none = "Neither of both" if len(known) == 2 else f"None of {len(known)}"
+        return Check.model_validate({"about": about, "reading": f"{none} {name} alone is off by more than chance."})
+    first = max(marked, key=lambda row: (row.ece or 0.0) - (row.floor_p95 or 0.0))
+    every = "Both" if len(known) == 2 else f"All {len(known)}"
+    count = every if len(marked) == len(known) else f"{len(marked)} of {len(known)}"
+    which = "is off by more than chance" if len(marked) == 1 else "are off by more than chance, the furthest"
+    reading = f"{count} {name} {which}: {first.name}, {_how(first)}."
+    return Check.model_validate({"about": about, "reading": reading, "window": {field: first.name}})
+
+
+def _how(row: Slice) -> str:
+    labels, ece = plural(row.labelled, "label"), row.ece or 0.0
+    if direction_of(row.signed_gap or 0.0, ece) == "uneven":
+        return f"whose calibration error is {ece:.3f}, where chance shows up to {row.floor_p95:.3f} ({labels})"
+    says, right = told_apart(row.mean_confidence or 0.0, row.accuracy or 0.0)
+    return f"right {right} of the time where it says {says} ({labels})"
