@@ -45,6 +45,28 @@ def test_gaps_single_periods_and_thin_ones() -> None:
     assert trend_diagram(nothing) is None and "trend-chart" not in pages.render(full(trend=nothing))
 
 
+def test_the_moment_of_the_alarm() -> None:
+    """Where its last label arrived, on the axis of predictions; labels may arrive after all of that."""
+    days, fired = page_parts.trend(), page_parts.alarm(0.14)
+    null = fired.refuted
+    assert null is not None and null.fired_at is not None
+    first, last = days.points[0].start, days.points[-1].start
+    d = trend_diagram(days, fired)
+    share = (null.fired_at - first) / (last + timedelta(days=1) - first)
+    assert d is not None and d.alarm is not None and d.alarm.word == "alarm"
+    assert (d.alarm.x - axis.LEFT) / axis.WIDTH == pytest.approx(share)
+    late = trend_diagram(Trend(unit="day", points=days.points[:3]), fired)
+    assert late is not None and late.alarm is not None
+    assert (late.alarm.x, late.alarm.word) == (axis.LEFT + axis.WIDTH, "alarm later ▸")
+    early = trend_diagram(Trend(unit="day", points=days.points[-3:]), fired)
+    quiet = trend_diagram(days, page_parts.alarm(0.0))
+    assert early is not None and quiet is not None and early.alarm is quiet.alarm is None
+    notice = trend_diagram(days, page_parts.alarm(0.04))
+    assert notice is not None and notice.alarm is not None and notice.alarm.word == "notice"
+    html = pages.render(full(alarm=fired, trend=days))
+    assert html.count("the alarm fired, ") == 2 and f"a label on {words.moment(null.fired_at)}</span>" in html
+
+
 TIMES = st.datetimes(datetime(1970, 2, 1), datetime(2100, 1, 1)).map(
     lambda t: t.replace(tzinfo=UTC, minute=0, second=0, microsecond=0)
 )

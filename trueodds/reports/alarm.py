@@ -74,6 +74,11 @@ class Alarm(BaseModel):
     weighted: WeightedEvidence | None = Field(None, description="about all answers; null where no propensity was given")
     notice: str | None = Field(None, description="where the labelled traffic is not like all traffic")
 
+    @property
+    def refuted(self) -> AlarmOf | None:
+        """The null that is refuted, the one that pages first."""
+        return next((null for null in self.nulls if null.state != "quiet"), None)
+
 
 class Advice(BaseModel):
     """Whether recalibrating on the labels seen would help: each label scored by a fit to the labels before it."""

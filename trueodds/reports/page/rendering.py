@@ -63,7 +63,7 @@ def render(report: Report, *, now: datetime | None = None, site: Site | None = N
             state=state_of(report),
             now=now or datetime.now(UTC),
             reliability=reliability(report.bins),
-            trend=trend_diagram(report.trend) if report.trend else None,
+            trend=trend_diagram(report.trend, report.alarm) if report.trend else None,
             evidence=evidence_diagram(report.alarm) if report.alarm else None,
             terms=glossary(report),
             test=test,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from trueodds.reports.alarm import Alarm, AlarmOf
 from trueodds.reports.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
 from trueodds.reports.schemas import Trend, TrendPoint
 from trueodds.reports.words import percent
@@ -16,6 +17,16 @@ LEAST_TOP = 0.02
 THIN = 0.1
 """Periods with fewer labels than this share of the median do not stretch the axis; their ends are marked."""
 DOTS_UP_TO = 62
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The moment of an alarm: where a label arrived, on an axis of predictions."""
+
+    x: float
+    word: str
+    anchor: str
+    """Class of the word, which lies inside the plot."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +49,12 @@ class TrendDiagram:
     shares: str
     middles: list[str]
     """x of each period."""
+    alarm: Mark | None
 
     left, end = LEFT, LEFT + WIDTH
 
 
-def trend_diagram(trend: Trend) -> TrendDiagram | None:
+def trend_diagram(trend: Trend, alarm: Alarm | None = None) -> TrendDiagram | None:
     """None where no period has labels: there is nothing to draw."""
     points = sorted(trend.points, key=lambda p: utc(p.start))
     if all(_value(p) is None for p in points):
@@ -71,7 +83,18 @@ def trend_diagram(trend: Trend) -> TrendDiagram | None:
         cut=[n(time.middle(p.start)) for p in known if (p.ece_upper or 0.0) > error.top],
         shares="".join(_bar(time, p, trend, share) for p in points if p.labelled),
         middles=[n(time.middle(p.start)) for p in points],
+        alarm=_mark(time, alarm.refuted) if alarm and alarm.refuted else None,
     )
+
+
+def _mark(time: TimeScale, null: AlarmOf) -> Mark | None:
+    """None where it fired before the axis begins; after its end, a mark at the end that points there."""
+    if null.fired_at is None or utc(null.fired_at) < time.begin:
+        return None
+    x, word = time(null.fired_at), "alarm" if null.pages else "notice"
+    if x > LEFT + WIDTH:
+        return Mark(LEFT + WIDTH, f"{word} later ▸", "e")
+    return Mark(x, word, "e" if x > LEFT + WIDTH / 2 else "")
 
 
 def _value(p: TrendPoint) -> float | None:
