@@ -8,7 +8,7 @@ from trueodds.evaluation.results import Measurement, Problem
 from trueodds.importing.importer import Imported
 from trueodds.texts import plural
 
-COLUMNS = ("calibrator", "error", "NLL", "ECE", "its interval", "sampling floor")
+COLUMNS = ("calibrator", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
 
 
 def summary(imported: Imported) -> str:
@@ -26,8 +26,8 @@ def summary(imported: Imported) -> str:
         *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
         "",
         "On the test rows. *: chosen, of least cross-validated NLL on the calibration rows. ECE: a fraction, of"
-        f" {results.settings.bins} bins, with its {results.settings.level:.0%} interval; the sampling floor is what"
-        " that of right probabilities stays below in 95 of 100 samples of this size.",
+        f" {results.settings.bins} bins, with its {results.settings.level:.0%} interval; the noise floor is the"
+        " mean ECE of right probabilities in samples of this size, and what it stays below in 95 of 100.",
     ]
     return "\n".join(lines)
 
@@ -45,4 +45,4 @@ def _line(name: str, one: Measurement | Problem) -> tuple[str, ...]:
     values = one.values
     interval = f"{values['ece_lower']:.4f} .. {values['ece_upper']:.4f}"
     numbers = (f"{values[key]:.4f}" for key in ("error_rate", "nll", "ece"))
-    return (name, *numbers, interval, f"{values['floor_p95']:.4f}")
+    return (name, *numbers, interval, f"{values['floor_mean']:.4f} ({values['floor_p95']:.4f})")
