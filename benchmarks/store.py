@@ -54,7 +54,7 @@ def batch(count: int, now: int, rng: np.random.Generator) -> PredictionBatch:
     return PredictionBatch(
         model=VERSION.model,
         version=VERSION.version,
-        created_ms=now,
+        created_ms_N=np.full(count, now),
         ids=new_ids(count, now),
         request_ids=["request"] * count,
         logits_NC=logits_NC,

@@ -22,6 +22,8 @@ from service.infer import schemas as infer_schemas
 from service.labels import bulk
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
+from service.observe import route as observe
+from service.observe import schemas as observe_schemas
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
 from service.report import pages
@@ -72,10 +74,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     documentation.install(app, lambda: _examples(runtime))
     app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
     app.add_middleware(
-        Envelope, telemetry=runtime.telemetry, settings=runtime.settings, streamed={"/feedback": bulk.READERS}
+        Envelope,
+        telemetry=runtime.telemetry,
+        settings=runtime.settings,
+        streamed={"/feedback": bulk.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
-    for router in (status.router, labels.router, report.router, alarm.router):
+    for router in (observe.router, status.router, labels.router, report.router, alarm.router):
         app.include_router(router, dependencies=[query_parameters.DECLARED])
     for router in (predict.fast, pages.router, infer.fast, infer.router):
         app.include_router(router)
@@ -105,6 +110,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/predict": predict_schemas.examples(engine),
             "/v2/models/{model}/infer": infer_bodies,
             "/v2/models/{model}/versions/{version}/infer": infer_bodies,
+            "/observe": observe_schemas.examples(),
             "/feedback": label_schemas.examples(engine.version),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
         },

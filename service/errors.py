@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 
 class ServiceError(Exception):
@@ -21,6 +22,43 @@ class ServiceError(Exception):
         self.status, self.code, self.message = status, code, message
         self.details = details or {}
         self.headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+
+
+RefusalCode = Literal[
+    "invalid_row",
+    "unknown_id",
+    "unknown_model",
+    "unknown_class",
+    "ambiguous_id",
+    "conflicting_label",
+    "conflicting_answer",
+    "other_form",
+    "version_taken",
+]
+STATUSES: dict[RefusalCode, int] = {
+    "invalid_row": 422,
+    "unknown_id": 404,
+    "unknown_model": 404,
+    "unknown_class": 422,
+    "ambiguous_id": 409,
+    "conflicting_label": 409,
+    "conflicting_answer": 409,
+    "other_form": 422,
+    "version_taken": 409,
+}
+"""Of a call whose first refused row has the code."""
+SHOWN = 20
+"""Refused rows that an answer lists."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one row of a call cannot be stored."""
+
+    row: int
+    id: str | None
+    code: RefusalCode
+    message: str
 
 
 class CallerGoneError(Exception):

@@ -116,12 +116,25 @@ LAYERS = {
         __main__
         cli
         app
-        report status infer
+        report status infer observe
         predict labels alarm
         runtime
+        bulk
         models http
         store
         errors ids settings telemetry
+    """,
+    "service/observe": """
+        route
+        schemas storing
+        parquet batches
+        formats
+        observation
+    """,
+    "service/bulk": """
+        report
+        lines
+        refusals
     """,
     "service/cli": """
         serve key replay

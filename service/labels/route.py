@@ -11,11 +11,12 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from service.bulk.lines import NDJSON
+from service.bulk.refusals import RefusedRowsError
 from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
 from service.labels import bulk, formats, labelled_file, schemas
-from service.labels.refusals import FeedbackError
-from service.labels.schemas import NDJSON, BulkSummary, LabelsStored
+from service.labels.schemas import BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import LabelCounts
@@ -64,13 +65,13 @@ async def give_feedback(request: Request) -> Response:
     media_type = json_body.media_type(request)
     if media_type in bulk.READERS:
         rows_wanted = NDJSON in request.headers.get("accept", "").lower()
-        reader = bulk.READERS[media_type]()
-        return await bulk.take(request, reader, runtime.store, runtime.telemetry, rows_wanted=rows_wanted)
+        store, telemetry = runtime.store, runtime.telemetry
+        return await bulk.take_labels(request, media_type, store, telemetry, rows_wanted=rows_wanted)
     if media_type != json_body.JSON:
         raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(bulk.READERS)}")
     try:
         counts = await _take(request, runtime)
-    except FeedbackError as error:
+    except RefusedRowsError as error:
         runtime.telemetry.labels(error.counts)
         raise
     runtime.telemetry.labels(asdict(counts))
@@ -81,7 +82,7 @@ async def _take(request: Request, runtime: Runtime) -> LabelCounts:
     """Stores the labels of a JSON body, all or none.
 
     Raises:
-        FeedbackError: with at least one refused label.
+        RefusedRowsError: with at least one refused label.
     """
     settings = runtime.settings
     labels = await json_body.read_json(
@@ -90,7 +91,7 @@ async def _take(request: Request, runtime: Runtime) -> LabelCounts:
     try:
         return await runtime.store.put_labels(labels)
     except RefusedLabelsError as error:
-        raise FeedbackError(error.refusals, error.rows) from error
+        raise RefusedRowsError(error.refusals, error.rows) from error
 
 
 @router.get(
@@ -103,7 +104,7 @@ async def _take(request: Request, runtime: Runtime) -> LabelCounts:
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
         **error_answers.documented(
             _404="unknown model or version, or no labelled answers",
-            _422="a parameter that is unknown, given twice or out of range",
+            _422="a parameter that is unknown, given twice or out of range, or a version without logits",
             _503="no model has been served yet, or the store cannot be read",
             **keys.ERRORS,
         ),
@@ -129,6 +130,12 @@ async def labelled_logits(
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)
+    if not source.has_logits:
+        message = (
+            f"of {source.model}/{source.version} only the confidences of what was predicted were observed;"
+            " recalibrating takes probabilities or logits of all classes: send those, under another version"
+        )
+        raise ServiceError(422, "no_logits", message)
     start = None if since is None else unix_ms(since)
     try:
         file, rows = await labelled_file.build(

@@ -9,14 +9,12 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.bulk.lines import CSV, NDJSON
 from service.http import documentation
 from service.http.error_answers import BadRow
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.store.rows import Version
-
-CSV, NDJSON = "text/csv", "application/x-ndjson"
-"""Media types of labels in bulk."""
 
 
 class LabelsStored(BaseModel):

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from service.ids import new_ids
 from service.models.batching import Batcher, Gone
 from service.models.calls import PredictionCall, PredictionResult, repeat, split
@@ -106,7 +108,7 @@ class Engine:
         batch = PredictionBatch(
             model=self.version.model,
             version=self.version.version,
-            created_ms=now,
+            created_ms_N=np.full(len(inputs), now),
             ids=ids,
             request_ids=[c.request_id for c in calls for _ in range(len(c))],
             logits_NC=scores.logits_NC,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from service.errors import ServiceError
 from service.models.engine import Engine, Find
@@ -15,6 +15,7 @@ from service.models.schemas import Answering, Models, PublishedModel, PublishedV
 from service.models.shadow import Shadow
 from service.settings import Settings
 from service.store import Store
+from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import Contents, Key, PublishedModels
 from trueodds.texts import short
@@ -37,7 +38,7 @@ class Registry:
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
         self._settings = settings
-        self._models = PublishedModels(settings.models)
+        self._models, self._store = PublishedModels(settings.models), store
         self._contents = Contents()
         self._loader = Loader(settings, store, telemetry, find)
         self._engines = self._loader.engines
@@ -96,13 +97,14 @@ class Registry:
         published = self._contents.models.get(model)
         if published is None:
             known = ", ".join(self._contents.models) or "none yet"
-            raise ServiceError(404, "unknown_model", f"there is no model {short(model)}; published are {known}")
+            message = f"there is no model {short(model)}; published are {known}"
+            raise ServiceError(404, "unknown_model", message + await self._observed(model, version))
         if version is None:
             raise self._not_ready(model, published.default)
         if version not in published.versions:
             known = ", ".join(sorted(published.versions))
             message = f"there is no version {short(version)} of {model}; published are {known}"
-            raise ServiceError(404, "unknown_version", message)
+            raise ServiceError(404, "unknown_version", message + await self._observed(model, version))
         return await self._pinned((model, version))
 
     def served(self, model: str | None = None) -> Key | None:
@@ -114,6 +116,10 @@ class Registry:
         """Published versions of a model that were not refused."""
         published = self._contents.models.get(model)
         return sorted(v for v in published.versions if (model, v) not in self._loader.refused) if published else []
+
+    def is_published(self, model: str, version: str) -> bool:
+        """Whether there is such a bundle, be it loaded or refused."""
+        return (model, version) in self._contents
 
     def loaded(self) -> Iterator[tuple[str, str, str, bool]]:
         """Model, version, role and whether it is loaded, of all that is meant to be loaded."""
@@ -128,13 +134,26 @@ class Registry:
         for key in self._engines:
             yield (*key, key in self._loader.altered)
 
-    def published_models(self) -> Models:
-        """For people: every model with its versions, what each is for, and why one is not served."""
+    def models(self, stored: Iterable[Version]) -> Models:
+        """For people: every model with its versions, what each is for, and why one is not served.
+
+        `stored`: the versions that the store has answers of, some of which other servers answer for.
+        """
+        observed: dict[str, list[str]] = {}
+        for version in stored:
+            if version.is_observed:
+                observed.setdefault(version.model, []).append(version.version)
         models = [self._listed(model) for model in self._contents.models]
         default = self._default.version if self._default else None
         answering: Answering | None = {"model": default.model, "version": default.version} if default else None
         folder = self._contents.identity
-        return {"default": answering, "folder": folder, "models": models, "problems": self._problems()}
+        return {
+            "default": answering,
+            "folder": folder,
+            "models": models,
+            "observed": [{"model": model, "versions": versions} for model, versions in observed.items()],
+            "problems": self._problems(),
+        }
 
     def _listed(self, model: str) -> PublishedModel:
         meant, versions = self._meant(), list[PublishedVersion]()
@@ -266,6 +285,13 @@ class Registry:
                 if engine.shadow is shadow:
                     engine.shadow = None
             self._loader.end(shadow.close())
+
+    async def _observed(self, model: str, version: str | None) -> str:
+        """A sentence on a version that only sends its answers here; "" of others."""
+        of_model = [v for v in await self._store.read_versions() if v.is_observed and v.model == model]
+        if not any(version in (None, known.version) for known in of_model):
+            return ""
+        return ". Another server answers for it: ask that one, and send its answers to POST /observe"
 
     def _not_ready(self, model: str, version: str | None) -> ServiceError:
         if version is None:

@@ -33,6 +33,11 @@ class PublishedModel(TypedDict):
     versions: list[PublishedVersion]
 
 
+class ObservedModel(TypedDict):
+    model: str
+    versions: list[str]
+
+
 class Answering(TypedDict):
     model: str
     version: str
@@ -46,6 +51,9 @@ class Models(TypedDict):
         str | None, Field(description="id of the model directory, from its file .id: tells it from any other")
     ]
     models: list[PublishedModel]
+    observed: Annotated[
+        list[ObservedModel], Field(description="models that another server answers for, and what of them is sent here")
+    ]
     problems: Annotated[
         list[str], Field(description="names that lead nowhere, and bundles that are refused or altered")
     ]

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from service.errors import ServiceError
 from service.ids import is_generated
 from service.models.batching import Batcher
@@ -87,7 +89,7 @@ class Shadow:
         return PredictionBatch(
             model=self.version.model,
             version=self.version.version,
-            created_ms=time.time_ns() // 1_000_000,
+            created_ms_N=np.full(len(one), time.time_ns() // 1_000_000),
             ids=one.ids,
             request_ids=one.request_ids,
             logits_NC=scores.logits_NC,

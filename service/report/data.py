@@ -184,7 +184,7 @@ async def _sums_and_labels(
     key = version.model, version.version
     if query.last is not None:
         block, all_sums = await store.read_labels(*key, last=query.last), await store.read_sums(*key)
-        scores = {"nll_N": block.nll_L, "brier_N": block.brier_L}
+        scores = {"nll_N": block.nll_L, "brier_N": block.brier_L} if version.has_logits else {}
         labelled = await asyncio.to_thread(CalibrationSums.from_top, block.confidence_L, block.correct_L, **scores)
         return AnswerSums(all_sums.answers_C, labelled), block
     block = await recent.labels(store, version)
@@ -211,13 +211,15 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     """The versions of which the store has answers. A shadow's are under its model's name with ~shadow."""
-    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.published_models()["models"]}
+    listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.models(versions)["models"]}
     known = []
     for version in versions:
         row = listed.get(shadowed_by(version.model), {})
         shadow = is_shadow(version.model)
         role = "past"
-        if version.version == row.get("shadow"):
+        if version.is_observed:
+            role = "observed"
+        elif version.version == row.get("shadow"):
             role = "shadow"
         elif version.version == row.get("default") and not shadow:
             role = "default"

@@ -132,9 +132,19 @@ def checks_of(data: CheckData, query: ReportQuery) -> list[Check]:
     )
 
 
+def observed_notes(version: Version) -> list[str]:
+    """What there is not to say of a version that another server answers for."""
+    notes = []
+    if version.is_observed:
+        notes.append("Another server answers for this version: there are no test values to compare with.")
+    if not version.has_logits:
+        notes.append("Only the probability of what was predicted is known: there is no NLL and no Brier score.")
+    return notes
+
+
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
-    options, notes = query.options, []
+    options, notes = query.options, observed_notes(version)
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:

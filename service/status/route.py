@@ -44,8 +44,9 @@ async def ready(request: Request) -> Response:
 
 @router.get("/models", tags=["operation"], response_model=Models, summary="Which models are there?")
 async def models(request: Request) -> Response:
-    """Every published version, which of them serve or shadow, and why one is refused."""
-    return Response(orjson.dumps(runtime_of(request).registry.published_models()), media_type=JSON)
+    """Every published version, which of them serve or shadow, and why one is refused; and what other servers answer."""
+    runtime = runtime_of(request)
+    return Response(orjson.dumps(runtime.registry.models(await runtime.store.read_versions())), media_type=JSON)
 
 
 @router.get(

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
+from service.errors import SHOWN, Refusal
 from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.shadows import is_shadow, shadow_of
 from trueodds.errors import nearest
 from trueodds.texts import short
 
-SHOWN = 20
-"""Refused rows that an error lists, and that the nearest name of a class is looked for."""
 MAX_NAME = 1024
 """Characters of a label from which it is no class in another normal form."""
 
@@ -24,21 +23,6 @@ _CURES = {
     "already": 'add "correct": true to replace it',
     "earlier in this call": "send one label for each id",
 }
-
-
-RefusalCode = Literal[
-    "invalid_row", "unknown_id", "unknown_model", "unknown_class", "ambiguous_id", "conflicting_label"
-]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why one label cannot be stored."""
-
-    row: int
-    id: str | None
-    code: RefusalCode
-    message: str
 
 
 class RefusedLabelsError(Exception):
@@ -148,9 +132,11 @@ class Rules:
 
     def _follow(self, id_: str, answer: Candidate, same_id: Iterable[Candidate]) -> None:
         """Give what shadows said about the same input the same label."""
-        change, shadow = self._plan.changes[answer.version, id_], shadow_of(self._model(answer))
+        change, version = self._plan.changes[answer.version, id_], self._versions[answer.version]
+        shadow = shadow_of(version.model), version.classes
         for candidate in same_id:
-            if self._model(candidate) == shadow:
+            other = self._versions[candidate.version]
+            if (other.model, other.classes) == shadow:
                 place = candidate.version, id_
                 self._plan.changes.setdefault(place, Change(candidate, change.first, change.now)).now = change.now
 

@@ -37,9 +37,13 @@ class RowsError(StoreError):
     """The store works, but not with these rows: nothing of the call was stored, and other calls are not concerned."""
 
 
+class OtherOriginError(RowsError):
+    """A version of this name has answers of another origin: of this service, or of another server."""
+
+
 @dataclass(frozen=True)
 class Version:
-    """A model version the service has served: enough to score stored logits again and to show its offline values."""
+    """A model version whose answers are stored: enough to score its logits again and to show its offline values."""
 
     model: str
     version: str
@@ -48,6 +52,10 @@ class Version:
     metrics: dict[str, Any]
     reference: Reference | None = None
     """Of the validation rows' confidences, if the bundle has it."""
+    is_observed: bool = False
+    """Whether another server answers, and its answers are sent here."""
+    has_logits: bool = True
+    """Whether its answers have probabilities of all classes; otherwise only the predicted one's is known."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +64,14 @@ class PredictionBatch:
 
     model: str
     version: str
-    created_ms: int
-    """Unix time in milliseconds."""
+    created_ms_N: Integers
+    """When each answer was given: Unix time in milliseconds."""
     ids: list[str]
     """Ours (36 hex digits, sorting by time), or the caller's own (never 36 hex digits)."""
     request_ids: list[str]
     """Of the HTTP request each row came with."""
     logits_NC: npt.NDArray[np.float32]
-    """Each row minus its maximum."""
+    """Each row minus its maximum; N x 0 where they are not known."""
     probabilities_NC: npt.NDArray[np.float64]
     """Not stored: the calibrator gives them again."""
     index_N: npt.NDArray[np.intp]
@@ -72,7 +80,7 @@ class PredictionBatch:
     confidence_N: npt.NDArray[np.float64]
     """After it."""
     digests: list[bytes | None]
-    """16-byte blake2b of the input where the id is the caller's own, else None."""
+    """16-byte blake2b of the input, or of an observed answer, where the id is the caller's own, else None."""
     tags: list[str | None]
     """At most 64 characters each."""
     propensities: list[float | None]
@@ -80,7 +88,7 @@ class PredictionBatch:
 
     def rows(self, which: slice) -> PredictionBatch:
         """Some of the answers, as a batch of their own."""
-        columns = [f.name for f in fields(self) if f.name not in ("model", "version", "created_ms")]
+        columns = [f.name for f in fields(self) if f.name not in ("model", "version")]
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
 
@@ -89,9 +97,18 @@ class EarlierPrediction:
     """The stored answer of a row whose id was the caller's own and was known already."""
 
     logits: bytes | None
-    """Little-endian float32, as stored; None: another input came with this id."""
+    """Little-endian float32, as stored; None: another input, or another observed answer, came with this id."""
     version: str
     """The model version that had answered."""
+
+
+class ConflictsError(Exception):
+    """Ids of a call came with other answers before, so nothing of the call was stored."""
+
+    def __init__(self, outcomes: list[list[EarlierPrediction | None]]) -> None:
+        super().__init__("ids that came with other answers before")
+        self.outcomes = outcomes
+        """Of each row of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +175,7 @@ class LabelBlock:
     first_correct_L: npt.NDArray[np.bool_]
     """Whether the label that came first said that the answer was right."""
     nll_L: Array
+    """NaN, as `brier_L`, where only the predicted class's probability is known."""
     brier_L: Array
     propensity_L: Array
     """NaN where the caller gave none."""

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from service.errors import Refusal
 from service.store.databases.database import Database
-from service.store.label_rules import Outcome, Plan, Refusal, RefusedLabelsError
+from service.store.label_rules import Outcome, Plan, RefusedLabelsError
 from service.store.reader import StoreReader
 from service.store.rows import (
     EarlierPrediction,
@@ -56,15 +57,41 @@ class Store(StoreReader):
         self._compacting: asyncio.Task[None] | None = None
 
     async def put_version(self, version: Version) -> None:
-        """Make a model version known; needed before its predictions. Again: nothing changes."""
+        """Make a model version known; needed before its predictions. Again: nothing changes.
+
+        Raises:
+            OtherOriginError: answers of another origin have its name.
+        """
         await self.database.write(partial(versions.add_version, version))
 
     async def put_predictions(self, batch: PredictionBatch) -> list[EarlierPrediction | None]:
         """Store answers and count them. Row by row: None, or what was stored under the caller's own id before."""
+        tag_keys = await self._tag_keys(batch)
+        outcomes = await self.database.write(partial(predictions.put, batch, tag_keys, self._known))
+        self._count(len(batch.ids))
+        return outcomes
+
+    async def put_observations(
+        self, batches: list[PredictionBatch], *, each: bool
+    ) -> list[list[EarlierPrediction | None]]:
+        """As `put_predictions`, for answers of several versions in one transaction; with `each`, a row stands alone.
+
+        Raises:
+            ConflictsError: without `each`, an id came with another answer before.
+        """
+        keyed = [(batch, await self._tag_keys(batch)) for batch in batches]
+        rows = sum(len(batch.ids) for batch in batches)
+        work = partial(predictions.put_all, keyed, self._known, each=each)
+        outcomes = await self.database.write(work, large=rows > SMALL)
+        self._count(rows)
+        return outcomes
+
+    async def _tag_keys(self, batch: PredictionBatch) -> list[int]:
+        """The keys under which the rows of a batch are summed by tag; new tags become known."""
         key = await self._key(batch.model, batch.version)
         if key is None:
             name = f"{batch.model}/{batch.version}"
-            raise StoreError(f"{name} is not known to the store; put_version comes before put_predictions")
+            raise StoreError(f"{name} is not known to the store; put_version comes before its answers")
         texts = (*batch.tags, *(id_ for id_, digest in zip(batch.ids, batch.digests, strict=True) if digest))
         if bad := [text for text in texts if text is not None and not storable(text)]:
             raise ValueError(f"{bad[0]!r} holds a NUL or half a surrogate pair; not allowed in own ids and tags")
@@ -74,9 +101,7 @@ class Store(StoreReader):
             await self._reload()
             tag_keys = self._known.tag_keys(key, batch.tags)
             assert tag_keys is not None
-        outcomes = await self.database.write(partial(predictions.put, batch, tag_keys, self._known))
-        self._count(len(batch.ids))
-        return outcomes
+        return tag_keys
 
     async def put_labels(self, labels: list[Label]) -> LabelCounts:
         """Store labels, all or none.

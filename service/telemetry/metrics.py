@@ -45,6 +45,9 @@ class Telemetry:
         )
         self._loads = Counter("trueodds_bundle_loads", "Bundles loaded, by outcome", ["outcome"], registry=registry)
         self._labels = Counter("trueodds_labels", "Labels received, by outcome", ["outcome"], registry=registry)
+        self._observations = Counter(
+            "trueodds_observations", "Answers of other servers, by outcome", ["outcome"], registry=registry
+        )
         self._request_of = lru_cache(4096)(self._children)
 
     def of(self, model: str, version: str) -> VersionTelemetry:
@@ -70,6 +73,10 @@ class Telemetry:
     def label(self, outcome: str, count: int = 1) -> None:
         """`outcome`: what became of a label, or the code of the reason why it was refused."""
         self._labels.labels("unmatched" if outcome == "unknown_id" else outcome).inc(count)
+
+    def observation(self, outcome: str, count: int = 1) -> None:
+        """`outcome`: what became of an observation, or the code of the reason why it was refused."""
+        self._observations.labels(outcome).inc(count)
 
     def text(self, gauges: list[Metric]) -> bytes:
         """The exposition format: all that was counted, and `gauges`, which the files of workers do not hold."""

@@ -93,7 +93,7 @@ def test_csv_as_spreadsheets_write_it(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, mark: str, end: str, block: int
 ) -> None:
     """The separator of the header, a mark before it, quoted cells with separators and line ends; rows by number."""
-    monkeypatch.setattr("service.labels.bulk._blocks", blocks_of(block))
+    monkeypatch.setattr("service.bulk.lines.blocks", blocks_of(block))
     client = serve(classes=("a,b;c\td", f"two{end}lines", "ü"))
     ids = ids_of(client, 3)
     rows = [
@@ -121,10 +121,10 @@ def test_csv_as_spreadsheets_write_it(
     assert [json.loads(line)["row"] for line in lines.splitlines()] == [2, 3, 5, 6, 7, 8, 9]
 
 
-def blocks_of(lines: int) -> Callable[[Any], AsyncIterator[bytes]]:
+def blocks_of(lines: int) -> Callable[[Any, int, str], AsyncIterator[bytes]]:
     """Whole lines as the service reads them from a request, so many at a time."""
 
-    async def blocks(request: Any) -> AsyncIterator[bytes]:
+    async def blocks(request: Any, size: int, noun: str) -> AsyncIterator[bytes]:
         every = (await request.body()).splitlines(keepends=True)
         for start in range(0, len(every), lines):
             yield b"".join(every[start : start + lines])

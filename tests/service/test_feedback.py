@@ -11,8 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from service.labels.refusals import STATUSES
-from service.store.label_rules import RefusalCode
+from service.errors import STATUSES, RefusalCode
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds import metrics

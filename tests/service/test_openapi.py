@@ -53,6 +53,7 @@ def vectors(serve_once: Callable[..., Client]) -> Client:
 
 OPERATIONS = (
     "POST /predict",
+    "POST /observe",
     "POST /feedback",
     "GET /admin/labelled.npz",
     "POST /admin/alarm/acknowledge",
@@ -131,16 +132,17 @@ JSON_VALUE = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=5),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["b64", "id", "label", "length", "width"]), inner)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["b64", "id", "label", "length", "width", "logits", "version"]), inner)
     ),
     max_leaves=20,
 )
 
 
 @settings(FEW, max_examples=150)
-@given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels"]))
+@given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels", "observations"]))
 def test_no_json_causes_a_server_error(running: Client, vectors: Client, value: object, key: str) -> None:
-    for service, path in ((running, "/predict"), (running, "/feedback"), (vectors, "/predict")):
+    for service, path in ((running, "/predict"), (running, "/feedback"), (running, "/observe"), (vectors, "/predict")):
         for body in (value, {key: value}, {key: [value]}):
             assert 200 <= service.post(path, json=body).status_code < 500
 
@@ -232,6 +234,9 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     infer = {"/v2/models/{model}/infer", "/v2/models/{model}/versions/{version}/infer"} if small else set()
     assert {call: count for call, count in sent.items() if call[1]} == {
         ("/predict", JSON): 2 if "features" in bundle else 3 if small else 1,
+        ("/observe", JSON): 3,
+        ("/observe", "application/x-ndjson"): 1,
+        ("/observe", "text/csv"): 1,
         ("/feedback", JSON): 3,
         ("/feedback", "text/csv"): 1,
         ("/feedback", "application/x-ndjson"): 1,

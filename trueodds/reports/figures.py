@@ -33,7 +33,6 @@ def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float,
     low, high = metrics.binomial_interval([right], [n], level=level)
     off_B = np.abs(table.gap_B) / np.maximum(table.count_B, 1)
     worst, ks = int(off_B.argmax()), metrics.ks_test(sums)
-    nll, brier = (metrics.score_interval(sums, score=score, level=level) for score in ("nll", "brier"))
     figures |= {
         "error_rate": metrics.error_rate(sums),
         "accuracy": metrics.accuracy(sums),
@@ -53,12 +52,7 @@ def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float,
         "mce_bin": WorstBin(lo=table.lo_B[worst], hi=table.hi_B[worst], count=round(table.count_B[worst])),
         "ks": ks.ks,
         "ks_p_value": ks.p_value,
-        "nll": nll.value,
-        "nll_lower": nll.lower,
-        "nll_upper": nll.upper if math.isfinite(nll.upper) else None,
-        "brier": brier.value,
-        "brier_lower": brier.lower,
-        "brier_upper": brier.upper,
+        **_scores(sums, level),
     }
     if everything:
         sequence = metrics.gap_sequence(sums, level=level)
@@ -66,6 +60,21 @@ def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float,
     else:  # the number of right answers of given confidences varies less than a binomial one (Hoeffding 1956)
         limits = float(low[0]) - figures["mean_confidence"], float(high[0]) - figures["mean_confidence"]
     return figures | dict(zip(("signed_gap_lower", "signed_gap_upper"), limits, strict=True))
+
+
+def _scores(sums: CalibrationSums, level: float) -> Figures:
+    """NLL and Brier score with their limits; none where only the predicted class's probability is known."""
+    if not sums.has_scores:
+        return {}
+    nll, brier = (metrics.score_interval(sums, score=score, level=level) for score in ("nll", "brier"))
+    return {
+        "nll": nll.value,
+        "nll_lower": nll.lower,
+        "nll_upper": nll.upper if math.isfinite(nll.upper) else None,
+        "brier": brier.value,
+        "brier_lower": brier.lower,
+        "brier_upper": brier.upper,
+    }
 
 
 def _ece(sums: CalibrationSums, bins: int, level: float, binning: Binning) -> Ece:

@@ -229,7 +229,9 @@ class Check(BaseModel):
 class KnownVersion(BaseModel):
     model: str
     version: str
-    role: Literal["default", "shadow", "published", "past"] = Field(description="past: its bundle is gone")
+    role: Literal["default", "shadow", "published", "past", "observed"] = Field(
+        description="past: its bundle is gone; observed: another server answers, and its answers are sent here"
+    )
 
 
 class Report(BaseModel):
@@ -283,7 +285,9 @@ class Report(BaseModel):
     mce_bin: WorstBin | None = None
     ks: float | None = Field(None, description="largest |cumulative accuracy - confidence|")
     ks_p_value: float | None = Field(None, description="chance of as large a KS under perfect calibration")
-    nll: float | None = Field(None, description="negative log-likelihood, nats")
+    nll: float | None = Field(
+        None, description="negative log-likelihood, nats; null, as brier, where answers come without all probabilities"
+    )
     nll_lower: float | None = None
     nll_upper: float | None = None
     brier: float | None = Field(None, description="Brier score over all classes, 0 to 2")
@@ -314,6 +318,7 @@ class Report(BaseModel):
             lines += [
                 f"ECE                 {self.ece:.4f}, {interval}, {floor}",
                 f"accuracy            {self.accuracy:.4f}, mean confidence {self.mean_confidence:.4f}",
-                f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f}",
             ]
+        if self.nll is not None:
+            lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f}")
         return "\n".join([*lines, self.reading])

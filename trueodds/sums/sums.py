@@ -165,6 +165,11 @@ class CalibrationSums:
         """Number of rows."""
         return int(self.cells[0].sum())
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether every row came with its NLL and its Brier score."""
+        return not np.isnan(self.cells[3:]).any()
+
     def total(self, column: str) -> float:
         """Sum of one of COLUMNS over all cells.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 APPLICATION_ID = 0x74727565
 """`true` in ASCII: marks a SQLite file as a store of this project; in PostgreSQL, the lock for creating its tables."""
 
-SQLITE_VERSION, POSTGRES_VERSION = 4, 3
+SQLITE_VERSION, POSTGRES_VERSION = 5, 4
 """The only schema versions that this release reads; those before were never released."""
 
 # Times are Unix milliseconds; the blobs of sums and moves are those of work.period_sums and work.deltas.
@@ -13,7 +13,7 @@ _TABLES = (
     "CREATE TABLE models (key {serial}, name TEXT NOT NULL UNIQUE){strict}",
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
-    " reference TEXT, UNIQUE (model, version)){strict}",
+    " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
     # Our ids sort by time, so new rows go to the end of the tree; in SQLite the tree is the table.
@@ -25,8 +25,8 @@ _TABLES = (
     "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
     "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
     " NOT NULL, arrived_ms {int} NOT NULL, corrected_ms {int}, label {int} NOT NULL, predicted {int} NOT NULL,"
-    " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real} NOT NULL, brier {real} NOT NULL,"
-    " propensity {real}, tag TEXT, PRIMARY KEY (version, sequence)){clustered}",
+    " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real}, brier {real}, propensity {real},"
+    " tag TEXT, PRIMARY KEY (version, sequence)){clustered}",
     "CREATE UNIQUE INDEX labelled ON labels (prediction, version)",
     # SQLite takes an index before the table itself only if all columns of the query are in it.
     "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"

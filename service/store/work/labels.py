@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -51,17 +52,9 @@ def put(labels: list[Label], known: KnownVersions, now_ms: int, *, each: bool) -
     early = [label.id for label in labels if label.model is not None and not is_generated(label.id)]
     if early:  # a prediction with an own id must not slip in between looking for it and holding its label
         yield Lock("SELECT key FROM models WHERE name = ANY($1) ORDER BY key FOR UPDATE", (models,))
-    yield Lock(
-        "SELECT key FROM versions WHERE key IN (SELECT version FROM predictions WHERE id = ANY($1)) ORDER BY key"
-        " FOR NO KEY UPDATE",
-        (ids,),
-    )
-    candidates: dict[str, list[Candidate]] = {}
-    for row in (yield Query(_CANDIDATES, (ids,))):
-        candidates.setdefault(row[0], []).append(Candidate(*row))
+    candidates, known = yield from candidates_of(ids, known)
     held = (yield from _held(early)) if early else {}
-    keys = {candidate.version for same_id in candidates.values() for candidate in same_id}
-    if not (keys <= known.versions.keys() and known.models.keys() >= set(models)):
+    if not known.models.keys() >= set(models):
         known = yield from load_versions(known)
     plan = Rules(candidates, known.versions, held, each=each).plan(labels)
     if plan.refusals and not each:
@@ -77,6 +70,21 @@ def put(labels: list[Label], known: KnownVersions, now_ms: int, *, each: bool) -
             ],
         )
     return plan
+
+
+def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, list[Candidate]], KnownVersions]]:
+    """The predictions of each id with their labels, which nobody changes meanwhile, and their versions."""
+    yield Lock(
+        "SELECT key FROM versions WHERE key IN (SELECT version FROM predictions WHERE id = ANY($1)) ORDER BY key"
+        " FOR NO KEY UPDATE",
+        (ids,),
+    )
+    candidates: dict[str, list[Candidate]] = {}
+    for row in (yield Query(_CANDIDATES, (ids,))):
+        candidates.setdefault(row[0], []).append(Candidate(*row))
+    if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= known.versions.keys():
+        known = yield from load_versions(known)
+    return candidates, known
 
 
 def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
@@ -110,7 +118,7 @@ def _append(key: int, scored: Scored, fresh: int, arrived_ms: int | Mapping[str,
     )
     sequence = rows[0][0] - fresh
     written = []
-    for change, nll, brier in zip(scored.changes, scored.nll_L.tolist(), scored.brier_L.tolist(), strict=True):
+    for change, nll, brier in zip(scored.changes, _stored(scored.nll_L), _stored(scored.brier_L), strict=True):
         c = change.candidate
         if c.label is not None:
             continue
@@ -126,7 +134,7 @@ def _append(key: int, scored: Scored, fresh: int, arrived_ms: int | Mapping[str,
 
 
 def _correct(key: int, scored: Scored, arrived_ms: int | Mapping[str, int]) -> Work[None]:
-    rows = zip(scored.changes, scored.nll_L.tolist(), scored.brier_L.tolist(), strict=True)
+    rows = zip(scored.changes, _stored(scored.nll_L), _stored(scored.brier_L), strict=True)
     yield ExecuteMany(
         "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6 WHERE version = $1 AND sequence = $2",
         [
@@ -135,6 +143,11 @@ def _correct(key: int, scored: Scored, arrived_ms: int | Mapping[str, int]) -> W
             if c.candidate.label is not None
         ],
     )
+
+
+def _stored(score_L: Array) -> list[float | None]:
+    """Scores as the log has them: NULL where they are not known, for SQLite has no NaN."""
+    return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
 def _deltas(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:

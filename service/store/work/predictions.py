@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from service.store.label_rules import Candidate, Change, Rules
-from service.store.rows import EarlierPrediction, Label, PredictionBatch, RowsError
+from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
 from service.store.work import deltas
-from service.store.work.labels import write_changes
+from service.store.work.labels import candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import KnownVersions, load_versions
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 
 COLUMNS = (
@@ -32,6 +32,22 @@ COLUMNS = (
 )
 
 
+def put_all(
+    batches: list[tuple[PredictionBatch, list[int]]], known: KnownVersions, *, each: bool
+) -> Work[list[list[EarlierPrediction | None]]]:
+    """`put` for several batches, each with the keys of its tags.
+
+    Raises:
+        ConflictsError: unless `each` row stands alone, an id came with another answer before; nothing is to be stored.
+    """
+    outcomes = []
+    for batch, tag_keys in batches:
+        outcomes.append((yield from put(batch, tag_keys, known)))
+    if not each and any(row is not None and row.logits is None for rows in outcomes for row in rows):
+        raise ConflictsError(outcomes)
+    return outcomes
+
+
 def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Work[list[EarlierPrediction | None]]:
     """Store the rows that are new; for the others, what was stored before."""
     version = known.keys[batch.model, batch.version]
@@ -41,6 +57,9 @@ def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Wo
     outcomes: list[EarlierPrediction | None] = [None] * len(rows)
     if len(own) < len(rows):
         yield Insert("predictions", COLUMNS, [row for row in rows if row[-2] is None] if own else rows)
+    if is_shadow(batch.model) and known.versions[version].is_observed:
+        # It may come before what it shadows, whose rows, with a held label, must not slip in between.
+        yield Lock("SELECT key FROM models WHERE name = $1 FOR UPDATE", (shadowed_by(batch.model),))
     if own:
         # Held labels of this model, and the labels that would be held, wait for this transaction; see labels.put.
         yield Lock("SELECT key FROM models WHERE key = $1 FOR SHARE", (model,))
@@ -55,22 +74,23 @@ def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Wo
     fresh = np.array([k for k, outcome in enumerate(outcomes) if outcome is None], np.intp)
     if len(fresh):
         rows_N = deltas.answer_deltas(
-            batch.created_ms, batch.confidence_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
+            batch.created_ms_N[fresh], batch.confidence_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         )
         yield deltas.insert_of(version, deltas.ANSWERS, rows_N)
     if is_shadow(batch.model):
         yield from _apply_labels_of_answers(batch, rows, known)
-    elif new := [rows[k] for k in own if outcomes[k] is None]:
-        yield from _apply_held(batch, new, model, known)
+    elif new := [batch.ids[k] for k in own if outcomes[k] is None]:
+        yield from _apply_held(batch.model, new, model, known)
     return outcomes
 
 
 def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int]) -> list[tuple[Any, ...]]:
     blobs = [row.tobytes() for row in batch.logits_NC.astype("<f4", copy=False)]
     return [
-        (id_, model, version, batch.created_ms, *row)
+        (id_, model, version, *row)
         for id_, *row in zip(
             batch.ids,
+            batch.created_ms_N.tolist(),
             batch.request_ids,
             batch.index_N.tolist(),
             batch.raw_confidence_N.tolist(),
@@ -115,29 +135,26 @@ def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]]
     of = "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
     yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
     labelled = yield Query(
-        f"SELECT prediction, label, arrived_ms FROM labels WHERE prediction = ANY($1) AND version IN ({of})",
+        f"SELECT prediction, label, arrived_ms, version FROM labels WHERE prediction = ANY($1) AND version IN ({of})",
         (ids, answered),
     )
-    labels = {id_: label for id_, label, _ in labelled}
+    if not {key for *_, key in labelled} <= known.versions.keys():
+        known = yield from load_versions(known)
     version = known.keys[batch.model, batch.version]
+    classes = known.versions[version].classes
+    labels = {id_: label for id_, label, _, key in labelled if known.versions[key].classes == classes}
     changes = {(version, c.id): Change(c, labels[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
-    yield from write_changes(changes, known, {id_: arrived_ms for id_, _, arrived_ms in labelled})
+    yield from write_changes(changes, known, {id_: arrived_ms for id_, _, arrived_ms, _ in labelled})
 
 
-def _apply_held(batch: PredictionBatch, rows: list[tuple[Any, ...]], model: int, known: KnownVersions) -> Work[None]:
-    """Give predictions the labels that came before them. One that names no class of this version stays held."""
-    held = yield Query(
-        "SELECT id, label, given_ms FROM held WHERE model = $1 AND id = ANY($2)", (model, [row[0] for row in rows])
-    )
+def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersions) -> Work[None]:
+    """Give predictions, and what shadows said, the labels that came before. One of no class of theirs stays held."""
+    held = yield Query("SELECT id, label, given_ms FROM held WHERE model = $1 AND id = ANY($2)", (model, ids))
     if not held:
         return
-    version = known.keys[batch.model, batch.version]
-    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
-    by_id = {candidate.id: candidate for candidate in _candidates(rows)}
-    candidates = {id_: [by_id[id_]] for id_, _, _ in held}
-    labels = [Label(id_, json.loads(label), model=batch.model) for id_, label, _ in held]
+    candidates, known = yield from candidates_of([id_ for id_, _, _ in held], known)
+    labels = [Label(id_, json.loads(label), model=model_name) for id_, label, _ in held]
     plan = Rules(candidates, known.versions, {}, each=True).plan(labels)
-    arrived = {id_: max(given_ms, batch.created_ms) for id_, _, given_ms in held}
-    yield from write_changes(plan.changes, known, arrived)
+    yield from write_changes(plan.changes, known, {id_: given_ms for id_, _, given_ms in held})
     applied = [id_ for _, id_ in plan.changes]
     yield Query("DELETE FROM held WHERE model = $1 AND id = ANY($2)", (model, applied))

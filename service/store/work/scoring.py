@@ -36,11 +36,14 @@ class Scored:
 def score(changes: list[Change], version: Version) -> Scored:
     """NLL (nats) and Brier score of the labels as they become and, where there was one, as they were.
 
-    The probabilities are the version's calibrator applied to the stored logits, block by block.
+    The probabilities are the version's calibrator applied to the stored logits, block by block. NaN where the version
+    has none.
     """
     now_L = np.array([change.now for change in changes], np.int64)
     before_L = np.array([-1 if (label := c.candidate.label) is None else label for c in changes], np.int64)
-    scores_4L = np.empty((4, len(changes)))
+    scores_4L = np.full((4, len(changes)), np.nan)
+    if not version.has_logits:
+        return Scored(changes, now_L, before_L, *scores_4L)
     step = max(SCORED // len(version.classes), 1)
     for start in range(0, len(changes), step):
         rows = slice(start, start + step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from service.store.rows import PredictionBatch, Version
+from service.store.rows import OtherOriginError, PredictionBatch, Version
 from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
@@ -50,11 +50,11 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     versions = dict(known.versions)
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
     rows = yield Query(
-        "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference FROM versions v"
-        " JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
+        "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
+        " v.has_logits FROM versions v JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
-    for key, model, name, version, classes, calibrator, metrics, reference in rows:
+    for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits in rows:
         versions[key] = Version(
             name,
             version,
@@ -62,6 +62,8 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
             calibrators.from_json(json.loads(calibrator)),
             json.loads(metrics),
             reference and Reference.model_validate_json(reference),
+            bool(observed),
+            bool(has_logits),
         )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
@@ -70,14 +72,29 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
 
 
 def add_version(version: Version) -> Work[None]:
-    """Make a version known, once."""
+    """Make a version known, once.
+
+    Raises:
+        OtherOriginError: its name is taken by one of another origin.
+    """
     yield Query("INSERT INTO models (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", (version.model,))
     texts = [json.dumps(v) for v in (version.classes, version.calibrator.to_json(), version.metrics)]
+    reference = version.reference and version.reference.model_dump_json()
+    origin = int(version.is_observed), int(version.has_logits)
     yield Query(
-        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference)"
-        " SELECT key, $2, $3, $4, $5, $6 FROM models WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts, version.reference and version.reference.model_dump_json()),
+        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits)"
+        " SELECT key, $2, $3, $4, $5, $6, $7, $8 FROM models WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
+        (version.model, version.version, *texts, reference, *origin),
     )
+    ((observed,),) = yield Query(
+        "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",
+        (version.model, version.version),
+    )
+    if bool(observed) != version.is_observed:
+        taken = "another server's answers" if observed else "answers of this service"
+        raise OtherOriginError(
+            f"the store has {taken} under {version.model}/{version.version}; give one of the two another version"
+        )
 
 
 def add_tags(version: int, batch: PredictionBatch) -> Work[None]:

@@ -43,7 +43,7 @@ def batch(
     return PredictionBatch(
         model=of.model,
         version=of.version,
-        created_ms=now,
+        created_ms_N=np.full(count, now),
         ids=new_ids(count, now) if own is None else list(own),
         request_ids=["request"] * count,
         logits_NC=logits_NC,

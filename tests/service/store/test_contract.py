@@ -121,24 +121,26 @@ async def compare(store: Store, twin: Twin, rng: np.random.Generator) -> None:
         assert_same(by_tag[tag or ""], twin.sums(partial(tagged_as, tag)), 60)
     for unit, form in (("hour", "%Y%m%d%H"), ("day", "%Y%m%d"), ("month", "%Y%m")):
         points = [point async for point in await store.read_trend("m", "v1", unit)]  # type: ignore[arg-type]
-        assert len(points) == len({stamp(a.created_ms, form) for a, _ in twin.rows})
+        assert len(points) == len({stamp(int(a.created_ms_N[k]), form) for a, k in twin.rows})
         assert [start for start, _ in points] == sorted(start for start, _ in points)
         for start, sums in points[:: max(len(points) // 5, 1)]:
             assert_same(sums, twin.sums(partial(stamped_as, start, form)))
     tagged = [point async for point in await store.read_trend("m", "v1", "day", since, by="tag", group="t1")]
     assert (
         sum(sums.answers for _, sums in tagged)
-        == twin.sums(lambda a, k: a.tags[k] == "t1" and stamp(a.created_ms, "%Y%m%d") >= stamp(since, "%Y%m%d")).answers
+        == twin.sums(
+            lambda a, k: a.tags[k] == "t1" and stamp(int(a.created_ms_N[k]), "%Y%m%d") >= stamp(since, "%Y%m%d")
+        ).answers
     )
 
 
 def within(since: int | None, until: int | None, answers: PredictionBatch, k: int) -> bool:
-    hour = answers.created_ms // HOUR
+    hour = answers.created_ms_N[k] // HOUR
     return (since is None or hour >= since // HOUR) and (until is None or hour < -(-until // HOUR))
 
 
 def predicted_as(index: int, since: int, answers: PredictionBatch, k: int) -> bool:
-    return bool(answers.index_N[k] == index and answers.created_ms >= since)
+    return bool(answers.index_N[k] == index and answers.created_ms_N[k] >= since)
 
 
 def tagged_as(tag: str | None, answers: PredictionBatch, k: int) -> bool:
@@ -146,7 +148,7 @@ def tagged_as(tag: str | None, answers: PredictionBatch, k: int) -> bool:
 
 
 def stamped_as(start: int, form: str, answers: PredictionBatch, k: int) -> bool:
-    return stamp(answers.created_ms, form) == stamp(start, form)
+    return stamp(int(answers.created_ms_N[k]), form) == stamp(start, form)
 
 
 def stamp(ms: int, form: str) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.errors import Refusal
 from service.store import Store
-from service.store.label_rules import Refusal, RefusedLabelsError
+from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelBlock, LabelCounts, PredictionBatch, PruneCounts
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version

@@ -92,7 +92,7 @@ def test_another_schema_is_refused_and_left_alone(cluster: postgres.Cluster, ver
         connection = await asyncpg.connect(address)
         await connection.execute("UPDATE trueodds_schema SET version = $1", version)
         for _ in range(2):
-            words = f"has schema version {version}; this release reads version 3. Use the release that wrote it"
+            words = f"has schema version {version}; this release reads version {POSTGRES_VERSION}. Use the release that"
             with pytest.raises(StoreError, match=words):
                 await open_store(address)
         assert await connection.fetchval("SELECT version FROM trueodds_schema") == version

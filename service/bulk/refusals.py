@@ -1,25 +1,15 @@
-"""Refused labels as the answer to a call."""
+"""Refused rows as the answer to a call."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from service.errors import ServiceError
+from service.errors import SHOWN, STATUSES, Refusal, ServiceError
 from service.http.error_answers import BadRow
-from service.store.label_rules import SHOWN, Refusal, RefusalCode
-
-STATUSES: dict[RefusalCode, int] = {
-    "invalid_row": 422,
-    "unknown_id": 404,
-    "unknown_model": 404,
-    "unknown_class": 422,
-    "ambiguous_id": 409,
-    "conflicting_label": 409,
-}
 
 
-class FeedbackError(ServiceError):
-    """A call with at least one refused label; its status is that of the first."""
+class RefusedRowsError(ServiceError):
+    """A call with at least one refused row, of which nothing was stored; its status is that of the first."""
 
     def __init__(self, refusals: list[Refusal], rows: int) -> None:
         self.counts = Counter[str](refusal.code for refusal in refusals)
@@ -32,6 +22,11 @@ class FeedbackError(ServiceError):
             f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} Nothing was stored.",
             details={"problems": bad_rows(refusals), "problem_count": count},
         )
+
+
+def bad_row(row: int, id_: str | None, message: str) -> Refusal:
+    """The refusal of a row of another shape."""
+    return Refusal(row, id_, "invalid_row", message)
 
 
 def bad_rows(refusals: list[Refusal]) -> list[BadRow]:

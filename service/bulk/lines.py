@@ -1,0 +1,196 @@
+"""Rows from lines of CSV or JSON in a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import orjson
+from starlette.requests import Request
+
+from service.bulk.refusals import bad_row
+from service.errors import Refusal, ServiceError
+from trueodds.texts import plural, short
+
+CSV, NDJSON = "text/csv", "application/x-ndjson"
+"""Media types of lines."""
+LINES = 20
+"""Lines of a CSV row at most."""
+SEPARATORS = (",", ";", "\t")
+
+R = TypeVar("R")
+Row: TypeAlias = tuple[int, R | Refusal]
+"""A row and its number."""
+
+
+class LineReader(ABC, Generic[R]):
+    """Rows from the lines of a stream; `rows` may be called in any thread, one call after the other."""
+
+    @abstractmethod
+    def rows(self, block: bytes) -> list[Row[R]]:
+        """The rows of some whole lines; blank ones are left out.
+
+        Raises:
+            ServiceError: nothing can be read from here on, such as after a bad header.
+        """
+
+    def rest(self) -> list[Row[R]]:
+        """The rows that waited for more lines, once all have come; raises as `rows`."""
+        return []
+
+
+class JsonLines(LineReader[R]):
+    """One JSON value a line, read by `read(number, value)`; rows are numbered from 0."""
+
+    def __init__(self, read: Callable[[int, Any], R | Refusal]) -> None:
+        self._read, self._next = read, 0
+
+    def rows(self, block: bytes) -> list[Row[R]]:
+        return [self._row(line) for line in block.split(b"\n") if line.strip()]
+
+    def _row(self, line: bytes) -> Row[R]:
+        number = self._next
+        self._next += 1
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            return number, bad_row(number, None, f"not JSON: {error}")
+        return number, self._read(number, value)
+
+
+class CsvLines(LineReader[R]):
+    """CSV with a header, read by `read(number, cells by column)`.
+
+    `header` gives the names of the columns for the cells of a right header, else None; `expected` says what is right.
+    Rows are numbered as a spreadsheet does: the header is row 1, blank rows count, and a row with line ends between
+    quotes is one.
+    """
+
+    def __init__(
+        self,
+        header: Callable[[list[str]], list[str] | None],
+        read: Callable[[int, dict[str, str]], R | Refusal],
+        expected: str,
+    ) -> None:
+        self._names, self._read_cells, self._expected = header, read, expected
+        self._header: list[str] | None = None
+        self._separator = ","
+        self._row = 0
+        """Number of the row that was read last."""
+        self._open: list[bytes] = []
+        """Lines from one on in which a quote was opened, and not closed so far."""
+
+    def rows(self, block: bytes) -> list[Row[R]]:
+        lines = block.split(b"\n")
+        return self._read(lines if lines[-1] else lines[:-1], last=False)
+
+    def rest(self) -> list[Row[R]]:
+        rows = self._read([], last=True)
+        if self._header is None:
+            raise ServiceError(422, "invalid_header", f"the body is empty; expected {self._expected}")
+        return rows
+
+    def _read(self, lines: list[bytes], *, last: bool) -> list[Row[R]]:
+        lines, rows = self._open + lines, list[Row[R]]()
+        self._open, at = [], 0
+        while at < len(lines):
+            taken = 1
+            if lines[at].strip() and self._header is None:
+                self._header, self._separator = self._read_header(lines[at])
+            elif lines[at].strip():
+                try:
+                    cells, taken = self._cells(lines, at, last)
+                except ValueError as error:
+                    rows.append((self._row + 1, bad_row(self._row + 1, None, str(error))))
+                else:
+                    if not taken:
+                        self._open = lines[at:]
+                        break
+                    rows.append((self._row + 1, self._row_of(self._row + 1, cells)))
+            self._row, at = self._row + 1, at + taken
+        return rows
+
+    def _cells(self, lines: list[bytes], at: int, last: bool) -> tuple[list[str], int]:
+        """The cells of the row that begins there, and of how many lines it is; 0 where more lines have to come first.
+
+        A quote that is opened and not closed within LINES lines makes one bad row: those after it stand alone again.
+
+        Raises:
+            ValueError: the row is not UTF-8, or not CSV.
+        """
+        with contextlib.suppress(csv.Error):  # nearly every row is a line: that way is short
+            return next(csv.reader([_text(lines[at])], delimiter=self._separator, strict=True)), 1
+        taken = 0
+
+        def texts() -> Iterator[str]:
+            nonlocal taken
+            for line in lines[at : at + LINES]:
+                taken += 1
+                yield _text(line) + "\n"
+
+        try:
+            return next(csv.reader(texts(), delimiter=self._separator, strict=True)), taken
+        except csv.Error as error:
+            if not last and taken == len(lines) - at < LINES:
+                return [], 0
+            raise ValueError(f"not CSV: {error}; a quote is opened and closed in the same cell") from None
+
+    def _row_of(self, row: int, cells: list[str]) -> R | Refusal:
+        assert self._header is not None
+        if len(cells) != len(self._header):
+            return bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")
+        return self._read_cells(row, dict(zip(self._header, cells, strict=True)))
+
+    def _read_header(self, line: bytes) -> tuple[list[str], str]:
+        """The names of the columns, and what separates them: of a right header one reading only is one."""
+        try:
+            text = _text(line.removeprefix(b"\xef\xbb\xbf"))
+            readings = {mark: next(csv.reader([text], delimiter=mark, strict=True)) for mark in SEPARATORS}
+        except csv.Error as error:
+            raise ServiceError(422, "invalid_header", f"not CSV: {error}; expected {self._expected}") from None
+        except ValueError as error:
+            raise ServiceError(422, "invalid_header", f"{error}; expected {self._expected}") from None
+        for mark, cells in readings.items():
+            if (names := self._names([name.strip() for name in cells])) is not None:
+                return names, mark
+        raise ServiceError(422, "invalid_header", f"the CSV begins with {short(text)}; expected {self._expected}")
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("the row is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'") from None
+
+
+async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncIterator[list[Row[R]]]:
+    """The rows of a body, block by block of `size` bytes; `noun`: what a line holds.
+
+    Raises:
+        ServiceError: as the reader; 413 for a line that is longer than a block.
+    """
+    async for block in blocks(request, size, noun):
+        yield await asyncio.to_thread(reader.rows, block)
+    yield reader.rest()
+
+
+async def blocks(request: Request, size: int, noun: str) -> AsyncIterator[bytes]:
+    """Whole lines, at least `size` bytes of them save for the last; raises as `row_blocks`."""
+    buffer = bytearray()
+    async for chunk in request.stream():
+        buffer += chunk
+        if len(buffer) < size:
+            continue
+        end = buffer.rfind(b"\n") + 1
+        if not end:
+            message = f"a line has more than {size:,} bytes; {noun} is one short line"
+            raise ServiceError(413, "line_too_long", message)
+        block = bytes(buffer[:end])
+        del buffer[:end]
+        yield block
+    if buffer:
+        yield bytes(buffer)

@@ -1,0 +1,258 @@
+"""Observations of one version as rows of the store: whether they fit it, and the numbers that are kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from service.errors import Refusal
+from service.models.model import of_logits
+from service.observe.observation import Form, Observation, Shared
+from service.store.label_rules import names_of
+from service.store.rows import PredictionBatch, Version
+from trueodds.calibrators import Identity
+from trueodds.sums.inputs import ROW_SUM_TOLERANCE, TELLING_ROWS, Array, check_logits, logits_of
+from trueodds.texts import listed, short
+
+LOGITS_CURE = "if these are logits, send them as logits"
+
+
+class Batch(NamedTuple):
+    """Rows of one version that can be stored, and those that cannot."""
+
+    rows: PredictionBatch
+    numbers: list[int]
+    """Of the rows, in the call."""
+    refusals: list[Refusal]
+
+
+class _MisfitError(ValueError):
+    """An observation that does not fit its version."""
+
+
+def version_of(first: Observation, shared: Shared, model: str) -> Version | Refusal:
+    """A version that nothing is known of, by its first observation; `model`: its name in the store."""
+    classes = shared.classes or first.names
+    if classes is None and first.form != "confidence":
+        classes = tuple(map(str, range(len(first.values))))
+    if classes is None:
+        message = f"nothing is known of {first.model}/{first.version} yet; name its classes in the call: ?classes=a,b,c"
+        return Refusal(first.row, first.id, "invalid_row", message)
+    has_logits = first.form != "confidence"
+    return Version(model, first.version, classes, Identity(), {}, is_observed=True, has_logits=has_logits)
+
+
+def batch_of(version: Version, rows: Sequence[Observation], shared: Shared, request_id: str) -> Batch:
+    """The rows that fit a version as a batch; probabilities are stored as their logarithms."""
+    kept, refusals = list[Observation](), list[Refusal]()
+    columns: dict[tuple[str, ...] | None, list[int] | None] = {}
+    """By the names of a row's classes: where each class of the version stands among them."""
+    for row in rows:
+        try:
+            _check_form(version, row)
+            names = row.names or shared.classes
+            if names not in columns:
+                columns[names] = _columns(version, names)
+            _check_count(version, row)
+        except _MisfitError as error:
+            refusals.append(Refusal(row.row, row.id, "other_form", str(error)))
+        else:
+            kept.append(row)
+    if version.has_logits:
+        values_NC = _matrix(kept, shared, columns, len(version.classes))
+        kept, values_NC = _sound(kept, values_NC, refusals)
+        numbers = _of_values(kept, values_NC)
+    else:
+        kept, index_N = _predicted(version, kept, shared, refusals)
+        confidence_N = np.array([row.values[0] for row in kept], np.float64)
+        numbers = _Numbers(np.empty((len(kept), 0), np.float32), np.empty((len(kept), 0)), index_N, confidence_N)
+    batch = PredictionBatch(
+        model=version.model,
+        version=version.version,
+        created_ms_N=np.array([row.created_ms for row in kept], np.int64),
+        ids=[row.id for row in kept],
+        request_ids=[request_id] * len(kept),
+        logits_NC=numbers.logits_NC,
+        probabilities_NC=numbers.probabilities_NC,
+        index_N=numbers.index_N,
+        raw_confidence_N=numbers.confidence_N,
+        confidence_N=numbers.confidence_N,
+        digests=_digests(kept, numbers),
+        tags=[row.tag for row in kept],
+        propensities=[row.propensity for row in kept],
+    )
+    return Batch(batch, [row.row for row in kept], refusals)
+
+
+class _Numbers(NamedTuple):
+    """What is stored of N answers."""
+
+    logits_NC: npt.NDArray[np.float32]
+    probabilities_NC: Array
+    index_N: npt.NDArray[np.intp]
+    confidence_N: Array
+
+
+def _check_form(version: Version, row: Observation) -> None:
+    if (row.form != "confidence") == version.has_logits:
+        return
+    held = "probabilities of all classes" if version.has_logits else "only the confidence of what was predicted"
+    raise _MisfitError(
+        f"{version.model}/{version.version} has {held}, this row {row.form}; a version is of one form. Send it as the"
+        " others, or under another version"
+    )
+
+
+def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | None:
+    """Where each class of the version stands among the names; None: in the version's order.
+
+    Raises:
+        _MisfitError: they are not the version's classes.
+    """
+    if names is None or names == version.classes:
+        return None
+    if sorted(names) == sorted(version.classes):
+        place = {name: k for k, name in enumerate(names)}
+        return [place[name] for name in version.classes]
+    strange = [name for name in names if name not in version.classes]
+    missing = [name for name in version.classes if name not in names]
+    which = f"not {listed(strange, 3)}" if strange else f"{listed(missing, 3)} too"
+    raise _MisfitError(
+        f"{version.model}/{version.version} has the classes {listed(version.classes, 5)}, {which}; each row has a"
+        " number for every one of them. A model with other classes is another version"
+    )
+
+
+def _check_count(version: Version, row: Observation) -> None:
+    if version.has_logits and len(row.values) != len(version.classes):
+        count = len(version.classes)
+        raise _MisfitError(
+            f"{row.form} has {len(row.values)} numbers, {version.model}/{version.version} has {count} classes"
+            f" ({listed(version.classes, 5)}); send one for each. A model with other classes is another version"
+        )
+
+
+def _matrix(
+    rows: list[Observation],
+    shared: Shared,
+    columns: dict[tuple[str, ...] | None, list[int] | None],
+    classes: int,
+) -> Array:
+    """The numbers of all rows in the order of the version's classes."""
+    if rows and all(isinstance(row.values, list) for row in rows):
+        flat = np.fromiter(chain.from_iterable(row.values for row in rows), np.float64, len(rows) * classes)
+        values_NC = flat.reshape(len(rows), classes)
+    else:
+        values_NC = np.array([row.values for row in rows], np.float64).reshape(len(rows), classes)
+    if any(columns.values()):
+        for n, row in enumerate(rows):
+            if where := columns[row.names or shared.classes]:
+                values_NC[n] = values_NC[n, where]
+    return values_NC
+
+
+def _sound(rows: list[Observation], values_NC: Array, refusals: list[Refusal]) -> tuple[list[Observation], Array]:
+    """The rows whose numbers are probabilities, or logits; the others are refused."""
+    as_logits_N = np.array([row.form == "logits" for row in rows], bool)
+    finite_N = np.isfinite(values_NC).all(axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums_N = values_NC.sum(axis=1)
+        inside_N = (values_NC >= 0).all(axis=1) & (np.abs(sums_N - 1) <= ROW_SUM_TOLERANCE)
+    sound_N = finite_N & (as_logits_N | inside_N)
+    doubt = _doubt(values_NC[finite_N & as_logits_N])
+    if doubt:
+        sound_N &= ~as_logits_N
+    if sound_N.all():
+        return rows, values_NC
+    refusals += [
+        Refusal(rows[n].row, rows[n].id, "invalid_row", doubt or _problem(rows[n], values_NC[n]))
+        for n in np.flatnonzero(~sound_N).tolist()
+    ]
+    return [row for row, sound in zip(rows, sound_N.tolist(), strict=True) if sound], values_NC[sound_N]
+
+
+def _doubt(logits_NC: Array) -> str:
+    """Why logits can be none; "" where they can."""
+    if not len(logits_NC):
+        return ""
+    try:
+        check_logits(logits_NC, rows=TELLING_ROWS)
+    except ValueError:
+        return "the logits are probabilities: every row lies in [0, 1] and sums to 1; send them as probabilities"
+    return ""
+
+
+def _problem(row: Observation, values_C: Array) -> str:
+    if not np.isfinite(values_C).all():
+        cure = " (of a probability of 0 send the probability)" if row.form == "logits" else ""
+        return f"{row.form} holds {values_C[~np.isfinite(values_C)][0]}; every number must be finite{cure}"
+    if (outside_C := (values_C < 0) | (values_C > 1 + ROW_SUM_TOLERANCE)).any():
+        return f"probabilities holds {values_C[outside_C][0]:.6g}; allowed is [0, 1]; {LOGITS_CURE}"
+    return f"probabilities sum to {values_C.sum():.6g}; they must sum to 1 (within {ROW_SUM_TOLERANCE}); {LOGITS_CURE}"
+
+
+def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:
+    if not rows:
+        none_NC = np.empty((0, values_NC.shape[1]))
+        return _Numbers(none_NC.astype(np.float32), none_NC, np.empty(0, np.intp), np.empty(0))
+    by_form: dict[Form, list[int]] = {}
+    for n, row in enumerate(rows):
+        by_form.setdefault(row.form, []).append(n)
+    parts = {form: _scored(form, values_NC if len(n) == len(rows) else values_NC[n]) for form, n in by_form.items()}
+    if len(parts) == 1:
+        (numbers,) = parts.values()
+        return numbers
+    order = np.argsort(list(chain.from_iterable(by_form.values())))
+    return _Numbers(*(np.concatenate(columns)[order] for columns in zip(*parts.values(), strict=True)))
+
+
+def _scored(form: Form, values_NC: Array) -> _Numbers:
+    """Logits, each row minus its maximum, and the answer; of probabilities the confidence is the one that was sent."""
+    z_NC = logits_of(values_NC) if form == "probabilities" else values_NC
+    logits_NC = (z_NC - z_NC.max(axis=1, keepdims=True)).astype(np.float32)
+    if form == "probabilities":
+        return _Numbers(logits_NC, values_NC, values_NC.argmax(axis=1), values_NC.max(axis=1).clip(max=1.0))
+    scores = of_logits(Identity(), logits_NC)
+    return _Numbers(logits_NC, scores.probabilities_NC, scores.index_N, scores.confidence_N)
+
+
+def _predicted(
+    version: Version, rows: list[Observation], shared: Shared, refusals: list[Refusal]
+) -> tuple[list[Observation], npt.NDArray[np.intp]]:
+    """Rows of the form `confidence` with the index of the class that each says; an index counts as the call's lists."""
+    names, kept, index = names_of(version.classes), list[Observation](), list[int]()
+    for row in rows:
+        predicted = row.predicted
+        if isinstance(predicted, int) and shared.classes and 0 <= predicted < len(shared.classes):
+            predicted = shared.classes[predicted]
+        place = None if predicted is None else names.index(predicted)
+        if place is None:
+            message = f"predicted is {short(row.predicted)}; {version.model}/{version.version} has the classes"
+            message = f"{message} {listed(version.classes, 5)}, and the indices 0..{len(version.classes) - 1}"
+            refusals.append(Refusal(row.row, row.id, "unknown_class", message))
+        else:
+            kept.append(row)
+            index.append(place)
+    return kept, np.array(index, np.intp)
+
+
+def _digests(rows: list[Observation], numbers: _Numbers) -> list[bytes | None]:
+    """Digests that tell the same observation from another with its id: of its numbers, and of what is said of it."""
+    answers = (
+        [row.tobytes() for row in numbers.logits_NC.astype("<f4", copy=False)]
+        if numbers.logits_NC.shape[1]
+        else [orjson.dumps(pair) for pair in zip(numbers.index_N.tolist(), numbers.confidence_N.tolist(), strict=True)]
+    )
+    return [
+        hashlib.blake2b(
+            answer + orjson.dumps([row.version, row.tag, row.created_ms if row.has_time else None, row.propensity]),
+            digest_size=16,
+        ).digest()
+        for row, answer in zip(rows, answers, strict=True)
+    ]

@@ -1,0 +1,133 @@
+"""The bodies of POST /observe, JSON and lines of JSON or CSV, as observations. No I/O."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from typing import Any
+
+from service.bulk.lines import CsvLines, JsonLines
+from service.bulk.refusals import RefusedRowsError, bad_row
+from service.errors import Refusal, ServiceError
+from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
+from trueodds.texts import short
+
+SHARED = ("model", "version", "classes", "tag", "shadow")
+"""What a JSON body may say of all its rows, beside `observations`."""
+TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
+"""Columns of a table that are no classes."""
+NO_CLASSES = ("label", "index", "correct")
+"""Columns that are of true labels in other tables, and so are not taken for classes."""
+COLUMNS = (
+    "a header with id, and a column for each class, named as it, or confidence and predicted; and maybe model, version,"
+    " tag, time and propensity. The true label goes to POST /feedback"
+)
+
+
+def class_names(text: str) -> tuple[str, ...]:
+    """Names with commas between them, quoted as in CSV where one has a comma."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
+
+
+def check_classes(classes: Any) -> tuple[str, ...]:
+    """Names of classes, at least two, each once.
+
+    Raises:
+        ServiceError: 422 for anything else.
+    """
+    names = tuple(classes) if isinstance(classes, list | tuple) else ()
+    sound = all(isinstance(name, str) and name and name.isprintable() for name in names)
+    if not sound or len(names) < 2 or len(set(names)) < len(names):
+        message = f"classes is {short(classes)}; expected two names or more, each once, in the order of the numbers"
+        raise ServiceError(422, "invalid_parameter", message)
+    return names
+
+
+def parse(tree: Any, shared: Shared) -> tuple[Shared, list[Observation]]:
+    """Rows of a JSON body: an observation, or `{"observations": [...]}` with what is said of all beside it.
+
+    Raises:
+        ServiceError: a body of another shape.
+        RefusedRowsError: rows of another shape.
+    """
+    if not isinstance(tree, dict):
+        raise _shape_error(f"the body is {short(tree)}")
+    rows = [tree]
+    if "observations" in tree:
+        if extra := tree.keys() - {"observations", *SHARED}:
+            raise _shape_error(f"unknown key {short(min(extra))} beside observations")
+        if not isinstance(tree["observations"], list) or not tree["observations"]:
+            raise _shape_error("observations must be a list of at least one row")
+        rows, shared = tree["observations"], _shared(tree, shared)
+    read = [observation_of(number, row, shared) for number, row in enumerate(rows)]
+    if refusals := [row for row in read if isinstance(row, Refusal)]:
+        raise RefusedRowsError(refusals, len(rows))
+    return shared, [row for row in read if isinstance(row, Observation)]
+
+
+def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
+    beside = {key: tree[key] for key in SHARED if tree.get(key) is not None}
+    for key in beside:
+        if getattr(shared, key):
+            message = f"{key} stands beside observations and in the query; give it once"
+            raise ServiceError(422, "invalid_parameter", message)
+    if "classes" in beside:
+        beside["classes"] = check_classes(beside["classes"])
+    if not isinstance(beside.get("shadow", False), bool):
+        raise _shape_error(f"shadow is {short(beside['shadow'])}; allowed are true and false")
+    return replace(shared, **beside)
+
+
+def _shape_error(problem: str) -> ServiceError:
+    example = '{"observations": [{"id": ..., "probabilities": [...]}, ...], "model": ..., "version": ...}'
+    return ServiceError(422, "invalid_body", f"{problem}; expected an observation, or {example}")
+
+
+def json_lines(shared: Shared) -> JsonLines[Observation]:
+    """Observations, one JSON object a line."""
+    return JsonLines(lambda number, value: observation_of(number, value, shared))
+
+
+def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
+    """Observations in CSV with a column for each class, which hold what `form` says, or confidence and predicted."""
+
+    def read(number: int, cells: dict[str, str]) -> Observation | Refusal:
+        value: dict[str, Any] = {name: cells[name] for name in TABLE if cells.get(name)}
+        names = tuple(name for name in cells if name not in TABLE)
+        try:
+            if names:
+                value[form] = Named(names, [_number(name, cells[name]) for name in names])
+            for name in ("confidence", "propensity"):
+                if name in value:
+                    value[name] = _number(name, value[name])
+        except ValueError as error:
+            return bad_row(number, cells["id"], str(error))
+        if time := value.get("time", "").strip():
+            value["time"] = _seconds(time)
+        return observation_of(number, value, shared)
+
+    return CsvLines(header_of, read, COLUMNS)
+
+
+def header_of(cells: list[str]) -> list[str] | None:
+    """The names of a table's columns; None where they are not those of observations."""
+    names, unique = set(cells), len(set(cells)) == len(cells)
+    classes = [name for name in cells if name not in TABLE]
+    answers = not classes and {"confidence", "predicted"} <= names
+    of_classes = len(classes) >= 2 and not names & {"confidence", "predicted", *NO_CLASSES}
+    return cells if unique and "id" in names and (answers or of_classes) else None
+
+
+def _number(name: str, cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        raise ValueError(f"{name} is {short(cell)}; expected a number") from None
+
+
+def _seconds(text: str) -> str | float:
+    """Unix seconds as a number; other texts as they are."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

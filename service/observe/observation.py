@@ -1,0 +1,184 @@
+"""One answer of another server as it comes in, in JSON, CSV or Parquet. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from service.bulk.refusals import bad_row
+from service.errors import Refusal, ServiceError
+from service.ids import MAX_ID, own_id_problem
+from service.predict.options import check_propensity, check_tag
+from trueodds.bundle.card import NAME
+from trueodds.errors import nearest
+from trueodds.sums.inputs import Array
+from trueodds.texts import plural, short
+
+Form = Literal["probabilities", "logits", "confidence"]
+ALLOWED = ("id", "probabilities", "logits", "confidence", "predicted", "model", "version", "tag", "time", "propensity")
+"""Keys of a row."""
+AHEAD_MS = 60_000
+"""How far a sender's clock may be ahead of this one."""
+MOST_CLASSES = 100_000
+_NUMBERS = {int, float}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE_FORM = "a row has probabilities, or logits, or confidence and predicted"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a call says of all its rows; a row's own model, version and tag come before these."""
+
+    now_ms: int
+    model: str | None = None
+    version: str | None = None
+    classes: tuple[str, ...] | None = None
+    """In the order of the rows' lists."""
+    tag: str | None = None
+    shadow: bool = False
+    """Whether the rows are what the model's shadow would have answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """An answer whose shape is right; whether it fits its version is for `service.observe.batches` to say."""
+
+    row: int
+    id: str
+    model: str
+    version: str
+    form: Form
+    values: Sequence[float] | Array
+    """Of the classes; of the form `confidence` that one number."""
+    names: tuple[str, ...] | None
+    """The classes that the values are of; None: all of the version, in their order."""
+    predicted: str | int | None
+    """Only of the form `confidence`: a class by name or by index."""
+    tag: str | None
+    created_ms: int
+    has_time: bool
+    """Whether the row says when it was given."""
+    propensity: float | None
+
+
+class Named(NamedTuple):
+    """Numbers of classes by name, as the columns of a table have them."""
+
+    names: tuple[str, ...]
+    numbers: Sequence[float] | Array
+
+
+class RowError(ValueError):
+    """The row cannot be read; the message says what was sent and what is allowed."""
+
+
+def observation_of(row: int, value: Any, shared: Shared) -> Observation | Refusal:
+    """The observation that a row holds, or why it holds none."""
+    if not isinstance(value, dict):
+        return bad_row(row, None, f"a row is {short(value)}; expected an object with an id, and {_ONE_FORM}")
+    id_ = value.get("id")
+    try:
+        return _read(row, value, shared)
+    except (RowError, ServiceError) as error:
+        return bad_row(row, id_[:MAX_ID] if isinstance(id_, str) else None, str(error))
+
+
+def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
+    if extra := value.keys() - set(ALLOWED):
+        raise RowError(_unknown_key(min(extra)))
+    if "id" not in value:
+        raise RowError(f"id is missing; {_ONE_FORM}, and an id")
+    if problem := own_id_problem(value["id"]):
+        raise RowError(f"id {problem}")
+    form, values, names = _answer(value)
+    time = value.get("time")
+    return Observation(
+        row=row,
+        id=value["id"],
+        model=_name("model", value.get("model", shared.model)),
+        version=_name("version", value.get("version", shared.version)),
+        form=form,
+        values=values,
+        names=names,
+        predicted=_predicted(value) if form == "confidence" else None,
+        tag=check_tag(value.get("tag", shared.tag), "tag"),
+        created_ms=shared.now_ms if time is None else unix_ms(time, shared.now_ms),
+        has_time=time is not None,
+        propensity=check_propensity(value.get("propensity"), "propensity"),
+    )
+
+
+def _unknown_key(name: str) -> str:
+    if name in ("label", "index"):
+        return (
+            f"{name} is no key of an observation: the answer's class is `predicted`, true labels go to POST /feedback"
+        )
+    return f"unknown key {short(name)}; allowed are {', '.join(ALLOWED)}.{nearest(name[:100], ALLOWED)}"
+
+
+def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tuple[str, ...] | None]:
+    """The form of the row's answer, its numbers, and the classes that they name."""
+    forms: list[Form] = [form for form in ("probabilities", "logits", "confidence") if value.get(form) is not None]
+    if len(forms) != 1 or (forms != ["confidence"] and value.get("predicted") is not None):
+        held = [key for key in (*forms, "predicted") if value.get(key) is not None]
+        raise RowError(f"the row has {' and '.join(held) or 'no answer'}; {_ONE_FORM}")
+    form = forms[0]
+    answer = value[form]
+    if form == "confidence":
+        if type(answer) not in _NUMBERS or not 0 <= answer <= 1:
+            raise RowError(f"confidence is {short(answer)}; allowed is a number in [0, 1]")
+        return form, [answer], None
+    names = None
+    if isinstance(answer, dict):
+        answer = Named(tuple(answer), list(answer.values()))
+    if isinstance(answer, Named):
+        names, answer = answer
+    if isinstance(answer, list) and not set(map(type, answer)) <= _NUMBERS:
+        bad = next(number for number in answer if type(number) not in _NUMBERS)
+        raise RowError(f"{form} holds {short(bad)}; allowed are numbers")
+    if isinstance(answer, str | int | float | bool) or not 2 <= len(answer) <= MOST_CLASSES:
+        what = plural(len(answer), "number") if isinstance(answer, list) else short(answer)
+        expected = "a list with a number for each class, or an object with a number by each class's name"
+        raise RowError(f"{form} is {what}; expected {expected}, of 2 classes or more")
+    return form, answer, names
+
+
+def _name(what: str, value: Any) -> str:
+    if value is None:
+        raise RowError(f"nothing says which {what} answered; add {what} to the row, or to the call: ?{what}=...")
+    if not (isinstance(value, str) and len(value) <= MAX_ID and re.fullmatch(NAME, value)):
+        allowed = f"letters, digits, '.', '_' and '-', at most {MAX_ID}, a letter or digit first"
+        raise RowError(f"{what} is {short(value)}; allowed are {allowed}")
+    return value
+
+
+def _predicted(value: Mapping[str, Any]) -> str | int:
+    predicted = value.get("predicted")
+    if isinstance(predicted, bool) or not isinstance(predicted, str | int):
+        raise RowError(f"predicted is {short(predicted)}; expected the class that was answered, by name or by index")
+    return predicted
+
+
+def unix_ms(value: Any, now_ms: int) -> int:
+    """Milliseconds since 1970 of a time: ISO 8601 (UTC without an offset), or Unix seconds as a number.
+
+    Raises:
+        RowError: neither, before 1970 or in the future.
+    """
+    allowed = "ISO 8601 (UTC without an offset) or Unix seconds, from 1970 until now"
+    time_ms: float
+    if type(value) in _NUMBERS:
+        time_ms = value * 1000
+    else:
+        try:
+            moment = datetime.fromisoformat(value)
+        except (TypeError, ValueError):
+            raise RowError(f"time is {short(value)}; allowed is {allowed}") from None
+        time_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH).total_seconds() * 1000
+    if not 0 <= time_ms <= now_ms + AHEAD_MS:
+        cure = ". Unix time in milliseconds? Divide it by 1,000" if 0 <= time_ms / 1000 <= now_ms + AHEAD_MS else ""
+        raise RowError(f"time is {short(value)}; allowed is {allowed}{cure}")
+    return round(time_ms)

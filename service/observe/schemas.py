@@ -1,0 +1,110 @@
+"""The documented bodies of POST /observe; the answer is what is sent."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, Field
+
+from service.bulk.lines import CSV, NDJSON
+from service.bulk.refusals import bad_rows
+from service.bulk.report import Report
+from service.http import documentation
+from service.http.error_answers import BadRow
+from service.http.json_body import JSON
+from service.ids import MAX_ID
+from service.observe.observation import ALLOWED
+from service.observe.parquet import PARQUET
+from service.predict.options import MAX_TAG
+
+
+class ObservationSummary(BaseModel):
+    """The outcomes of the rows; the counts add up to `rows`."""
+
+    rows: int
+    stored: int
+    already_known: int = Field(description="the same observation again: counted once")
+    failed: int
+    problems: list[BadRow] = Field(description="the first 20 that failed")
+
+    @classmethod
+    def of(cls, report: Report) -> ObservationSummary:
+        """The summary of a report of rows."""
+        counts = {name: report.outcomes[name] for name in ("stored", "already_known", "failed")}
+        return cls(rows=report.rows, **counts, problems=bad_rows(report.refusals))
+
+
+_NUMBERS = {
+    "oneOf": [
+        {"type": "array", "items": {"type": "number"}, "minItems": 2},
+        {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
+    ]
+}
+_NAME = {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}
+_TAG = {"type": "string", "minLength": 1, "maxLength": MAX_TAG}
+_KEYS: dict[str, dict[str, Any]] = {
+    "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "yours; for /feedback"},
+    "probabilities": {**_NUMBERS, "description": "in the order of the classes, or by their names"},
+    "logits": _NUMBERS,
+    "confidence": {"type": "number", "minimum": 0, "maximum": 1, "description": "with predicted: if that is all"},
+    "predicted": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
+    "model": _NAME,
+    "version": _NAME,
+    "tag": _TAG,
+    "time": {
+        "oneOf": [{"type": "string"}, {"type": "number"}],
+        "description": "ISO 8601 or Unix seconds; else now",
+    },
+    "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "chance of getting a label"},
+}
+assert tuple(_KEYS) == ALLOWED
+_ROW = {"type": "object", "required": ["id"], "additionalProperties": False, "properties": _KEYS}
+_ROWS = {
+    "type": "object",
+    "required": ["observations"],
+    "additionalProperties": False,
+    "properties": {
+        "observations": {"type": "array", "items": _ROW, "minItems": 1},
+        "model": _NAME,
+        "version": _NAME,
+        "classes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "uniqueItems": True},
+        "tag": _TAG,
+        "shadow": {"type": "boolean"},
+    },
+}
+BODY = {
+    "required": True,
+    "content": {
+        JSON: {"schema": {"oneOf": [_ROW, _ROWS]}},
+        NDJSON: {"schema": {"type": "string"}},
+        CSV: {"schema": {"type": "string"}},
+        PARQUET: {"schema": {"type": "string", "format": "binary"}},
+    },
+}
+
+
+def examples() -> documentation.Examples:
+    """Answers of a model that nobody asks elsewhere."""
+    whose = {"model": "example", "version": "1"}
+    by_name = {"id": "a-1", "probabilities": {"ham": 0.9, "spam": 0.1}, **whose}
+    lists = [
+        {"id": "a-2", "probabilities": [0.2, 0.8]},
+        {"id": "a-3", "probabilities": [0.6, 0.4], "tag": "newsletter"},
+    ]
+    top = {"id": "b-1", "confidence": 0.7, "predicted": "spam", "model": "example", "version": "2"}
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(
+        [("id", "model", "version", "ham", "spam"), ("a-4", "example", "1", 0.3, 0.7)]
+    )
+    return {
+        JSON: {
+            "probabilities by name": by_name,
+            "several": {"observations": lists, **whose, "classes": ["ham", "spam"]},
+            "only the predicted class": {"observations": [top], "classes": ["ham", "spam"]},
+        },
+        NDJSON: {"one": (orjson.dumps({**by_name, "id": "a-5"}) + b"\n").decode()},
+        CSV: {"one": table.getvalue()},
+    }

@@ -1,0 +1,123 @@
+"""The observations of a call, stored: versions become known by their first, rows are stored version by version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from service.bulk.refusals import RefusedRowsError
+from service.errors import Refusal
+from service.observe.batches import Batch, batch_of, version_of
+from service.observe.observation import Observation, Shared
+from service.runtime import Runtime
+from service.store.rows import ConflictsError, EarlierPrediction, Version
+from trueodds.bundle.shadows import shadow_of
+from trueodds.texts import short
+
+Key = tuple[str, str]
+"""Model, under the name that the store has it, and version."""
+
+
+class Storing:
+    """Stores the rows of one call."""
+
+    def __init__(self, runtime: Runtime, shared: Shared, request_id: str) -> None:
+        self._store, self._registry = runtime.store, runtime.registry
+        self._shared, self._request_id = shared, request_id
+
+    async def store_each(self, rows: list[Observation]) -> list[str | Refusal]:
+        """What becomes of each row, standing alone: stored, already_known, or why it is refused."""
+        batches, refusals = await self._batches(rows)
+        earlier = await self._store.put_observations([batch.rows for batch in batches], each=True)
+        outcomes: dict[int, str | Refusal] = {refusal.row: refusal for refusal in refusals}
+        for batch, known in zip(batches, earlier, strict=True):
+            outcomes |= zip(batch.numbers, _outcomes(batch, known), strict=True)
+        return [outcomes[row.row] for row in rows]
+
+    async def store_all(self, rows: list[Observation]) -> list[str]:
+        """What becomes of each row, stored or already_known; none is stored where one is refused.
+
+        Raises:
+            RefusedRowsError: at least one is.
+        """
+        batches, refusals = await self._batches(rows, all_or_none=True)
+        if refusals:
+            raise RefusedRowsError(sorted(refusals, key=lambda refusal: refusal.row), len(rows))
+        try:
+            earlier = await self._store.put_observations([batch.rows for batch in batches], each=False)
+        except ConflictsError as error:
+            earlier = error.outcomes
+        outcomes = [o for batch, known in zip(batches, earlier, strict=True) for o in _outcomes(batch, known)]
+        if conflicts := [outcome for outcome in outcomes if isinstance(outcome, Refusal)]:
+            raise RefusedRowsError(sorted(conflicts, key=lambda refusal: refusal.row), len(rows))
+        return [outcome for outcome in outcomes if isinstance(outcome, str)]
+
+    async def _batches(
+        self, rows: list[Observation], *, all_or_none: bool = False
+    ) -> tuple[list[Batch], list[Refusal]]:
+        """A batch for each version, all of which the store knows then, and the rows that fit none.
+
+        A version that another worker makes known meanwhile is as that one says: so rows are fitted to what is stored.
+        """
+        while True:
+            known = {(v.model, v.version): v for v in await self._store.read_versions()}
+            new, batches, refusals = await asyncio.to_thread(self._fitted, rows, known)
+            if not new or (all_or_none and refusals):
+                return batches, refusals
+            for version in new:
+                await self._store.put_version(version)
+
+    def _fitted(
+        self, rows: list[Observation], known: dict[Key, Version]
+    ) -> tuple[list[Version], list[Batch], list[Refusal]]:
+        """Versions that are not known yet, the rows that fit their versions, and those that do not."""
+        new, batches, refusals = list[Version](), list[Batch](), list[Refusal]()
+        for key, group in sorted(self._by_version(rows).items()):
+            version = known.get(key) or self._new_version(group[0], key[0])
+            if isinstance(version, Version) and not version.is_observed:
+                version = _taken(group[0])
+            if isinstance(version, Refusal):
+                refusals += [Refusal(row.row, row.id, version.code, version.message) for row in group]
+                continue
+            batch = batch_of(version, group, self._shared, self._request_id)
+            refusals += batch.refusals
+            if batch.numbers:
+                batches.append(batch)
+                new += [] if key in known else [version]
+        return new, batches, refusals
+
+    def _by_version(self, rows: list[Observation]) -> dict[Key, list[Observation]]:
+        groups: dict[Key, list[Observation]] = {}
+        for row in rows:
+            model = shadow_of(row.model) if self._shared.shadow else row.model
+            groups.setdefault((model, row.version), []).append(row)
+        return groups
+
+    def _new_version(self, first: Observation, model: str) -> Version | Refusal:
+        taken = self._registry.is_published(first.model, first.version)
+        return _taken(first) if taken else version_of(first, self._shared, model)
+
+
+def _taken(row: Observation) -> Refusal:
+    message = (
+        f"{row.model}/{row.version} is a version that this service answers for itself; send what another server"
+        " answers under another version"
+    )
+    return Refusal(row.row, row.id, "version_taken", message)
+
+
+def _outcomes(batch: Batch, earlier: Sequence[EarlierPrediction | None]) -> list[str | Refusal]:
+    """stored, already_known or a refusal for each row of a batch."""
+    outcomes: list[str | Refusal] = []
+    for number, id_, known in zip(batch.numbers, batch.rows.ids, earlier, strict=True):
+        if known is None:
+            outcomes.append("stored")
+        elif known.logits is not None:
+            outcomes.append("already_known")
+        else:
+            message = (
+                f"{short(id_)} came before, of version {known.version}, with another answer, time or tag; send it as it"
+                " was, or with a new id"
+            )
+            outcomes.append(Refusal(number, id_, "conflicting_answer", message))
+    return outcomes

@@ -1,0 +1,358 @@
+"""POST /observe: answers of another server come in, in every format, and are watched like this service's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import trueodds
+from service.observe.parquet import PARQUET
+from tests.service.app_client import Client
+from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds.bundle import Bundle, ModelFolder
+from trueodds.metrics import CalibrationSums
+
+CSV, LINES = {"content-type": "text/csv"}, {"content-type": "application/x-ndjson"}
+WHOSE = {"model": "mail", "version": "7"}
+CLASSES = ("ham", "news", "spam")
+
+
+def answers(count: int, seed: int = 0) -> np.ndarray:
+    """Probabilities of three classes."""
+    return trueodds.metrics.softmax(np.random.default_rng(seed).normal(0, 2, (count, 3)))
+
+
+def rows_of(p_NC: np.ndarray, start: int = 0) -> list[dict[str, Any]]:
+    return [{"id": f"r{n}", "probabilities": row} for n, row in enumerate(p_NC.tolist(), start)]
+
+
+def observe(client: Client, body: Any, **query: Any) -> dict[str, Any]:
+    """The summary of a call that must succeed."""
+    answer = client.post("/observe", json=body, params=query)
+    assert answer.status_code == 200, answer.text
+    summary: dict[str, Any] = answer.json()
+    return summary
+
+
+def refusal(client: Client, status: int, body: Any, **query: Any) -> str:
+    """The words of a refusal."""
+    answer = client.post("/observe", json=body, params=query)
+    assert answer.status_code == status, answer.text
+    message: str = answer.json()["error"]["message"]
+    return message
+
+
+def table(p_NC: np.ndarray) -> pa.Table:
+    return pa.table({"id": [f"r{n}" for n in range(len(p_NC))], **dict(zip(CLASSES, p_NC.T, strict=True))})
+
+
+def parquet_of(columns: pa.Table) -> bytes:
+    file = io.BytesIO()
+    parquet.write_table(columns, file)
+    return file.getvalue()
+
+
+def test_the_report_is_that_of_the_same_rows_at_hand(client: Client) -> None:
+    p_NC, labels_N = answers(300), np.random.default_rng(1).integers(0, 3, 300)
+    summary = observe(client, {"observations": rows_of(p_NC), **WHOSE, "classes": CLASSES})
+    assert summary == {"rows": 300, "stored": 300, "already_known": 0, "failed": 0, "problems": []}
+    assert client.report(**WHOSE)["answers"] == 300
+    client.label([{"id": f"r{n}", "label": CLASSES[label]} for n, label in enumerate(labels_N)])
+    report, expected = client.report(**WHOSE), trueodds.report(p_NC, labels_N)
+    for name in ("accuracy", "mean_confidence", "ece", "ece_upper", "smooth_ece", "mce"):
+        assert report[name] == pytest.approx(getattr(expected, name), abs=1e-12), name
+    for name in ("nll", "nll_upper", "brier", "brier_lower"):
+        assert report[name] == pytest.approx(getattr(expected, name), rel=1e-5), name
+    assert report["offline"] == {} and report["labelling"]["drift"] is None
+    assert {"model": "mail", "version": "7", "role": "observed"} in report["known"]
+    page = client.get("/calibration-report", params=WHOSE, headers={"accept": "text/html"})
+    assert page.status_code == 200 and "answered by another server" in page.text and "on the test set" not in page.text
+
+
+def test_probabilities_come_back_as_they_were_sent(client: Client) -> None:
+    """Up to float32, and 0 as the smallest number that a float has beside 1."""
+    p_NC = np.array([[0.8, 0.15, 0.05], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6], [1e-30, 0.5, 0.5]])
+    observe(client, {"observations": rows_of(p_NC), **WHOSE})
+    client.label([{"id": f"r{n}", "label": n % 3} for n in range(4)])
+    rows = np.load(io.BytesIO(client.get("/admin/labelled.npz", params=WHOSE).content))
+    assert np.isfinite(rows["val_logits"]).all()
+    np.testing.assert_allclose(trueodds.metrics.softmax(rows["val_logits"]), p_NC, rtol=1e-5, atol=1e-15)
+    stored = client.run(client.app.state.runtime.store.read_answers("mail", ["r0"]))["r0"]
+    assert stored.confidence == 0.8, "rounded numbers lie on the edges of bins, and must stay there"
+
+
+@pytest.mark.parametrize("how", ["json", "by name", "lines", "csv", "parquet", "parquet lists", "parquet float32"])
+def test_every_format_gives_the_same_sums(client: Client, how: str) -> None:
+    p_NC = answers(500).astype(np.float32 if how == "parquet float32" else np.float64)
+    by_name = [
+        {"id": r["id"], "probabilities": dict(zip(CLASSES, r["probabilities"], strict=True))} for r in rows_of(p_NC)
+    ]
+    query, lists = (
+        WHOSE | {"classes": ",".join(CLASSES)},
+        pa.array(list(p_NC), pa.list_(pa.from_numpy_dtype(p_NC.dtype))),
+    )
+    ids = pa.array([f"r{n}" for n in range(len(p_NC))])
+    csv = "\n".join(["id,ham,news,spam", *(f"r{n},{a!r},{b!r},{c!r}" for n, (a, b, c) in enumerate(p_NC.tolist()))])
+    calls: dict[str, dict[str, Any]] = {
+        "json": {"json": {"observations": rows_of(p_NC)}},
+        "by name": {"json": {"observations": by_name}},
+        "lines": {"content": "\n".join(map(json.dumps, rows_of(p_NC))).encode(), "headers": LINES},
+        "csv": {"content": csv.encode(), "headers": CSV},
+        "parquet": {"content": parquet_of(table(p_NC)), "headers": {"content-type": PARQUET}},
+        "parquet lists": {
+            "content": parquet_of(pa.table({"id": ids, "probabilities": lists})),
+            "headers": {"content-type": PARQUET},
+        },
+        "parquet float32": {"content": parquet_of(table(p_NC)), "headers": {"content-type": PARQUET}},
+    }
+    for outcome in ("stored", "already_known"):
+        answer = client.post("/observe", params=query, **calls[how])
+        assert answer.status_code == 200 and answer.json()[outcome] == 500, answer.text
+    sums = client.run(client.app.state.runtime.store.read_sums("mail", "7"))
+    expected = CalibrationSums.from_top(p_NC.max(axis=1).astype(np.float64), np.zeros(500))
+    assert (sums.answers_C == expected.cells[0]).all()
+
+
+def test_logits_are_taken_as_they_are(client: Client) -> None:
+    z_NC = np.random.default_rng(0).normal(0, 3, (50, 3))
+    rows = [{"id": f"r{n}", "logits": row} for n, row in enumerate(z_NC.tolist())]
+    observe(client, {"observations": rows, **WHOSE})
+    stored = client.run(client.app.state.runtime.store.read_answers("mail", ["r3"]))["r3"]
+    assert stored.confidence == pytest.approx(trueodds.metrics.softmax(z_NC[3:4]).max(), rel=1e-6)
+    body = "id,0,1,2\n" + "\n".join(f"c{n},{a},{b},{c}" for n, (a, b, c) in enumerate(z_NC.tolist()))
+    answer = client.post("/observe", params=WHOSE | {"form": "logits"}, content=body.encode(), headers=CSV).json()
+    assert answer["stored"] == 50
+    rows = [{"id": f"p{n}", "logits": row} for n, row in enumerate(answers(20).tolist())]
+    assert "send them as probabilities" in refusal(client, 422, {"observations": rows, **WHOSE})
+
+
+def test_the_order_of_the_classes_is_that_of_the_call(client: Client) -> None:
+    first, other = [0.7, 0.2, 0.1], [0.1, 0.2, 0.7]
+    observe(client, {"id": "a", "probabilities": first, **WHOSE}, classes="ham,news,spam")
+    observe(client, {"id": "b", "probabilities": other, **WHOSE}, classes="spam,news,ham")
+    observe(client, {"id": "c", "probabilities": {"news": 0.2, "spam": 0.1, "ham": 0.7}, **WHOSE})
+    observe(client, {"id": "d", "probabilities": first, **WHOSE})
+    client.label([{"id": id_, "label": "ham"} for id_ in "abcd"])
+    assert client.report(**WHOSE)["accuracy"] == 1.0
+
+
+def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client: Client) -> None:
+    row = {"id": "a", "probabilities": [0.7, 0.3], "tag": "x", "time": "2026-01-02T03:04:05Z", **WHOSE}
+    assert observe(client, row)["stored"] == 1
+    assert observe(client, row)["already_known"] == 1
+    for change in ({"probabilities": [0.6, 0.4]}, {"tag": "y"}, {"time": 1_700_000_000}, {"version": "8"}):
+        message = refusal(
+            client, 409, {"observations": [{"id": "new", "probabilities": [0.5, 0.5], **WHOSE}, row | change]}
+        )
+        assert "'a' came before, of version 7, with another answer" in message and "row 1" in message
+    assert client.report(**WHOSE)["answers"] == 1, "a JSON call is all or nothing"
+    lines = [{"id": "new", "probabilities": [0.5, 0.5]}, row | {"tag": None}, {"id": "n2", "probabilities": [0.4, 0.7]}]
+    body = "\n".join(map(json.dumps, lines)).encode()
+    answer = client.post("/observe", params=WHOSE, content=body, headers=LINES).json()
+    assert (answer["stored"], answer["failed"]) == (1, 2)
+    assert [(p["row"], p["code"]) for p in answer["problems"]] == [(1, "conflicting_answer"), (2, "invalid_row")]
+    wanted = client.post("/observe", params=WHOSE, content=body, headers=LINES | {"accept": LINES["content-type"]}).text
+    assert [json.loads(line)["outcome"] for line in wanted.splitlines()] == ["already_known", "failed", "failed"]
+    counted = client.get("/metrics").text
+    assert 'trueodds_observations_total{outcome="stored"} 2.0' in counted
+    assert 'trueodds_observations_total{outcome="conflicting_answer"} 6.0' in counted
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (
+            {"probabilities": [0.5, 0.6]},
+            "probabilities sum to 1.1; they must sum to 1 (within 0.001); if these are logits",
+        ),
+        ({"probabilities": [1.5, -0.5]}, "probabilities holds 1.5; allowed is [0, 1]"),
+        ({"probabilities": [0.5, "0.5"]}, "probabilities holds '0.5'; allowed are numbers"),
+        ({"probabilities": [0.5, True]}, "probabilities holds True; allowed are numbers"),
+        ({"probabilities": [1.0]}, "probabilities is 1 number; expected a list with a number for each class"),
+        ({"probabilities": [0.2, 0.3, 0.5]}, "probabilities has 3 numbers, mail/7 has 2 classes ('0', '1')"),
+        ({"probabilities": {"0": 0.5, "2": 0.5}}, "mail/7 has the classes '0', '1', not '2'"),
+        ({"probabilities": 0.5}, "probabilities is 0.5; expected a list"),
+        ({"probabilities": [0.5, 0.5], "logits": [1, 2]}, "the row has probabilities and logits; a row has"),
+        ({}, "the row has no answer; a row has probabilities, or logits, or confidence and predicted"),
+        ({"confidence": 0.5, "predicted": "1"}, "mail/7 has probabilities of all classes, this row confidence"),
+        ({"confidence": 1.5, "predicted": "1"}, "confidence is 1.5; allowed is a number in [0, 1]"),
+        ({"confidence": 0.5}, "predicted is None; expected the class that was answered"),
+        ({"probabilities": [0.5, 0.5], "label": "1"}, "true labels go to POST /feedback"),
+        ({"probabilities": [0.5, 0.5], "tme": 3}, "unknown key 'tme'; allowed are id, .* Did you mean 'time'?"),
+        ({"probabilities": [0.5, 0.5], "time": "soon"}, "time is 'soon'; allowed is ISO 8601"),
+        ({"probabilities": [0.5, 0.5], "time": "1969-12-31"}, "from 1970 until now"),
+        ({"probabilities": [0.5, 0.5], "time": time.time() + 3600}, "from 1970 until now"),
+        ({"probabilities": [0.5, 0.5], "time": time.time() * 1000}, "Divide it by 1,000"),
+        ({"probabilities": [0.5, 0.5], "id": "0" * 36}, "36 hex digits are kept for the service's own ids"),
+        ({"probabilities": [0.5, 0.5], "id": None}, "id is None; allowed is a text"),
+        ({"probabilities": [0.5, 0.5], "model": "a/b"}, "model is 'a/b'; allowed are letters"),
+        ({"probabilities": [0.5, 0.5], "model": "mail~shadow"}, "model is 'mail~shadow'; allowed are letters"),
+        ({"probabilities": [0.5, 0.5], "version": None}, "nothing says which version answered"),
+        ({"probabilities": [0.5, 0.5], "tag": ""}, "tag is ''; allowed"),
+        ({"probabilities": [0.5, 0.5], "propensity": 2}, "propensity is 2; allowed"),
+    ],
+    ids=str,
+)
+def test_refusals_say_what_was_sent_and_the_cure(client: Client, row: dict[str, Any], words: str) -> None:
+    observe(client, {"id": "first", "probabilities": [0.5, 0.5], **WHOSE})
+    body = {"id": "a", **WHOSE} | row
+    for form in (body, {"observations": [body]}):
+        message = refusal(client, 422, form)
+        assert message.endswith("Nothing was stored.")
+        for part in words.split(".*"):
+            assert part in message
+    lines = client.post("/observe", content=json.dumps(body).encode(), headers=LINES).json()
+    assert (lines["failed"], lines["stored"]) == (1, 0)
+    assert client.report(**WHOSE)["answers"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "words"),
+    [
+        (b"[", {"content-type": "application/json"}, 400, "not JSON"),
+        (b"[]", {"content-type": "application/json"}, 422, "expected an observation"),
+        (b'{"observations": []}', {"content-type": "application/json"}, 422, "at least one row"),
+        (b'{"observations": [{}], "labels": 1}', {"content-type": "application/json"}, 422, "unknown key 'labels'"),
+        (b"id,label,ham,spam\n", CSV, 422, "The true label goes to POST /feedback"),
+        (b"id,ham\n", CSV, 422, "a column for each class"),
+        (b"id,confidence,predicted,ham,spam\n", CSV, 422, "expected a header"),
+        (b"PAR1", {"content-type": PARQUET}, 400, "no Parquet file that can be read"),
+        (b"x", {"content-type": "text/plain"}, 415, "takes application/json, application/x-ndjson, text/csv and"),
+    ],
+)
+def test_bodies_of_another_shape(
+    client: Client, content: bytes, headers: dict[str, str], status: int, words: str
+) -> None:
+    answer = client.post("/observe", content=content, headers=headers, params=WHOSE)
+    assert (answer.status_code, words in answer.json()["error"]["message"]) == (status, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"id": ["a"], "ham": ["x"], "spam": ["y"]}, "the column 'ham' is a class's, and holds string"),
+        ({"id": ["a"], "probabilities": [[0.5, 0.5]], "ham": [1.0]}, "expected a header"),
+        ({"name": ["a"], "probabilities": [[0.5, 0.5]]}, "expected a header"),
+    ],
+)
+def test_columns_of_parquet_that_are_no_observations(client: Client, columns: dict[str, Any], words: str) -> None:
+    body, headers = parquet_of(pa.table(columns)), {"content-type": PARQUET}
+    answer = client.post("/observe", content=body, headers=headers, params=WHOSE)
+    assert answer.status_code == 422 and words in answer.json()["error"]["message"]
+
+
+def test_rows_of_parquet_stand_alone(client: Client) -> None:
+    rows = pa.table(
+        {
+            "id": pa.array(["a", "b", None, "d", "e"]),
+            "probabilities": pa.array([[0.5, 0.5], [0.5, None], [0.5, 0.5], None, [0.2, 0.3, 0.5]]),
+            "time": pa.array([1_700_000_000_123] * 5, pa.timestamp("ms", "UTC")),
+            "tag": pa.array(["x", None, None, None, None]).dictionary_encode(),
+        }
+    )
+    headers = {"content-type": PARQUET}
+    answer = client.post("/observe", content=parquet_of(rows), headers=headers, params=WHOSE).json()
+    assert (answer["rows"], answer["stored"], answer["failed"]) == (5, 1, 4)
+    assert sorted(problem["row"] for problem in answer["problems"]) == [1, 2, 3, 4]
+    stored = client.run(client.app.state.runtime.store.read_answers("mail", ["a"]))["a"]
+    assert (stored.created_ms, stored.tag) == (1_700_000_000_123, "x")
+
+
+def test_of_confidences_alone_nll_and_brier_score_stay_unknown(client: Client) -> None:
+    rng = np.random.default_rng(0)
+    confidence_N, predicted_N, labels_N = rng.uniform(0.4, 1, 200), rng.integers(0, 3, 200), rng.integers(0, 3, 200)
+    rows = [
+        {"id": f"r{n}", "confidence": c, "predicted": CLASSES[k] if n % 2 else int(k)}
+        for n, (c, k) in enumerate(zip(confidence_N.tolist(), predicted_N, strict=True))
+    ]
+    assert "name its classes in the call: ?classes=a,b,c" in refusal(client, 422, {"observations": rows, **WHOSE})
+    observe(client, {"observations": rows, "classes": CLASSES, **WHOSE})
+    csv = "id,confidence,predicted\nx,0.5,news\n"
+    assert client.post("/observe", params=WHOSE, content=csv.encode(), headers=CSV).json()["stored"] == 1
+    client.label([{"id": f"r{n}", "label": int(label)} for n, label in enumerate(labels_N)])
+    client.label([{"id": "r0", "label": int(labels_N[0] + 1) % 3, "correct": True}])
+    client.label([{"id": "r0", "label": int(labels_N[0]), "correct": True}])
+    for query in ({}, {"last": 1000}):
+        report = client.report(**WHOSE, **query, **({} if query else {"by": "class", "trend": "hour"}))
+        assert report["ece"] == pytest.approx(
+            trueodds.metrics.ece(CalibrationSums.from_top(confidence_N, labels_N == predicted_N))
+        )
+        assert [report[name] for name in ("nll", "nll_lower", "nll_upper", "brier", "brier_upper")] == [None] * 5
+        assert any("no NLL and no Brier score" in caution for caution in report["cautions"])
+    assert client.get("/calibration-report", params=WHOSE, headers={"accept": "text/html"}).status_code == 200
+    client.run(client.app.state.runtime.store.compact())
+    assert client.report(**WHOSE)["nll"] is None
+    answer = client.get("/admin/labelled.npz", params=WHOSE)
+    assert (
+        answer.status_code == 422 and "recalibrating takes probabilities or logits" in answer.json()["error"]["message"]
+    )
+    assert client.get("/metrics").status_code == 200
+
+
+def test_labels_may_come_first_and_tags_and_times_are_kept(client: Client) -> None:
+    client.post("/observe", json={"id": "z", "probabilities": [0.5, 0.5], **WHOSE})
+    assert client.label([{"id": "a", "label": 1, "model": "mail"}])["held"] == 1
+    day = 1_700_000_000
+    observe(client, {"id": "a", "probabilities": [0.1, 0.9], "time": day, "tag": "x", "propensity": 0.5, **WHOSE})
+    report = client.report(**WHOSE, until="2023-11-15", tag="x")
+    assert (report["answers"], report["labelled"], report["accuracy"]) == (1, 1, 1.0)
+
+
+def test_a_name_is_of_one_origin(client: Client, models: Any, tmp_path: Any) -> None:
+    model, version = client.app.state.runtime.registry.served()
+    row = {"id": "a", "probabilities": [0.25] * 4, "model": model, "version": version}
+    assert "is a version that this service answers for itself" in refusal(client, 409, row)
+    observe(client, row | {"version": "elsewhere"})
+    answer = client.post("/predict", params={"model": model, "version": "elsewhere"}, json={"instances": pictures(1)})
+    assert answer.status_code == 404 and "Another server answers for it" in answer.json()["error"]["message"]
+    answer = client.post("/predict", params={"model": "mail"}, json={"instances": pictures(1)})
+    assert answer.status_code == 404
+    assert {"model": model, "versions": ["elsewhere"]} in client.get("/models").json()["observed"]
+
+
+def test_a_bundle_with_the_name_of_an_observed_version_is_refused(client: Client, models: Any, tmp_path: Any) -> None:
+    bundle = write_bundle(tmp_path / "other", seed=5)
+    row = {"id": "a", "probabilities": [0.25] * 4, "model": "tiny", "version": Bundle.load(bundle).version}
+    observe(client, row)
+    ModelFolder(models).publish(bundle)
+    client.run(client.app.state.runtime.registry.look())
+    problems = client.get("/models").json()["problems"]
+    assert any("the store has another server's answers under" in problem for problem in problems)
+    assert observe(client, row | {"id": "b"})["stored"] == 1
+
+
+@pytest.mark.parametrize("first", ["shadow", "answered"])
+@pytest.mark.parametrize("label", ["before", "after"])
+def test_what_a_shadow_would_have_answered_gets_the_same_labels(client: Client, first: str, label: str) -> None:
+    p_NC, q_NC = answers(30), answers(30, seed=9)
+    observe(client, {"id": "known", "probabilities": {"ham": 0.5, "news": 0.25, "spam": 0.25}, **WHOSE})
+    labels = [{"id": f"r{n}", "label": "news", "model": "mail"} for n in range(30)]
+    calls: dict[str, Callable[[], Any]] = {
+        "answered": lambda: observe(client, {"observations": rows_of(p_NC), **WHOSE}),
+        "shadow": lambda: observe(
+            client,
+            {"observations": rows_of(q_NC), "model": "mail", "version": "8", "shadow": True, "classes": CLASSES},
+        ),
+    }
+    if label == "before":
+        client.label(labels)
+    calls.pop(first)()
+    for call in calls.values():
+        call()
+    if label == "after":
+        client.label(labels)
+    report = client.report(model="mail~shadow", version="8")
+    assert (report["answers"], report["labelled"]) == (30, 30)
+    assert report["accuracy"] == pytest.approx((q_NC.argmax(axis=1) == 1).mean())
+    both = client.get("/admin/labelled.npz", params=WHOSE | {"shadow": "8"})
+    rows = np.load(io.BytesIO(both.content))
+    order = np.argsort([f"r{n}" for n in range(30)]) if label == "before" else slice(None)  # held labels come by id
+    np.testing.assert_allclose(trueodds.metrics.softmax(rows["val_shadow_logits"]), q_NC[order], rtol=1e-5)
