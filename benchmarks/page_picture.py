@@ -65,8 +65,8 @@ def answers(model: str, version: str, now_ms: int, rng: np.random.Generator) -> 
         nothing: list[None] = [None] * rows
         batches.append(
             PredictionBatch(
-                model, version, created, ids, ["picture"] * rows, z_NC, probabilities_NC, index_N, confidence_N,
-                confidence_N, list(nothing), list(nothing), list(nothing),
+                model, version, np.full(rows, created), ids, ["picture"] * rows, z_NC, probabilities_NC, index_N,
+                confidence_N, confidence_N, list(nothing), list(nothing), list(nothing),
             )
         )  # fmt: skip
         right_N = rng.random(rows) < chance_at(z_NC.astype(np.float64), TRUTH if hour >= 24 * CHANGED else 1.0)

@@ -19,6 +19,7 @@ from benchmarks import (
     labelling,
     losses,
     metrics,
+    observe,
     pipeline_run,
     report,
     score_coverage,
@@ -59,6 +60,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "importing": importing.markdown,
     "serving": serving_report.markdown,
     "vector_serving": vector_serving.markdown,
+    "observe": observe.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,
 }

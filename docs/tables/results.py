@@ -33,6 +33,7 @@ COMMANDS = {
     "importing": "python -m benchmarks.importing --write",
     "serving": "python -m benchmarks.serving --peers .peers/bin/python",
     "vector_serving": "python -m benchmarks.vector_serving --peers .peers/bin/python",
+    "observe": "python -m benchmarks.observe --write",
     "faults": "python -m benchmarks.faults --kills 200",
     "report": "python -m benchmarks.report --write",
 }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from service.bulk.refusals import bad_row
@@ -23,7 +24,16 @@ ALLOWED = ("id", "probabilities", "logits", "confidence", "predicted", "model", 
 AHEAD_MS = 60_000
 """How far a sender's clock may be ahead of this one."""
 MOST_CLASSES = 100_000
+_KEYS = frozenset(ALLOWED)
 _NUMBERS = {int, float}
+_ANSWER = ("probabilities", "logits", "confidence", "predicted")
+_FORMS: dict[tuple[str, ...], Form] = {
+    ("probabilities",): "probabilities",
+    ("logits",): "logits",
+    ("confidence",): "confidence",
+    ("confidence", "predicted"): "confidence",
+}
+"""By those keys of the answer that a row has."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_FORM = "a row has probabilities, or logits, or confidence and predicted"
 
@@ -87,8 +97,8 @@ def observation_of(row: int, value: Any, shared: Shared) -> Observation | Refusa
 
 
 def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
-    if extra := value.keys() - set(ALLOWED):
-        raise RowError(_unknown_key(min(extra)))
+    if not value.keys() <= _KEYS:
+        raise RowError(_unknown_key(min(value.keys() - _KEYS)))
     if "id" not in value:
         raise RowError(f"id is missing; {_ONE_FORM}, and an id")
     if problem := own_id_problem(value["id"]):
@@ -98,8 +108,8 @@ def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
     return Observation(
         row=row,
         id=value["id"],
-        model=_name("model", value.get("model", shared.model)),
-        version=_name("version", value.get("version", shared.version)),
+        model=_name("model", value.get("model") or shared.model),
+        version=_name("version", value.get("version") or shared.version),
         form=form,
         values=values,
         names=names,
@@ -121,11 +131,10 @@ def _unknown_key(name: str) -> str:
 
 def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tuple[str, ...] | None]:
     """The form of the row's answer, its numbers, and the classes that they name."""
-    forms: list[Form] = [form for form in ("probabilities", "logits", "confidence") if value.get(form) is not None]
-    if len(forms) != 1 or (forms != ["confidence"] and value.get("predicted") is not None):
-        held = [key for key in (*forms, "predicted") if value.get(key) is not None]
+    held = [key for key in _ANSWER if value.get(key) is not None]
+    form = _FORMS.get(tuple(held))
+    if form is None:
         raise RowError(f"the row has {' and '.join(held) or 'no answer'}; {_ONE_FORM}")
-    form = forms[0]
     answer = value[form]
     if form == "confidence":
         if type(answer) not in _NUMBERS or not 0 <= answer <= 1:
@@ -149,10 +158,15 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
 def _name(what: str, value: Any) -> str:
     if value is None:
         raise RowError(f"nothing says which {what} answered; add {what} to the row, or to the call: ?{what}=...")
-    if not (isinstance(value, str) and len(value) <= MAX_ID and re.fullmatch(NAME, value)):
+    if not (isinstance(value, str) and _is_name(value)):
         allowed = f"letters, digits, '.', '_' and '-', at most {MAX_ID}, a letter or digit first"
         raise RowError(f"{what} is {short(value)}; allowed are {allowed}")
     return value
+
+
+@lru_cache(maxsize=1024)
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_ID and re.fullmatch(NAME, text) is not None
 
 
 def _predicted(value: Mapping[str, Any]) -> str | int:
