@@ -33,9 +33,8 @@ import psutil
 import pyarrow
 from pyarrow import parquet
 
-from benchmarks.interval_coverage import processor
+from benchmarks.interval_coverage import pool_logits, processor
 from benchmarks.metrics import commit
-from benchmarks.streams import pool_logits
 from trueodds.metrics import softmax
 
 RESULT = Path(__file__).parent / "results" / "observe.json"

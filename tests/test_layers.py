@@ -108,6 +108,7 @@ LAYERS = {
     "pipeline/recalibrate": """
         loop
         state
+        observed
         request
         comparison
         choice client

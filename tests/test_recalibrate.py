@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -17,13 +18,26 @@ import onnxruntime
 import pytest
 from scipy.special import softmax
 
+import trueodds
 from pipeline.__main__ import main
-from pipeline.recalibrate import AnswerError, AwayError, Client, choose, client, compare, write_candidate
+from pipeline.recalibrate import (
+    AnswerError,
+    AwayError,
+    Client,
+    Recalibration,
+    choose,
+    client,
+    compare,
+    rehearse,
+    write_candidate,
+)
 from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
+from trueodds import calibrators
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.calibrators import Identity, Temperature, Vector
+from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
 
 SERVED, TRUE = 1.7, 4.0
@@ -46,7 +60,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     served = Bundle.load(write_bundle(tmp_path / "served"))
     change_card(served.directory, training={"epochs": 3}, notes=["about the old calibrator"])
     served = Bundle.load(served.directory)
-    choice = choose(served, *answers(2_000, TRUE))
+    choice = choose(served.calibrator, *answers(2_000, TRUE))
     assert choice.better and choice.gain > 5 * choice.gain_standard_error
     assert choice.best.nll is not None and choice.served.nll is not None
     assert choice.gain == pytest.approx(choice.served.nll - choice.best.nll, abs=0.005)
@@ -66,20 +80,19 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert "about the old calibrator" not in card.notes
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
     assert card.risk_coverage.split == "live labelled"
-    again = write_candidate(served, choose(served, *answers(2_000, TRUE)), tmp_path / "again")
+    again = write_candidate(served, choose(served.calibrator, *answers(2_000, TRUE)), tmp_path / "again")
     assert again.version == made.version, "equal labels, equal cards"
 
 
-def test_the_served_calibrator_stays_where_nothing_is_better(tmp_path: Path) -> None:
-    served = Bundle.load(write_bundle(tmp_path))
-    choices = [choose(served, *answers(600, SERVED, seed), ["temperature"]) for seed in range(12)]
+def test_the_served_calibrator_stays_where_nothing_is_better() -> None:
+    choices = [choose(Temperature(SERVED), *answers(600, SERVED, seed), ["temperature"]) for seed in range(12)]
     assert sum(choice.better for choice in choices) <= 3
 
 
-def test_classes_that_never_come_leave_candidates_out_but_not_all(tmp_path: Path) -> None:
+def test_classes_that_never_come_leave_candidates_out_but_not_all() -> None:
     z_NC, labels_N = answers(600, TRUE)
     rows = labels_N < 3
-    choice = choose(Bundle.load(write_bundle(tmp_path)), z_NC[rows], labels_N[rows], ["matrix", "temperature"])
+    choice = choose(Temperature(SERVED), z_NC[rows], labels_N[rows], ["matrix", "temperature"])
     problems = {line.name: line.problem for line in choice.table}
     assert choice.best.name == "temperature"
     assert "never hold class 3" in (problems["matrix"] or "")
@@ -371,3 +384,42 @@ def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monke
 def test_the_services_clock_counts_where_it_differs() -> None:
     assert client._ahead(None) == client._ahead("yesterday") == 0
     assert abs(client._ahead("Thu, 01 Jan 1970 00:00:00 GMT")) > 10**12
+
+
+def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (z_NC, labels_N), out = answers(1_500, TRUE), tmp_path / "calibrator.json"
+    p_NC = softmax(z_NC.astype(float) / SERVED, axis=1)
+    with server(tmp_path) as (service, _):
+        address = ["--service", str(service.base_url), "--model", "mail"]
+
+        def observe(p_NC: Array, **query: str) -> None:
+            rows = [{"id": f"r{n}", "probabilities": row} for n, row in enumerate(p_NC.tolist())]
+            service.post("/observe", json={"observations": rows}, params=query).raise_for_status()
+
+        def label(rows: slice) -> None:
+            labels = [{"id": f"r{n}", "label": int(labels_N[n])} for n in range(len(labels_N))[rows]]
+            service.post("/feedback", json={"labels": labels}).raise_for_status()
+
+        observe(p_NC, model="mail", version="7")
+        label(slice(150))
+        assert main(["recalibrate", *address, "--out", str(out)]) == 1
+        assert "mail/7 has 150 labelled answers; at least 200 are needed" in capsys.readouterr().err
+        assert main(["judge", *address]) == 1
+        assert "mail has no shadow to judge; send what a version beside it" in capsys.readouterr().err
+        label(slice(150, None))
+        assert main(["recalibrate", *address, "--version", "8", "--out", str(out)]) == 1
+        assert "unknown version of mail '8'; allowed: 7" in capsys.readouterr().err
+        assert main(["recalibrate", *address, "--out", str(out)]) == 0
+        assert f"{out} holds it" in capsys.readouterr().out
+        observe(softmax(z_NC.astype(float) / TRUE, axis=1), model="mail", version="8", shadow="true")
+        assert main(["judge", *address]) == 0
+        assert "mail/8 is better than 7: have its server answer with it. 1,500 fresh labels" in capsys.readouterr().out
+        request = Recalibration(Client(str(service.base_url)), ModelFolder(tmp_path / "none"), "mail")
+        assert "Labelled answers of mail/7 for a fit: 1,500" in rehearse(request)
+        assert main(["recalibrate", *address, "--out", str(tmp_path)]) == 1
+        assert "cannot be written" in capsys.readouterr().err
+    mended_NC = calibrators.from_json(json.loads(out.read_text()))(trueodds.logits_of(p_NC))
+    assert trueodds.metrics.ece(CalibrationSums.from_probabilities(p_NC, labels_N)) > 0.1
+    assert trueodds.metrics.ece(CalibrationSums.from_probabilities(mended_NC, labels_N)) < 0.05

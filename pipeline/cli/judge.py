@@ -12,9 +12,13 @@ from trueodds.cli import Subparsers
 
 def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("judge", "judge --model digits --wait 600")
-    add_judgement(commands.add_parser("judge", description=__doc__, epilog=epilog), ("evidence", "never"))
+    parser = commands.add_parser("judge", description=__doc__, epilog=epilog)
+    add_judgement(parser, ("evidence", "never"))
+    whose = "of a model that another server serves"
+    parser.add_argument("--version", help=f"{whose}: the one that answered (default: the newest)")
+    parser.add_argument("--shadow", metavar="VERSION", help=f"{whose}: the one beside it (default: the newest)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    print(outcome_text(judge(request_of(arguments))))
+    print(outcome_text(judge(request_of(arguments, version=arguments.version, shadow=arguments.shadow))))
     return 0

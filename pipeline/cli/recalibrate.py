@@ -1,8 +1,12 @@
-"""Fits a calibrator on the live labels of what answers, publishes it as the shadow, and judges it by later labels."""
+"""Fits a calibrator on the live labels of what answers, publishes it as the shadow, and judges it by later labels.
+
+Of a model that another server serves, whose answers are observed, the calibrator is written to a file.
+"""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from pipeline.cli import common
 from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, client_of, recalibrate
@@ -14,7 +18,11 @@ def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser, ("now", "evidence", "never"))
-    parser.add_argument("--version", help="do nothing if another one answers by now")
+    parser.add_argument(
+        "--version", help="do nothing if another one answers by now; of an observed model: whose labels"
+    )
+    out = "file of the calibrator for a model that another server serves (default: calibrator.json)"
+    parser.add_argument("--out", type=Path, default=Path("calibrator.json"), metavar="FILE", help=out)
     labels = f"the number of labels to fit on, at most; the last ones (default: {LABELS:,})"
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
     candidates = f"calibrators to choose from (default: {', '.join(CANDIDATES)})"
@@ -22,7 +30,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    fit = {name: getattr(arguments, name) for name in ("version", "labels")}
+    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out")}
     request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
     print(outcome_text(recalibrate(request)))
     return 0

@@ -7,6 +7,7 @@ switches it on. A run does not wait for labels, which would hold up the worker: 
 from __future__ import annotations
 
 import base64
+import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +25,7 @@ from pydantic import Field
 
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
-from pipeline.recalibrate import AwayError, Choice, FewLabelsError, Outcome, Recalibration
+from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
 from trueodds.bundle import ModelFolder
 
 T = TypeVar("T")
@@ -92,7 +93,8 @@ def recalibrate(
     )
     if dry_run:
         return Completed(name="Rehearsed", message=recalibration.rehearse(request))
-    request = replace(request, model=request.model_name())
+    if ObservedModel.of(request) is None:
+        request = replace(request, model=request.model_name())
     try:
         outcome = recalibration.recalibrate(request, as_task)
     except FewLabelsError as error:
@@ -154,6 +156,11 @@ def _show(outcome: Outcome, models: ModelFolder) -> None:
     elif outcome.comparison is not None:
         create_markdown_artifact(
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
+        )
+    if outcome.status == "fitted" and outcome.choice is not None:
+        text = json.dumps(outcome.choice.calibrator.to_json())
+        create_markdown_artifact(
+            f"# calibrator.json\n\n```json\n{text}\n```\n", key="calibrator", description="To take to its server"
         )
     if outcome.candidate is not None and outcome.candidate in models.versions(outcome.model):
         folder = models.version_folder(outcome.model, outcome.candidate)

@@ -8,8 +8,9 @@ that it is better: see `compare`. MODELS/<name>/history.jsonl keeps who answered
 from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
 from pipeline.recalibrate.client import AnswerError, AwayError, Client, Labelled, client_of
 from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.loop import FewLabelsError, judge, recalibrate
-from pipeline.recalibrate.request import LABELS, LEAST_LABELS, Outcome, Recalibration
+from pipeline.recalibrate.loop import judge, recalibrate
+from pipeline.recalibrate.observed import ObservedModel
+from pipeline.recalibrate.request import LABELS, LEAST_LABELS, FewLabelsError, Outcome, Recalibration
 from pipeline.recalibrate.state import check_folder, rehearse
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Comparison",
     "FewLabelsError",
     "Labelled",
+    "ObservedModel",
     "Outcome",
     "Recalibration",
     "check_folder",

@@ -65,10 +65,11 @@ class Choice:
 
 
 def choose(
-    served: Bundle,
+    served: Calibrator,
     logits_NC: npt.NDArray[np.floating],
     labels_N: npt.NDArray[np.integer],
     candidates: Sequence[str] = (),
+    settings: Evaluation | None = None,
 ) -> Choice:
     """Cross-validate the candidates (those of `select` unless they are named) and the served calibrator, refitted too.
 
@@ -79,9 +80,9 @@ def choose(
         ConfigError: an unknown candidate.
         FitError: no candidate can be fitted.
     """
-    names = list(dict.fromkeys([served.calibrator.name, *(candidates or CANDIDATES)]))
+    names = list(dict.fromkeys([served.name, *(candidates or CANDIDATES)]))
     selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
-    served_N = calibrated_nll(served.calibrator, logits_NC, labels_N)
+    served_N = calibrated_nll(served, logits_NC, labels_N)
     table = tuple(
         CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
         if nll_N is not None
@@ -89,7 +90,7 @@ def choose(
         for c, nll_N in zip(selection.table, selection.nll_MN, strict=True)
     )
     best = table[[c.name for c in selection.table].index(selection.calibrator.name)]
-    settings = _settings(served.card)
+    settings = settings or Evaluation()
     p_NC, fold_N = np.empty(logits_NC.shape), stratified(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):
         rest = calibrators.select(logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS)
@@ -99,10 +100,10 @@ def choose(
         selection.calibrator,
         gain,
         gain_standard_error,
-        CandidateScore(served.calibrator.name, float(served_N.mean()), 0.0, 0.0),
+        CandidateScore(served.name, float(served_N.mean()), 0.0, 0.0),
         table,
         best,
-        measure(served.calibrator, logits_NC, labels_N, settings),
+        measure(served, logits_NC, labels_N, settings),
         measure_probabilities(best.name, p_NC, labels_N, settings),
         settings,
         len(labels_N),
@@ -150,7 +151,7 @@ def _gain(served_N: Array, nll_N: Array) -> tuple[float, float]:
     return float(gain_N.mean()), float(gain_N.std(ddof=1) / np.sqrt(len(gain_N)))
 
 
-def _settings(card: Card) -> Evaluation:
+def settings_of(card: Card) -> Evaluation:
     """Bins and level as in the served card, so that the two can be compared."""
     usual = Evaluation()
     return Evaluation(bins=card.metrics.get("bins", usual.bins), level=card.metrics.get("level", usual.level))

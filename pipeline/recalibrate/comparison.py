@@ -36,7 +36,7 @@ class Comparison:
     def words(self) -> str:
         """One sentence for people."""
         if self.gain is None or self.lower is None or self.upper is None:
-            return "No fresh labels yet: labels of answers given after the candidate was published decide."
+            return "No fresh labels yet: labels of answers given after the candidate was made decide."
         e = f"{math.exp(self.log_e):.3g}" if self.log_e < 50 else f"10^{self.log_e / math.log(10):.0f}"
         way = "lower" if self.gain >= 0 else "higher"
         summary = (
@@ -45,7 +45,7 @@ class Comparison:
         )
         if self.verdict != "open":
             return summary
-        return f"{summary} From {LEAST} labels on, {THRESHOLD:g} promotes it and 1/{THRESHOLD:g} withdraws it."
+        return f"{summary} From {LEAST} labels on, {THRESHOLD:g} decides for it and 1/{THRESHOLD:g} against it."
 
 
 def compare(

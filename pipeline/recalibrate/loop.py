@@ -9,22 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.recalibrate.choice import Choice, choose, origin_of, write_candidate
+from pipeline.recalibrate import observed
+from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, write_candidate
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import LEAST_LABELS, Outcome, Recalibration
+from pipeline.recalibrate.observed import ObservedModel
+from pipeline.recalibrate.request import FewLabelsError, Outcome, Recalibration
 from pipeline.recalibrate.state import LOCK, ModelState, check_folder
 from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
-from trueodds.errors import UserError
 
 POLL_SECONDS = 2.0
 
 Call = Callable[..., Any]
 """Calls a step: call(function, *arguments). A flow makes it a task."""
-
-
-class FewLabelsError(UserError, ValueError):
-    """Too few labels to fit a calibrator on."""
 
 
 def directly(step: Callable[..., Any], *arguments: Any) -> Any:
@@ -37,7 +34,8 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
 
     The candidate may be a calibrator or a retrained net that was published as the shadow. One that is still open after
     as many fresh labels as it was fitted on (a net: as a fit would take) is replaced by a new fit. One process at a
-    time works on a model: while another one does, nothing is done.
+    time works on a model: while another one does, nothing is done. Of a model that another server serves the calibrator
+    is written to `request.out`, if it is better.
 
     Raises:
         FewLabelsError: fewer than 200 labels.
@@ -45,6 +43,8 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
         AnswerError: the service is away, refuses, or has labels of other classes.
         ConfigError, FitError: see `choose`.
     """
+    if model := ObservedModel.of(request):
+        return observed.recalibrate(request, model, call)
     check_folder(request)
     name = request.model_name()
     try:
@@ -79,12 +79,14 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
     """Weigh the model's shadow against what answers, on labels of answers given since; promote or withdraw it.
 
     A recalibrated shadow is weighed on all labels of what answers, by the logits that both share; a retrained net on
-    those answers that the service has scored with both.
+    those answers that the service has scored with both, and so is a model that another server serves.
 
     Raises:
         BundleError: no shadow, or one of other inputs or classes.
         AnswerError: see `recalibrate`.
     """
+    if model := ObservedModel.of(request):
+        return observed.judge(request, model, call)
     check_folder(request)
     name = request.model_name()
     waiting = "another recalibration of it is at work: waiting"
@@ -101,12 +103,9 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
 def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
-    if len(rows) < LEAST_LABELS:
-        raise FewLabelsError(
-            f"{name}/{served.version} has {len(rows):,} labelled answers; at least {LEAST_LABELS} are needed. Send"
-            " labels to POST /feedback"
-        )
-    choice: Choice = call(choose, served, rows.logits_NC, rows.labels_N, request.candidates)
+    FewLabelsError.check(len(rows), f"{name}/{served.version}")
+    settings = settings_of(served.card)
+    choice: Choice = call(choose, served.calibrator, rows.logits_NC, rows.labels_N, request.candidates, settings)
     has_candidate = state.shadow is not None and origin_of(state.shadow.card) is not None
     if not choice.better:
         if has_candidate:

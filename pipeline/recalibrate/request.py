@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.comparison import Comparison
 from trueodds.bundle import ModelFolder, Reason
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, UserError
 
 LABELS = 10_000
 LEAST_LABELS = 200
+
+
+class FewLabelsError(UserError, ValueError):
+    """Too few labels to fit a calibrator on."""
+
+    @classmethod
+    def check(cls, labels: int, version: str) -> None:
+        """Raises it for fewer than LEAST_LABELS of a version, which is named with its model."""
+        if labels < LEAST_LABELS:
+            raise cls(
+                f"{version} has {labels:,} labelled answers; at least {LEAST_LABELS} are needed. Send labels to POST"
+                " /feedback"
+            )
+
 
 Promote = Literal["now", "evidence", "never"]
 
@@ -42,6 +57,10 @@ class Recalibration:
     why: str = ""
     who: str | None = None
     say: Callable[[str], object] = field(default=lambda words: None, repr=False)
+    shadow: str | None = None
+    """To judge, of a model that another server serves; None: the newest."""
+    out: Path | None = None
+    """The file that a calibrator for such a model is written to."""
 
     def __post_init__(self) -> None:
         if self.labels < LEAST_LABELS:
@@ -67,8 +86,9 @@ class Recalibration:
 class Outcome:
     """The result of a recalibration, and the evidence that decided it."""
 
-    status: Literal["kept", "published", "promoted", "withdrawn", "open", "nothing"]
-    """kept: the served calibrator is as good. published, open: a candidate waits for evidence."""
+    status: Literal["kept", "published", "promoted", "withdrawn", "open", "nothing", "fitted", "judged"]
+    """kept: the served calibrator is as good. published, open: a candidate waits for evidence. fitted, judged: of a
+    model that another server serves, so that nothing changes here."""
     model: str
     served: str
     candidate: str | None

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from pipeline.recalibrate.client import AnswerError
+from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import LEAST_LABELS, Recalibration
 from trueodds.bundle import DEFAULT, MODEL, SHADOW, VARIABLE, Bundle, BundleError
 
@@ -80,12 +81,19 @@ def rehearse(request: Recalibration) -> str:
         BundleError: no such folder or model, or the model's folder holds no whole bundle.
         OSError: the model folder cannot be written.
     """
+    if model := ObservedModel.of(request):
+        version = model.version(request.version)
+        rows = len(request.client.labelled(model.name, version, last=request.labels))
+        words = f"rehearsed: another server serves {model.name}, so nothing is published"
+        return f"{words}. {_rows_words(f'{model.name}/{version}', rows)}"
     check_folder(request)
     state = ModelState.of(request)
     with request.models.lock(state.name, LOCK, lambda: None):
         pass
     rows = len(request.client.labelled(state.name, state.served.version, last=request.labels))
-    return (
-        f"rehearsed: {request.client.url} serves {request.models.path.resolve()}, which can be written. Labelled"
-        f" answers of {state.name}/{state.served.version} for a fit: {rows:,} (at least {LEAST_LABELS})"
-    )
+    words = f"rehearsed: {request.client.url} serves {request.models.path.resolve()}, which can be written"
+    return f"{words}. {_rows_words(f'{state.name}/{state.served.version}', rows)}"
+
+
+def _rows_words(version: str, rows: int) -> str:
+    return f"Labelled answers of {version} for a fit: {rows:,} (at least {LEAST_LABELS})"
