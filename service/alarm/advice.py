@@ -55,7 +55,7 @@ def advice_of(
         command = None if is_shadow(model) else f"trueodds recalibrate {where}"
         return Advice(helps="yes", reading="Recalibrating would help.", basis=basis, command=command, **numbers)
     if seen.log_e <= 0 and n >= ENOUGH:
-        return Advice(helps="no", reading="Recalibrating on the labels seen would not help.", basis=basis, **numbers)
+        return Advice(helps="no", reading="So far recalibrating would not have helped.", basis=basis, **numbers)
     reading = "It cannot be told yet whether recalibrating would help."
     return Advice(helps="not_known", reading=reading, basis=basis, **numbers)
 

@@ -194,7 +194,10 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
     if known := fired.acknowledged:
         parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why}")
     if fired is point:
-        parts.append("The calibration error (ECE) is not shown to have been above that, so nobody is called.")
+        parts.append(
+            "Nobody is called: the test that would, of the calibration error (ECE) of all these answers together, has"
+            " not shown as much."
+        )
     elif shadow:
         parts.append("This version is a shadow and answers nobody, so nobody is called.")
     elif not known:

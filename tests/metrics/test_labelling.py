@@ -148,7 +148,7 @@ def test_delay_without_doubt() -> None:
     certain = CalibrationSums.from_top([1.0] * 3, [1] * 3)
     delay = label_delay(certain, certain)
     assert (delay.z, delay.p_value, delay.warning) == (0, 1, False)
-    assert delay.reading == "Labels that came fast and labels that came slowly tell the same."
+    assert delay.reading == "No more than chance has shown between labels that came fast and labels that came slowly."
 
 
 def test_sensitivity_by_hand() -> None:

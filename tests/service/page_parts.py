@@ -153,7 +153,7 @@ def acknowledged(alarm: Alarm) -> Alarm:
 
 ADVICE = {
     "yes": "Recalibrating would help.",
-    "no": "Recalibrating on the labels seen would not help.",
+    "no": "So far recalibrating would not have helped.",
     "not_known": "It cannot be told yet whether recalibrating would help.",
 }
 

@@ -28,10 +28,9 @@ LEANS: dict[Direction, Verdict] = {
     "under_confident": "leans_under_confident",
     "uneven": "leans_uneven",
 }
-_ONE_LOOK = (
-    "At 1 look in 20 chance alone passes that limit, and who looks often will meet one: only the alarm's evidence"
-    " settles it."
-)
+_ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often will meet one:"
+_SETTLES = "only the alarm's evidence settles it."
+_ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
 _ADVICE = "Scored one by one as they came, the labels say so."
 MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
@@ -132,7 +131,8 @@ def headline(
     signs = {"over_confident": (-1,), "under_confident": (1,)}.get(verdict.removeprefix("leans_"), (-1, 1))
     examples = [clearest_range(figures["bins"], sign) for sign in signs]  # they must bear the verdict out
     shown = "; ".join(_example(example) for example in examples if example)
-    chance, reason = ("this is more", _ONE_LOOK) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
+    one_look = f"{_ONE_LOOK} {_SETTLES if window.is_everything else _ELSEWHERE}"
+    chance, reason = ("this is more", one_look) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
     means = f"{MEANS[verdict]} {reason}" if verdict in LEANS.values() else MEANS[verdict]
     return (
         f"{counts} {shown[0].upper()}{shown[1:]}. {ece} ({level}); chance alone would show up to {p95} at 19 looks"
@@ -211,8 +211,8 @@ def cautions(sums: AnswerSums, labelling: Labelling, tables: Mapping[str, Sequen
     sentences.append("The interval is for one look at this many labels: watching it after every label will cry wolf.")
     if labelling.choice and labelling.choice.warning:
         instead = "".join(
-            f" Weighted to stand for all answers, the calibration error is {w.ece_estimate:.3f}"
-            f" ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
+            f" Weighted to stand for all answers, the best estimate of the calibration error is"
+            f" {w.ece_estimate:.3f} ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
             for w in labelling.weighted[-1:]  # by propensity, where that is known
         )
         if labelling.crowded and labelling.crowded.refused and not instead:

@@ -46,7 +46,10 @@ class ChoiceOfLabels:
     def reading(self) -> str:
         """In plain words."""
         if self.warning:
-            return "The labelled answers are not as confident as all answers are, so they do not stand for them."
+            return (
+                "The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
+                " they may not stand for them."
+            )
         return "The labelled answers are as confident as a fair choice of all answers would be."
 
 
@@ -56,8 +59,8 @@ class LabelDelay:
 
     >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
     >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
-    >>> metrics.label_delay(fast, slow).reading
-    'Labels of wrong answers come sooner, so what is known today is not yet the whole truth.'
+    >>> round(metrics.label_delay(fast, slow).difference, 2)
+    -0.2
     """
 
     difference: float
@@ -73,9 +76,12 @@ class LabelDelay:
     def reading(self) -> str:
         """In plain words."""
         if not self.warning:
-            return "Labels that came fast and labels that came slowly tell the same."
+            return "No more than chance has shown between labels that came fast and labels that came slowly."
         sooner = "wrong" if self.difference < 0 else "right"
-        return f"Labels of {sooner} answers come sooner, so what is known today is not yet the whole truth."
+        return (
+            f"Labels of {sooner} answers come sooner, by more than chance at 99 looks in 100: what is known today may"
+            " not be the whole truth."
+        )
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,13 @@ _STATES: dict[Verdict, State] = {
 
 def state_of(report: Report) -> State:
     """An alarm speaks of all labels since the version was first served; everything else of the window shown."""
-    if report.alarm is not None and report.alarm.state == "fired":
+    alarm = "quiet" if report.alarm is None else report.alarm.state
+    if alarm == "fired":
         return State("alarm", "Alarm", "Do not trust this model's percentages until somebody has looked into it.")
-    if report.alarm is not None and report.alarm.state == "acknowledged":
-        return State("acknowledged", "Alarm, acknowledged", "Its percentages are off; somebody knows and has said why.")
+    if alarm == "acknowledged":
+        return State(
+            "acknowledged", "Alarm, acknowledged", "Its percentages were off; somebody knows and has said why."
+        )
     state, tolerance = _STATES[report.verdict], f"{report.tolerance:g}"
     words = (text.replace("{tolerance}", tolerance) for text in (state.word, state.text))
     return State(state.name, *words)
