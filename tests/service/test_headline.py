@@ -14,6 +14,7 @@ from service.alarm import AlarmState, advice_of, alarm_of
 from service.report import pages
 from service.settings import Settings
 from tests.service.alarms import labels
+from tests.service.page_sentences import check_page
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, Window, report_of
@@ -59,6 +60,7 @@ class Stream:
 def check_agreement(report: Report) -> None:
     """Both halves of the page, and the JSON, say the same."""
     state, html = state_of(report), pages.render(report)
+    check_page(html, report)
     assert report.alarm is not None and report.advice is not None and report.headline in report.reading
     assert f'<h2 id="now-title">{state.word}</h2>' in html
     assert (report.verdict in STRONG) == (report.alarm.state != "quiet")

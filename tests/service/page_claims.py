@@ -1,0 +1,340 @@
+"""What a page may say of a report, sentence by sentence: a pattern, and what must be true of the report then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tests.service.page_truth import (
+    all_show,
+    at,
+    doubled,
+    groups,
+    helps,
+    in_range,
+    is_more,
+    is_uneven,
+    marked,
+    refuted,
+    says_less,
+    says_more,
+    since,
+    surprise,
+    times,
+    unmarked,
+    weighted,
+)
+from trueodds.reports.schemas import Report
+
+N, P, E = r"([\d,]+)", r"((?:over |under )?[\d.]+%)", r"([\d.]+)"
+"""A count, a share in percent, an error."""
+
+Claim = Callable[[Report, list[str]], bool]
+"""Whether it is so: of the report, and of the numbers and words in the sentence."""
+
+COUNTS: list[tuple[str, Claim]] = [
+    (rf"{N} of {N} answers? (?:has a label|have labels)\.", lambda r, t: all_show(t, r.labelled, r.answers)),
+    (
+        rf"{N} answers?, none with a label yet, so nobody knows how often the model is right\.",
+        lambda r, t: all_show(t, r.answers) and not r.labelled,
+    ),
+    (r"Nothing has been asked yet\.", lambda r, t: not r.answers and r.window.is_everything),
+    (r"There are no answers [^.:]*: widen the window, or ask for another class or tag\.", lambda r, t: not r.answers),
+    (rf"The {N} labels? that arrived last\.", lambda r, t: all_show(t, r.labelled) and r.window.last is not None),
+    (
+        rf"On them the model claims {P} on average and is right {P} of the time\.",
+        lambda r, t: all_show(t, r.mean_confidence, r.accuracy),
+    ),
+    (rf"[Ww]hen it says {P} to {P}, {P} on average, it is right {P} of the time \({N} answers?\)[.;]", in_range),
+]
+ERRORS: list[tuple[str, Claim]] = [
+    (
+        rf"Its calibration error \(ECE\) is {E}, no larger than chance alone would show \(up to {E}\);",
+        lambda r, t: all_show(t, r.ece, r.floor_p95) and not is_more(r),
+    ),
+    (
+        rf"Its calibration error \(ECE\) is {E}, larger than chance alone would show \(up to {E}\);",
+        lambda r, t: all_show(t, r.ece, r.floor_p95) and is_more(r),
+    ),
+    (
+        rf"but errors that cancel out within a bin do not show, and an ECE of up to {E} would fit these labels"
+        rf" as well \({P} interval {E} to {E}\)\.",
+        lambda r, t: all_show(t, r.ece_upper, r.level, r.ece_lower, r.ece_upper),
+    ),
+    (
+        rf"it is within {E} at 95%, for this one look \({P} interval {E} to {E}\)\.",
+        lambda r, t: (
+            all_show(t, r.tolerance, r.level, r.ece_lower, r.ece_upper)
+            and (r.level != 0.95 or (r.ece_upper or 1) <= r.tolerance)
+        ),
+    ),
+    (
+        r"but at some time there was an error: the alarm's evidence stays, whatever came after\.",
+        lambda r, t: refuted(r),
+    ),
+    (
+        rf"Its calibration error \(ECE\) is {E} \({P} interval {E} to {E}\);",
+        lambda r, t: all_show(t, r.ece, r.level, r.ece_lower, r.ece_upper),
+    ),
+    (
+        rf"chance alone would show up to {E} at 19 looks in 20: this is more\.",
+        lambda r, t: all_show(t, r.floor_p95) and is_more(r),
+    ),
+    (
+        rf"chance alone would show up to {E} at 19 looks in 20: this is not\.",
+        lambda r, t: all_show(t, r.floor_p95) and not is_more(r),
+    ),
+]
+WORDS: list[tuple[str, Claim]] = [
+    (
+        r"The model is over-confident: trust its percentages less than they say\.",
+        lambda r, t: says_less(r) and refuted(r),
+    ),
+    (
+        r"The model is under-confident: it is right more often than it says\.",
+        lambda r, t: says_more(r) and refuted(r),
+    ),
+    (
+        r"The model is too sure in some ranges and not sure enough in others; the diagram shows where\.",
+        lambda r, t: is_uneven(r) and refuted(r),
+    ),
+    (r"It leans to being over-confident\.", lambda r, t: says_less(r)),
+    (r"It leans to being under-confident\.", lambda r, t: says_more(r)),
+    (r"It leans to being too sure in some ranges and not sure enough in others\.", lambda r, t: is_uneven(r)),
+    (r"At 1 look in 20 chance alone passes that limit, and who looks often will meet one:", lambda r, t: is_more(r)),
+    (r"only the alarm's evidence settles it\.", lambda r, t: r.window.is_everything and not refuted(r)),
+    (
+        r"only the alarm's evidence settles such a question, and it is about all labels so far\.",
+        lambda r, t: not r.window.is_everything,
+    ),
+    (r"Scored one by one as they came, the labels say so\.", lambda r, t: helps(r, "yes") and not is_more(r)),
+]
+STATES: list[tuple[str, Claim]] = [
+    (
+        r"Alarm Do not trust this model's percentages until somebody has looked into it\.",
+        lambda r, t: r.alarm is not None and r.alarm.state == "fired",
+    ),
+    (
+        r"Alarm, acknowledged Its percentages were off; somebody knows and has said why\.",
+        lambda r, t: r.alarm is not None and r.alarm.state == "acknowledged",
+    ),
+    (r"Nothing asked yet There is nothing to judge until the model has been asked\.", lambda r, t: not r.answers),
+    (
+        r"No labels yet Only true labels can tell whether the model's percentages hold\.",
+        lambda r, t: bool(r.answers) and not r.labelled,
+    ),
+    (
+        r"Cannot tell yet No more than chance has shown, in too few labels to be sure\.",
+        lambda r, t: bool(r.labelled) and not is_more(r) and (r.ece_upper or 1) > r.tolerance,
+    ),
+    (
+        rf"Within {E} At 95%, for this one look, its percentages are off by {E} at most on average\.",
+        lambda r, t: all_show(t, r.tolerance, r.tolerance),
+    ),
+    (
+        r"Leans over-confident In these labels it is right less often than it says\. One look does not settle it\.",
+        lambda r, t: says_less(r),
+    ),
+    (
+        r"Leans under-confident In these labels it is right more often than it says\. One look does not settle it\.",
+        lambda r, t: says_more(r),
+    ),
+    (
+        r"Leans uneven In these labels it is too sure in some ranges and not sure enough in others\. One look"
+        r" does not settle it\.",
+        lambda r, t: is_uneven(r),
+    ),
+    (r"Over-confident It is right less often than it says\.", lambda r, t: says_less(r) and refuted(r)),
+    (r"Under-confident It is right more often than it says\.", lambda r, t: says_more(r) and refuted(r)),
+    (
+        r"Uneven It is too sure in some ranges and not sure enough in others\.",
+        lambda r, t: is_uneven(r) and refuted(r),
+    ),
+    (
+        r"Was off At some time its percentages were off; all labels together no longer show it\.",
+        lambda r, t: refuted(r) and not is_more(r),
+    ),
+]
+TODO: list[tuple[str, Claim]] = [
+    (
+        r"What to do now|What it says|How that is known|Keep in mind|Show only these|Which tag\?|Which"
+        r" class\?|Since when\?",
+        lambda r, t: True,
+    ),
+    (
+        r"Nothing has to be done\. Keep sending true labels, so that it stays known\.",
+        lambda r, t: not refuted(r) and (r.ece_upper or 1) <= r.tolerance,
+    ),
+    (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
+    (
+        r"It is good enough as it is: recalibrating would make it better still\.",
+        lambda r, t: helps(r, "yes") and (r.ece_upper or 1) <= r.tolerance,
+    ),
+    (r"So far recalibrating would not have helped\.", lambda r, t: helps(r, "no")),
+    (r"It cannot be told yet whether recalibrating would help\.", lambda r, t: helps(r, "not_known")),
+    (
+        r"Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens\.",
+        lambda r, t: r.advice is not None and not r.advice.labels,
+    ),
+    (
+        r"trueodds recalibrate \S+ \S+ --model \S+ \S+ --version \S+|trueodds recalibrate --service \S+ --model"
+        r" \S+ --version (\S+)",
+        lambda r, t: helps(r, "yes") and t[-1] == r.version,
+    ),
+    (
+        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an image to POST /predict \(all ways to do"
+        r" it\):|Send images to POST /predict; every answer has an id\.",
+        lambda r, t: not r.answers,
+    ),
+    (
+        r"curl -s http://127\.0\.0\.1:8000/feedback .*|Send the true labels to POST /feedback with the ids of"
+        r" the answers\.|Send the true class of an answer, with the id that came with it, as soon as somebody"
+        r" knows it \(also in bulk\):",
+        lambda r, t: bool(r.answers) and not r.labelled,
+    ),
+    (r"What follows is of all labels so far, not only of those shown\.", lambda r, t: not r.window.is_everything),
+    (
+        r"Keep sending true labels: with four times as many, the interval is about half as wide\.",
+        lambda r, t: bool(r.labelled),
+    ),
+    (
+        r"Take its percentages for less exact than they look, and see below where they are off\.",
+        lambda r, t: r.advice is None,
+    ),
+    (
+        rf"The alarm fired on [^.]* UTC, after {N} labels?\.",
+        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        rf"A notice, which calls nobody, was given on [^.]* UTC, after {N} labels?\.",
+        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.state == "notice"),
+    ),
+    (
+        r"Look into it, then say that you know, so that nobody else has to\. The alarm stays on this page, with"
+        r" your words\.",
+        lambda r, t: bool(r.alarm and r.alarm.state == "fired"),
+    ),
+    (r"“.*” .*, .* UTC", lambda r, t: bool(r.alarm and any(null.acknowledged for null in r.alarm.nulls))),
+    (
+        rf"Of each of {N} labels? a recalibration on the ones before it would have been surprised by {E} nats"
+        rf" on average, the served confidences were by {E} \(log loss: less is better\)\.",
+        surprise,
+    ),
+    (
+        r"All of them together are (over a million|[\d.,]+) times as likely after recalibration; from 20 times"
+        r" on it counts as shown\.",
+        times,
+    ),
+    (
+        rf"Some labels were corrected; these are the last {N}, as they are now: one look at them, while what is"
+        rf" said without corrections holds however often one looks\.",
+        lambda r, t: r.advice is not None and all_show(t, r.advice.labels),
+    ),
+    (
+        r"No (?:hour|day|month) stands out as the one from which on it is off\.",
+        lambda r, t: bool(r.checks) and r.checks[0].window is None,
+    ),
+    (
+        rf"Answers from [^.]* UTC on are right {E} points (less|more) often than they say \({N} labels?\),"
+        rf" those before {E} points (less|more) often \({N}\): the (?:hour|day|month) that tells before and"
+        rf" after apart best\.",
+        since,
+    ),
+    (
+        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the furthest)?:"
+        rf" (.*), right {P} of the time where it says {P} \({N} labels?\)\.",
+        marked,
+    ),
+    (
+        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the furthest)?:"
+        rf" (.*), whose calibration error is {E}, where chance shows up to {E} \({N} labels?\)\.",
+        marked,
+    ),
+    (r"(Neither of both|None of \d+) (tags|predicted classes) alone is off by more than chance\.", unmarked),
+]
+ALARM: list[tuple[str, Claim]] = [
+    (
+        r"(?:ALARM: t|Notice: t|T)he calibration error \(ECE\) of the answers that get labels was above [\d.]+"
+        r" at some time\.",
+        lambda r, t: bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        r"(?:Notice: i|I)n some range and at some time, this version was right more or less often than it says,"
+        r" by more than [\d.]+\.",
+        lambda r, t: bool(r.alarm and r.alarm.nulls[1].state != "quiet"),
+    ),
+    (
+        r"Had (?:its ECE|every range) been within that at every label, given what came before, at most 1 of 20"
+        r" versions would ever show as much, however long one looks\.",
+        lambda r, t: refuted(r),
+    ),
+    (rf"It fired on \S+ \S+ UTC, after {N} labels?\.", at),
+    (r"It stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
+    (
+        r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*(?=The ECE|$)",
+        lambda r, t: bool(r.alarm and r.alarm.state == "acknowledged"),
+    ),
+    (
+        r"The ECE of all answers, or over the whole time, may be smaller\.",
+        lambda r, t: bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        r"Nobody is called: the test that would, of the calibration error \(ECE\) of all these answers"
+        r" together, has not shown as much\.",
+        lambda r, t: bool(r.alarm and r.alarm.nulls[0].state == "quiet"),
+    ),
+    (
+        r"The answers that get labels are not as confident as all answers are: what is said here is about the"
+        r" labelled traffic, not about all traffic\.",
+        lambda r, t: True,
+    ),
+    (
+        r"Some labels were corrected later: the other numbers are of labels as they are now, this evidence is"
+        r" of labels as they first came, for what was once shown cannot be taken back\.",
+        lambda r, t: True,
+    ),
+]
+CAUTIONS: list[tuple[str, Claim]] = [
+    (
+        r"Fewer than 500 labels: the interval's coverage was measured from 500 on, so take it as a rough guide\.",
+        lambda r, t: r.labelled < 500,
+    ),
+    (
+        r"The interval is for one look at this many labels: watching it after every label will cry wolf\.",
+        lambda r, t: bool(r.labelled),
+    ),
+    (
+        rf"The other {N} answers? (?:is|are) unknown: if wrong answers get their labels more often, or sooner,"
+        rf" than right ones, these numbers mislead\.",
+        lambda r, t: all_show(t, r.answers - r.labelled),
+    ),
+    (
+        rf"Were they labelled twice as often, (?:as far as there are answers without labels, )?the accuracy"
+        rf" would be {P} and the calibration error {E}\.",
+        doubled,
+    ),
+    (
+        r"The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
+        r" they may not stand for them \(p = ([\d.e-]+)\)\.",
+        lambda r, t: bool(r.labelling.choice and r.labelling.choice.p_value < 0.01),
+    ),
+    (
+        rf"Weighted to stand for all answers, the best estimate of the calibration error is {E} \({E} to {E}\)"
+        rf" and the accuracy {P}\.",
+        weighted,
+    ),
+    (
+        r"Labels of (wrong|right) answers come sooner, by more than chance at 99 looks in 100: what is known"
+        r" today may not be the whole truth\. At equal confidence, .* points (more|less) often than the others"
+        r" \([\d,]+ labels, p = [\d.e-]+\)\.",
+        lambda r, t: (t[0] == "right") == (t[1] == "more"),
+    ),
+    (rf"Of {N} (classes|tags), {N} (?:is|are) off by more than chance; chance alone would mark about [\d.]+\.", groups),
+    (
+        r"Confidences are not those of the [\d,]+ validation rows: .*",
+        lambda r, t: bool(r.labelling.drift and r.labelling.drift.warning),
+    ),
+]
+CLAIMS = [
+    (re.compile(pattern), claim) for pattern, claim in [*COUNTS, *ERRORS, *WORDS, *STATES, *TODO, *ALARM, *CAUTIONS]
+]

@@ -1,0 +1,145 @@
+"""Whether what a sentence of the page says is so, by the numbers of the report: for page_claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from trueodds.reports.schemas import Report, Slice, TrendPoint
+
+
+def shows(text: str, value: float | None) -> bool:
+    """Whether a number, as the page words it, is that value, rounded."""
+    if value is None:
+        return False
+    if text.startswith(("over ", "under ")):
+        limit = float(text.split()[1].rstrip("%")) / 100
+        return limit < value < 1 if text.startswith("over") else 0 < value < limit
+    scale = 100 if text.endswith("%") else 1
+    word = text.rstrip("%").replace(",", "").replace("−", "-").rstrip(".")
+    digits = len(word.partition(".")[2])
+    return abs(float(word) - scale * value) <= 0.5 * 10.0**-digits + 1e-6
+
+
+def all_show(texts: list[str], *values: float | None) -> bool:
+    return len(texts) == len(values) and all(map(shows, texts, values))
+
+
+def in_range(report: Report, texts: list[str]) -> bool:
+    """Of the answers between two confidences: what they say, what is right, how many; and that it bears the"
+    " word out."""
+    low, high, says, right, count = texts
+    inside = [b for b in report.bins if b.count and b.lo >= share(low) - 0.006 and b.hi <= share(high) + 0.006]
+    n = sum(b.count for b in inside)
+    if n != int(count.replace(",", "")) or not shows(low, inside[0].lo) or not shows(high, inside[-1].hi):
+        return False
+    claimed, kept = (sum(b.count * (getattr(b, k) or 0.0) for b in inside) / n for k in ("mean_confidence", "accuracy"))
+    signs = {"over_confident": (-1,), "under_confident": (1,)}.get(report.verdict.removeprefix("leans_"), (-1, 1))
+    return all_show([says, right], claimed, kept) and np.sign(kept - claimed) in signs and says != right
+
+
+def share(text: str) -> float:
+    return float(text.split()[-1].rstrip("%")) / 100
+
+
+def is_more(report: Report) -> bool:
+    return (report.ece or 0.0) > (report.floor_p95 or 0.0)
+
+
+def refuted(report: Report) -> bool:
+    return report.alarm is not None and report.alarm.state != "quiet"
+
+
+def helps(report: Report, answer: str) -> bool:
+    return report.advice is not None and report.advice.helps == answer
+
+
+def says_less(r: Report) -> bool:
+    return (r.signed_gap or 0.0) < 0 and abs(r.signed_gap or 0.0) >= (r.ece or 0.0) / 2
+
+
+def says_more(r: Report) -> bool:
+    return (r.signed_gap or 0.0) > 0 and abs(r.signed_gap or 0.0) >= (r.ece or 0.0) / 2
+
+
+def is_uneven(r: Report) -> bool:
+    return abs(r.signed_gap or 0.0) < (r.ece or 0.0) / 2
+
+
+def doubled(r: Report, texts: list[str]) -> bool:
+    (s,) = (s for s in r.labelling.sensitivity if s.ratio == 2)
+    return all_show(texts, s.accuracy, s.ece)
+
+
+def weighted(r: Report, texts: list[str]) -> bool:
+    w = r.labelling.weighted[-1]
+    return all_show(texts, w.ece_estimate, w.ece_lower, w.ece_upper, w.accuracy)
+
+
+def groups(r: Report, texts: list[str]) -> bool:
+    """Of so many classes or tags so many are off."""
+    known = [row for row in (r.classes if texts[1] == "classes" else r.tags) or [] if row.labelled]
+    return (int(texts[0]), int(texts[2])) == (len(known), sum(row.more_than_chance for row in known))
+
+
+def rows_of(r: Report, name: str) -> list[Slice]:
+    """Those with labels, where the report has their table."""
+    return [row for row in (r.tags if name == "tags" else r.classes) or [] if row.labelled]
+
+
+def marked(r: Report, texts: list[str]) -> bool:
+    """Of the furthest slice; the numbers can be checked where the report has the table, too."""
+    *_, name, first, one, other, labels = texts
+    rows = rows_of(r, name)
+    if not rows:
+        return bool(r.checks)
+    off = [row for row in rows if row.more_than_chance]
+    (row,) = (row for row in off if row.name == first)
+    numbers = (row.accuracy, row.mean_confidence) if one.endswith("%") else (row.ece, row.floor_p95)
+    excess = [(row.ece or 0.0) - (row.floor_p95 or 0.0) for row in off]
+    count = {"Both": 2}.get(texts[0]) or int(re.findall(r"\d+", texts[0])[0])
+    return (
+        len(off) == count
+        and max(excess) == (row.ece or 0.0) - (row.floor_p95 or 0.0)
+        and all_show([one, other, labels], *numbers, row.labelled)
+    )
+
+
+def unmarked(r: Report, texts: list[str]) -> bool:
+    return bool(r.checks) and not any(row.more_than_chance for row in rows_of(r, texts[1]))
+
+
+def surprise(r: Report, texts: list[str]) -> bool:
+    a = r.advice
+    return a is not None and all_show(texts, a.labels, a.recalibrated_log_loss, a.served_log_loss)
+
+
+def times(r: Report, texts: list[str]) -> bool:
+    if r.advice is None:
+        return False
+    e = float(np.exp(min(r.advice.log_e, 500)))
+    return e > 1e6 if texts == ["over a million"] else abs(float(texts[0].replace(",", "")) / e - 1) < 0.02
+
+
+def since(r: Report, texts: list[str]) -> bool:
+    """The points of the trend on both sides of the moment; the report has its trend."""
+    (check,) = (c for c in r.checks if c.about == "time")
+    if check.window is None or check.window.since is None or r.trend is None:
+        return False
+    after, before = ([p for p in r.trend.points if (p.start >= check.window.since) == k] for k in (True, False))
+    counts, gaps = zip(*(totals(side) for side in (after, before)), strict=True)
+    words = ["less" if gap < 0 else "more" for gap in gaps]
+    numbers = all_show([texts[0], texts[3]], *(100 * abs(gap) for gap in gaps))
+    return numbers and [texts[1], texts[4]] == words and all_show([texts[2], texts[5]], *counts)
+
+
+def totals(points: Sequence[TrendPoint]) -> tuple[int, float]:
+    n = sum(p.labelled for p in points)
+    return n, sum(p.labelled * ((p.accuracy or 0.0) - (p.mean_confidence or 0.0)) for p in points) / n
+
+
+def at(r: Report, texts: list[str]) -> bool:
+    null = r.alarm.refuted if r.alarm else None
+    return null is not None and null.fired_at is not None and shows(texts[0], null.fired_after)
