@@ -49,7 +49,7 @@ class Words:
     truth: str
     streams: int
     strong: float
-    """Over-confident, under-confident, uneven, was off."""
+    """Over-confident, under-confident, uneven, off at times."""
     advised: float
     """Recalibrating would help."""
     leaning: float
@@ -103,7 +103,7 @@ def words(rows: Pool, truth: str, streams: int, seed: int) -> Words:
         rows.shape,
         truth,
         streams,
-        strong=share(read, "over_confident", "under_confident", "uneven", "was_off"),
+        strong=share(read, "over_confident", "under_confident", "uneven", "off_at_times"),
         advised=share(read, "advice yes"),
         leaning=share(read, *LEANS.values()),
         one_look=share(read, "one look"),

@@ -69,7 +69,7 @@ ERRORS: list[tuple[str, Claim]] = [
         ),
     ),
     (
-        r"but at some time there was an error: the alarm's evidence stays, whatever came after\.",
+        r"but at some time there was an error: the alarm's evidence, label by label as they came, shows it\.",
         lambda r, t: refuted(r),
     ),
     (
@@ -115,7 +115,7 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: r.alarm is not None and r.alarm.state == "fired",
     ),
     (
-        r"Alarm, acknowledged Its percentages were off; somebody knows and has said why\.",
+        r"Alarm, acknowledged Its percentages were found to be off; somebody knows and has said why\.",
         lambda r, t: r.alarm is not None and r.alarm.state == "acknowledged",
     ),
     (r"Nothing asked yet There is nothing to judge until the model has been asked\.", lambda r, t: not r.answers),
@@ -151,7 +151,7 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: is_uneven(r) and refuted(r),
     ),
     (
-        r"Was off At some time its percentages were off; all labels together no longer show it\.",
+        r"Off at times At some time its percentages were off; all labels together do not show it\.",
         lambda r, t: refuted(r) and not is_more(r),
     ),
 ]

@@ -44,7 +44,7 @@ class Sentences(HTMLParser):
             self.blocks[-1] += data
 
 
-STRONG = ("over_confident", "under_confident", "uneven", "was_off")
+STRONG = ("over_confident", "under_confident", "uneven", "off_at_times")
 COLOURS: dict[str, Callable[[Report], bool]] = {
     "fine": lambda r: r.verdict == "within_tolerance" and (not refuted(r) or not r.window.is_everything),
     "waiting": lambda r: r.verdict in ("no_answers", "no_labels", "cannot_tell"),

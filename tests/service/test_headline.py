@@ -25,7 +25,7 @@ from trueodds.reports.verdict import clearest_range, is_within, told_apart, verd
 from trueodds.sums.answers import AnswerSums
 
 SETTINGS = Settings()
-STRONG = ("over_confident", "under_confident", "uneven", "was_off")
+STRONG = ("over_confident", "under_confident", "uneven", "off_at_times")
 
 
 class Stream:
@@ -139,8 +139,21 @@ def test_an_error_that_has_passed() -> None:
         stream.add(confidence_N, rng.random(count) < confidence_N - gap)
     report = stream.look()
     check_agreement(report)
-    assert report.verdict == "was_off" and (report.ece_upper or 1) <= 0.02
+    assert report.verdict == "off_at_times" and (report.ece_upper or 1) <= 0.02
     assert "at some time there was an error" in report.headline and state_of(report).name == "alarm"
+
+
+def test_an_error_that_has_just_begun() -> None:
+    """Evidence for it comes before all labels together show it: the word must not say that it is over."""
+    rng, stream = np.random.default_rng(3), Stream()
+    confidence_N = rng.uniform(0.5, 1, 4_000)
+    stream.add(confidence_N, rng.random(4_000) < confidence_N)
+    while stream.verdict() == "cannot_tell":
+        stream.add(confidence_N[:20], rng.random(20) < confidence_N[:20] - 0.35)
+    report = stream.look()
+    check_agreement(report)
+    assert report.verdict == "off_at_times"
+    assert "no longer" not in state_of(report.model_copy(update={"alarm": None})).text
 
 
 def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:

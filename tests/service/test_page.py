@@ -153,7 +153,7 @@ def test_a_word_for_every_verdict_and_the_tolerance_of_the_alarm() -> None:
     one = full(alarm=None)
     for verdict in get_args(Verdict):
         state = state_of(altered(one, verdict=verdict, tolerance=0.05))
-        assert (state.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "was_off"))
+        assert (state.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "off_at_times"))
         assert (state.name == "leans") == verdict.startswith("leans_")
         assert (state.name == "fine") == (verdict == "within_tolerance") == (state.word == "Within 0.05")
         assert "recalibrat" not in state.text.lower()

@@ -21,7 +21,7 @@ Verdict = Literal[
     "over_confident",
     "under_confident",
     "uneven",
-    "was_off",
+    "off_at_times",
 ]
 Binning = Literal["width", "mass"]
 Unit = Literal["hour", "day", "month"]
@@ -241,8 +241,8 @@ class Report(BaseModel):
     version: str
     window: Window = Window()
     verdict: Verdict = Field(
-        description="over_confident, under_confident, uneven, was_off: by the alarm's evidence, so however often one"
-        " looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look"
+        description="over_confident, under_confident, uneven, off_at_times: by the alarm's evidence, so however often"
+        " one looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look"
     )
     tolerance: float = Field(0.02, description="calibration error (ECE) that is put up with: the alarm's")
     reading: str = Field(description="what the numbers mean, in plain words")

@@ -36,7 +36,7 @@ MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
     " these labels as well ({level}).",
     "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}).",
-    "was_off": "but at some time there was an error: the alarm's evidence stays, whatever came after.",
+    "off_at_times": "but at some time there was an error: the alarm's evidence, label by label as they came, shows it.",
     "over_confident": "The model is over-confident: trust its percentages less than they say.",
     "under_confident": "The model is under-confident: it is right more often than it says.",
     "uneven": "The model is too sure in some ranges and not sure enough in others; the diagram shows where.",
@@ -70,7 +70,7 @@ def verdict_of(
     That takes the alarm's evidence (`alarm`: None where the report is not about all labels so far); the direction
     is that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a
     sound version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance.
-    was_off: there is evidence, and the labels as they are now show no more than chance.
+    off_at_times: there is evidence, and all labels together show no more than chance: the error is over, or young.
     """
     if not sums.answers:
         return "no_answers"
@@ -79,7 +79,7 @@ def verdict_of(
     more = figures["ece"] > figures["floor_p95"]
     direction = direction_of(figures["signed_gap"], figures["ece"])
     if alarm is not None and alarm.state != "quiet":
-        return direction if more else "was_off"
+        return direction if more else "off_at_times"
     if within:
         return "within_tolerance"
     if more or (advice is not None and advice.helps == "yes"):
@@ -121,7 +121,7 @@ def headline(
         counts = f"The {plural(n, 'label')} that arrived last."
     ece, p95 = f"Its calibration error (ECE) is {figures['ece']:.3f}", f"{figures['floor_p95']:.3f}"
     level = f"{100 * options.level:.6g}% interval {figures['ece_lower']:.3f} to {figures['ece_upper']:.3f}"
-    if verdict in ("cannot_tell", "was_off", "within_tolerance"):
+    if verdict in ("cannot_tell", "off_at_times", "within_tolerance"):
         chance = "no larger" if figures["ece"] <= figures["floor_p95"] else "larger"
         standing = (
             f"{counts} On them the model claims {percent(figures['mean_confidence'])} on average and is right"

@@ -38,7 +38,9 @@ _STATES: dict[Verdict, State] = {
     "over_confident": State("off", "Over-confident", f"{_LESS.capitalize()}."),
     "under_confident": State("off", "Under-confident", f"{_MORE.capitalize()}."),
     "uneven": State("off", "Uneven", f"{_BOTH.capitalize()}."),
-    "was_off": State("off", "Was off", "At some time its percentages were off; all labels together no longer show it."),
+    "off_at_times": State(
+        "off", "Off at times", "At some time its percentages were off; all labels together do not show it."
+    ),
 }
 
 
@@ -49,7 +51,9 @@ def state_of(report: Report) -> State:
         return State("alarm", "Alarm", "Do not trust this model's percentages until somebody has looked into it.")
     if alarm == "acknowledged":
         return State(
-            "acknowledged", "Alarm, acknowledged", "Its percentages were off; somebody knows and has said why."
+            "acknowledged",
+            "Alarm, acknowledged",
+            "Its percentages were found to be off; somebody knows and has said why.",
         )
     state, tolerance = _STATES[report.verdict], f"{report.tolerance:g}"
     words = (text.replace("{tolerance}", tolerance) for text in (state.word, state.text))
