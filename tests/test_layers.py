@@ -63,8 +63,8 @@ LAYERS = {
     "trueodds/client": """
         clients
         calls
-        attempts instances queries
-        answers
+        attempts instances observations
+        answers queries
     """,
     "trueodds/metrics": """
         summary

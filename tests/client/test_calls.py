@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trueodds
 from service.http import keys
 from tests.client.data import CLASSES, SHAPE, expected, images
 from tests.conftest import ROOT
@@ -23,7 +24,8 @@ from tests.service.hooks import until
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import ModelFolder
-from trueodds.client import AsyncClient, CallError, Client, LabelSummary, calls
+from trueodds.client import AsyncClient, CallError, Client, LabelSummary, ObservationSummary, calls
+from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array
 
 
@@ -110,6 +112,51 @@ def test_corrections_and_labels_that_come_first(client: Client) -> None:
     assert client.feedback("not-yet", "1", model="tiny") == LabelSummary(held=1)
 
 
+def test_answers_of_another_server(client: Client, url: str) -> None:
+    p_NC = np.random.default_rng(0).dirichlet([0.3] * 3, 700)
+    ids, labels_N = [f"n-{k}" for k in range(700)], np.random.default_rng(1).integers(0, 3, 700)
+    whose: dict[str, Any] = {"model": "elsewhere", "version": "1"}
+    beside: dict[str, Any] = {"tags": ["x", None] * 350, "times": [datetime(2026, 1, 1), 1.7e9] * 350}
+    summary = client.observe(ids, p_NC, classes=["a, b", "c", "d"], propensities=[0.5] * 700, **beside, **whose)
+    assert summary == ObservationSummary(stored=700)
+    client.feedback(ids, labels_N)
+    report = client.report(**whose)
+    assert report.ece == pytest.approx(trueodds.report(p_NC, labels_N).ece, abs=1e-12)
+    assert client.report(tag="x", **whose).answers == 350
+    first = {name: values[:1] for name, values in beside.items()}
+    again = client.observe(ids[:1], p_NC[:1], propensities=[0.5], **first, **whose)
+    assert again == ObservationSummary(already_known=1)
+    with pytest.raises(
+        CallError, match="1 of 2 answers refused, the others taken; row 1: 'n-1' came before"
+    ) as refused:
+        client.observe(["new", "n-1"], np.log(p_NC[:2]), logits=True, **whose)
+    assert refused.value.details["outcomes"] == ObservationSummary(stored=1)
+
+    async def awaited() -> ObservationSummary:
+        async with AsyncClient(url) as other:
+            options: dict[str, Any] = {"predicted": ["no"], "classes": ["no", "yes"]}
+            return await other.observe(["s-1"], [0.7], model="elsewhere", version="2", **options)
+
+    assert asyncio.run(awaited()) == ObservationSummary(stored=1)
+    assert client.report(model="elsewhere", version="2").answers == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (["a"], [0.5, 0.5]),
+            r"the numbers have shape \(2,\), the ids are \['a'\]; expected ids, and N x C probabilities",
+        ),
+        (("a", [[0.5, 0.5]]), "the ids are 'a'"),
+        ((["a", "b"], [[0.5, 0.5]]), "there are 2 of id, 1 of probabilities; expected one of each for every row"),
+    ],
+)
+def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        client.observe(*arguments, model="elsewhere", version="1")
+
+
 def test_refused_labels_are_listed_by_their_rows_over_all_requests(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +194,10 @@ def test_keys(folder: Path, tmp_path: Path) -> None:
         assert (error.value.code, error.value.status) == ("key_needed", 401)
 
 
-@pytest.mark.parametrize("method", [Client, AsyncClient, Client.predict, Client.feedback, Client.report])
+EXAMPLES = [Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.report]
+
+
+@pytest.mark.parametrize("method", EXAMPLES)
 def test_its_examples_run_against_a_service(url: str, method: Any) -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(method, method.__qualname__, globs={})
     for one in example.examples:

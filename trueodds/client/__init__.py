@@ -4,7 +4,7 @@
 written once, without I/O, in `calls` and `attempts`.
 """
 
-from trueodds.client.answers import CallError, LabelSummary, ModelVersion, Predictions
+from trueodds.client.answers import CallError, LabelSummary, ModelVersion, ObservationSummary, Predictions
 from trueodds.client.clients import AsyncClient, Client
 
-__all__ = ["AsyncClient", "CallError", "Client", "LabelSummary", "ModelVersion", "Predictions"]
+__all__ = ["AsyncClient", "CallError", "Client", "LabelSummary", "ModelVersion", "ObservationSummary", "Predictions"]

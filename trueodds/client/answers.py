@@ -110,6 +110,18 @@ class LabelSummary:
 
 
 @dataclass(frozen=True)
+class ObservationSummary:
+    """Outcomes of the answers of one `observe`; the two add up to the answers sent."""
+
+    stored: int = 0
+    already_known: int = 0
+    """The same again: counted once."""
+
+    def __add__(self, other: ObservationSummary) -> ObservationSummary:
+        return ObservationSummary(self.stored + other.stored, self.already_known + other.already_known)
+
+
+@dataclass(frozen=True)
 class ModelVersion:
     """A version of a model."""
 

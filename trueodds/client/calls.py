@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from trueodds.client.answers import CallError, LabelSummary, ModelVersion, Predictions
+from trueodds.client.answers import CallError, LabelSummary, ModelVersion, ObservationSummary, Predictions
 from trueodds.client.attempts import Limits, Request, Steps, exchange
 from trueodds.client.instances import Instance, instances_of
-from trueodds.client.queries import texts
+from trueodds.client.observations import observation_rows, shared_options
+from trueodds.client.queries import ObserveOptions, texts
 from trueodds.errors import ConfigError
 from trueodds.texts import plural, short
 
@@ -30,6 +32,7 @@ PROBLEMS = 20
 """Refused labels that an error lists, as the service's answer does."""
 
 T = TypeVar("T")
+S = TypeVar("S", LabelSummary, ObservationSummary)
 
 
 @dataclass(frozen=True)
@@ -118,23 +121,51 @@ def feedback(
 ) -> Steps[LabelSummary]:
     """The outcomes of all labels, in as many requests as it takes."""
     shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
-    lines = (json.dumps({"id": id_, "label": label, **shared}).encode() + b"\n" for id_, label in _checked(rows))
-    total, sent, problems, failed = LabelSummary(), 0, list[dict[str, Any]](), 0
-    while chunk := list(islice(lines, LABELS)):
+    lines = ({"id": id_, "label": label, **shared} for id_, label in _checked(rows))
+    return (yield from _in_lines(caller, "/feedback", lines, LABELS, "label", LabelSummary))
+
+
+def observe(
+    caller: Caller, ids: Iterable[str], numbers: npt.ArrayLike, *, model: str, version: str, options: ObserveOptions
+) -> Steps[ObservationSummary]:
+    """The outcomes of all answers of another server, in as many requests as it takes."""
+    rows, most = observation_rows(ids, numbers, options)
+    query = {"model": model, "version": version, **shared_options(options)}
+    return _in_lines(caller, "/observe", rows, most, "answer", ObservationSummary, query)
+
+
+def _in_lines(
+    caller: Caller,
+    path: str,
+    rows: Iterable[Mapping[str, Any]],
+    most: int,
+    noun: str,
+    kind: type[S],
+    query: Mapping[str, Any] | None = None,
+) -> Steps[S]:
+    """The outcomes of all rows, sent as lines of JSON in as many requests as it takes."""
+
+    def read(tree: Any) -> tuple[S, int, list[dict[str, Any]]]:
+        return kind(**{field.name: tree[field.name] for field in fields(kind)}), tree["failed"], tree["problems"]
+
+    lines = (json.dumps(row).encode() + b"\n" for row in rows)
+    total, sent, problems, failed = kind(), 0, list[dict[str, Any]](), 0
+    while chunk := list(islice(lines, most)):
         headers = {"content-type": NDJSON}
         try:
-            summary, refused = yield from caller.call(
-                _outcomes, "POST", "/feedback", body=b"".join(chunk), headers=headers
+            summary, refused, first_problems = yield from caller.call(
+                read, "POST", path, query=query, body=b"".join(chunk), headers=headers
             )
         except CallError as error:
-            error.message += f". {plural(sent, 'label was', 'labels were')} sent before; sending all again is safe"
+            before = plural(sent, f"{noun} was", f"{noun}s were")
+            error.message += f". {before} sent before; sending all again is safe"
             raise
-        total, failed = total + summary, failed + refused["failed"]
-        problems += [{**problem, "row": problem["row"] + sent} for problem in refused["problems"]]
+        total, failed = total + summary, failed + refused
+        problems += [{**problem, "row": problem["row"] + sent} for problem in first_problems]
         sent += len(chunk)
     if failed:
         first = problems[0]
-        message = f"{failed:,} of {plural(sent, 'label')} refused{', the others taken' if failed < sent else ''}"
+        message = f"{failed:,} of {plural(sent, noun)} refused{', the others taken' if failed < sent else ''}"
         details = {"problems": problems[:PROBLEMS], "problem_count": failed, "outcomes": total}
         raise CallError(first["code"], f"{message}; row {first['row']}: {first['message']}", details=details)
     return total
@@ -185,11 +216,6 @@ def _checked(rows: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, str | int]]
             allowed = "expected a class's name, or its index as a whole number"
             raise ConfigError(f"row {n} has the label {short(label)}; {allowed}")
         yield str(id_), str(label) if isinstance(label, str) else int(label)
-
-
-def _outcomes(tree: Any) -> tuple[LabelSummary, dict[str, Any]]:
-    counts = {name: tree[name] for name in ("stored", "already_known", "corrected", "held")}
-    return LabelSummary(**counts), {"failed": tree["failed"], "problems": tree["problems"]}
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:

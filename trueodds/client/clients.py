@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
+import numpy.typing as npt
+
 from trueodds.client import calls
-from trueodds.client.answers import LabelSummary, ModelVersion, Predictions
+from trueodds.client.answers import LabelSummary, ModelVersion, ObservationSummary, Predictions
 from trueodds.client.attempts import Answer, Limits, NoAnswer, Send, Steps
-from trueodds.client.queries import PredictOptions, ReportQuery
+from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery
 from trueodds.errors import ConfigError, MissingExtraError
 from trueodds.texts import short
 
@@ -134,6 +136,35 @@ class Client(_Arguments[httpx.Client]):
         rows = calls.label_rows(ids, labels)
         return self._run(calls.feedback(self._caller, rows, model=model, correct=correct))
 
+    def observe(
+        self,
+        ids: Iterable[str],
+        probabilities: npt.ArrayLike,
+        *,
+        model: str,
+        version: str,
+        **options: Unpack[ObserveOptions],
+    ) -> ObservationSummary:
+        """Sends answers of a model that another server serves, each with an id of yours: from then on they are watched.
+
+        `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name or
+        index. `classes`: their names in the order of the columns, needed once (else they are 0, 1, 2, ...). `times`:
+        datetimes (UTC without an offset) or Unix seconds; now, where there is none. `shadow`: nobody got these
+        answers; with the ids of those that were given they can be judged against them.
+
+        Raises:
+            ConfigError: numbers and lists of other shapes.
+            CallError: the service refused a row (`details` has the `problems` and the `outcomes` of the others), or
+                did not answer. Sending all again is safe.
+
+        >>> import trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:8000")
+        >>> client.observe(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], model="mail", version="7", classes=["ham", "spam"])
+        ObservationSummary(stored=2, already_known=0)
+        """
+        steps = calls.observe(self._caller, ids, probabilities, model=model, version=version, options=options)
+        return self._run(steps)
+
     def report(self, **query: Unpack[ReportQuery]) -> Report:
         """The live calibration report: its numbers are attributes, and printed it is a few lines.
 
@@ -217,6 +248,19 @@ class AsyncClient(_Arguments[httpx.AsyncClient]):
         """As `Client.feedback`."""
         rows = calls.label_rows(ids, labels)
         return await self._run(calls.feedback(self._caller, rows, model=model, correct=correct))
+
+    async def observe(
+        self,
+        ids: Iterable[str],
+        probabilities: npt.ArrayLike,
+        *,
+        model: str,
+        version: str,
+        **options: Unpack[ObserveOptions],
+    ) -> ObservationSummary:
+        """As `Client.observe`."""
+        steps = calls.observe(self._caller, ids, probabilities, model=model, version=version, options=options)
+        return await self._run(steps)
 
     async def report(self, **query: Unpack[ReportQuery]) -> Report:
         """As `Client.report`."""

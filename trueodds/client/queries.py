@@ -1,8 +1,8 @@
-"""What may be asked beside inputs and labels: the queries of /predict and /calibration-report, by name and type."""
+"""What may be said beside inputs, answers and labels: the options of the client's calls, by name and type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -14,6 +14,18 @@ class PredictOptions(TypedDict, total=False):
     version: str | None
     tag: str | None
     propensity: float | None
+
+
+class ObserveOptions(TypedDict, total=False):
+    """What is said of answers of another server: `logits` and `shadow` of all, the others row by row."""
+
+    predicted: Iterable[str | int] | None
+    logits: bool
+    classes: Iterable[str] | None
+    tags: Iterable[str | None] | None
+    times: Iterable[datetime | float | None] | None
+    propensities: Iterable[float | None] | None
+    shadow: bool
 
 
 class ReportQuery(TypedDict, total=False):

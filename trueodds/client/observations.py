@@ -1,0 +1,66 @@
+"""Answers of another server as rows of requests."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.client.queries import ObserveOptions
+from trueodds.errors import ConfigError
+from trueodds.texts import short
+
+NUMBERS = 200_000
+"""In one request: some four megabytes."""
+_COLUMNS = {"predicted": "predicted", "tags": "tag", "times": "time", "propensities": "propensity"}
+"""Options that have a value for each row, and the service's names for it."""
+
+
+def observation_rows(
+    ids: Iterable[str], numbers: npt.ArrayLike, options: ObserveOptions
+) -> tuple[Iterator[dict[str, Any]], int]:
+    """Rows of /observe, and how many may go in one request.
+
+    Raises:
+        ConfigError: numbers of another shape, or lists of other lengths.
+    """
+    only_predicted = options.get("predicted") is not None
+    array = np.asarray(numbers, np.float64)
+    if isinstance(ids, str) or array.ndim != (1 if only_predicted else 2):
+        shape = f"the numbers have shape {array.shape}, the ids are {short(ids)}"
+        raise ConfigError(f"{shape}; expected ids, and N x C probabilities, or N confidences with `predicted`")
+    form = "confidence" if only_predicted else "logits" if options.get("logits") else "probabilities"
+    columns: dict[str, list[Any]] = {"id": list(ids), form: array.tolist()}
+    for name, key in _COLUMNS.items():
+        if (values := options.get(name)) is not None:
+            columns[key] = [_plain(value) for value in values]  # type: ignore[attr-defined]
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
+        raise ConfigError(f"there are {lengths}; expected one of each for every row")
+    rows = (
+        {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
+        for cells in zip(*columns.values(), strict=True)
+    )
+    return rows, max(1, NUMBERS // array[0].size) if len(array) else 1
+
+
+def shared_options(options: ObserveOptions) -> dict[str, Any]:
+    """What the query says of all rows; names of classes are quoted as CSV has them."""
+    query: dict[str, Any] = {"shadow": True} if options.get("shadow") else {}
+    if (classes := options.get("classes")) is not None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(classes)
+        query["classes"] = line.getvalue()
+    return query
+
+
+def _plain(value: Any) -> Any:
+    """A text, a number or a time as JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.item() if isinstance(value, np.generic) else value
