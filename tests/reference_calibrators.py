@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tests.reference import Rows, softmax
+from trueodds.calibrators import Quadratic
 
 Vector = Sequence[float]
+QUADRATIC = ("low", "high", "low_slope", "high_slope", "offset")
 
 
 def affine_nll(
@@ -139,3 +141,12 @@ def ensemble_loss(rows: Rows, labels: Sequence[int], temperature: float, weights
 def logits_of(rows: Sequence[Sequence[float]], precision: float) -> list[list[float]]:
     """ln p; a 0 counts as the precision, or as the smallest other probability of its row if that is smaller."""
     return [[math.log(p if p > 0 else min(precision, *(q for q in row if q > 0))) for p in row] for row in rows]
+
+
+def quadratic_of(calibrator: Quadratic, k: int) -> tuple[float, float, float]:
+    """(a, b, c) of class k's curve a s^2 + b s + c between the ends of its fit, from its slopes there."""
+    tree = calibrator.to_json()
+    low, high, at_low, at_high, offset = (float(tree[f"{name}_C"][k]) for name in QUADRATIC)
+    a = (at_high - at_low) / (2 * (high - low))
+    b = at_low - 2 * a * low
+    return a, b, offset - a * low * low - b * low

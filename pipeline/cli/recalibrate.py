@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.cli import common
 from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, client_of, recalibrate
-from trueodds.calibrators.selection import CANDIDATES
+from trueodds.calibrators.selection import CANDIDATES, CURVES
 from trueodds.cli import Parser, Subparsers
 
 
@@ -25,7 +25,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--out", type=Path, default=Path("calibrator.json"), metavar="FILE", help=out)
     labels = f"the number of labels to fit on, at most; the last ones (default: {LABELS:,})"
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
-    candidates = f"calibrators to choose from (default: {', '.join(CANDIDATES)})"
+    candidates = (
+        f"calibrators to choose from (default: {', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)})"
+    )
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
 
 

@@ -14,7 +14,7 @@ from trueodds import calibrators
 from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.held_out import calibrated_nll, stratified
-from trueodds.calibrators.selection import CANDIDATES
+from trueodds.calibrators.selection import default_candidates
 from trueodds.evaluation.results import Measurement, measure, measure_probabilities, table_of
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
@@ -80,7 +80,7 @@ def choose(
         ConfigError: an unknown candidate.
         FitError: no candidate can be fitted.
     """
-    names = list(dict.fromkeys([served.name, *(candidates or CANDIDATES)]))
+    names = list(dict.fromkeys([served.name, *(candidates or default_candidates(logits_NC.shape[1]))]))
     selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
     served_N = calibrated_nll(served, logits_NC, labels_N)
     table = tuple(

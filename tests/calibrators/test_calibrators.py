@@ -253,7 +253,7 @@ NAMES = calibrators.names()
 
 def test_names() -> None:
     assert NAMES[:4] == ["identity", "temperature", "ensemble_temperature", "bias_corrected_temperature"]
-    assert len(NAMES) == 15
+    assert len(NAMES) == 16
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""Platt and beta: the optimum of the slow loss within its bounds, mirror images for two classes."""
+"""Platt, beta and quadratic scaling: the optimum of the slow loss within its bounds, mirror images for two classes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
 
 from tests import reference, reference_calibrators
 from tests.calibrators.test_calibrators import drawn
 from trueodds import calibrators
-from trueodds.calibrators import Beta, FitError, Platt
-from trueodds.calibrators.sigmoid import log_pair
+from trueodds.calibrators import Beta, FitError, Platt, Quadratic
+from trueodds.calibrators.sigmoid import _Logistic, log_odds, log_pair
 from trueodds.sums.inputs import softmax
 
 
@@ -54,6 +55,86 @@ def test_both_are_the_minimum_of_the_slow_loss(seed: int, classes: int) -> None:
             bounds = [(0, 20)] * len(slopes) + [(None, None)]
             least = minimize(loss, np.zeros(len(slopes) + 1), bounds=bounds, method="L-BFGS-B")
             assert loss(np.array([*slopes, offset])) <= least.fun + 1e-9
+
+
+def quadratic(z: object, y: object) -> Quadratic:
+    calibrator = calibrators.fit(z, y, "quadratic")  # type: ignore[arg-type]
+    assert isinstance(calibrator, Quadratic)
+    return calibrator
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 10_000), st.integers(2, 3))
+def test_quadratic_is_the_least_loss_of_all_that_do_not_fall(seed: int, classes: int) -> None:
+    z, labels = drawn(40, classes, 1.7, 2.0, seed)
+    labels[:classes] = np.arange(classes)
+    calibrator = quadratic(z, labels)
+    odds = [[reference_calibrators.log_odds(row, k) for k in range(classes)] for row in z.tolist()]
+    curves = [reference_calibrators.quadratic_of(calibrator, k) for k in range(classes)]
+    for n, row in enumerate(odds):
+        sigmas = [1 / (1 + math.exp(-(a * s * s + b * s + c))) for s, (a, b, c) in zip(row, curves, strict=True)]
+        np.testing.assert_allclose(calibrator(z[n : n + 1])[0], np.array(sigmas) / sum(sigmas), rtol=1e-9)
+    for k, (a, b, c) in enumerate(curves):
+        features = [[row[k] ** 2, row[k]] for row in odds]
+        low, high = min(row[k] for row in odds), max(row[k] for row in odds)
+        hard = [float(y == k) for y in labels]
+
+        def loss(theta: np.ndarray, features=features, hard=hard) -> float:  # type: ignore[no-untyped-def]
+            return reference_calibrators.logistic_loss(features, hard, theta[:-1].tolist(), float(theta[-1]))
+
+        def slopes(theta: np.ndarray, ends=(low, high)) -> list[float]:  # type: ignore[no-untyped-def]
+            return [2 * theta[0] * end + theta[1] for end in ends]
+
+        least = minimize(loss, [0.0, 1.0, 0.0], constraints={"type": "ineq", "fun": slopes}, method="SLSQP")
+        assert loss(np.array([a, b, c])) <= least.fun + 1e-7
+        assert min(slopes(np.array([a, b, c]))) >= -1e-9
+
+
+def test_quadratic_special_cases() -> None:
+    """Where the free optimum rises everywhere it is the plain logistic regression; two points make it by hand."""
+    rng = np.random.default_rng(5)
+    s = rng.normal(0, 1.5, 4000)
+    y = (rng.random(4000) < 1 / (1 + np.exp(-(0.05 * s**2 + 0.9 * s - 0.3)))).astype(int)
+    free = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(np.column_stack([s**2, s]), y)
+    calibrator = quadratic(np.column_stack([0 * s, s]), y)
+    (a, b), (c,) = free.coef_[0], free.intercept_
+    np.testing.assert_allclose(reference_calibrators.quadratic_of(calibrator, 1), [a, b, c], atol=2e-4)
+    z = np.log([[0.8, 0.2]] * 4 + [[0.2, 0.8]] * 4)
+    np.testing.assert_allclose(quadratic(z, [0, 0, 0, 1, 1, 1, 1, 0])(z)[[0, 4], 1], [1 / 4, 3 / 4], rtol=1e-6)
+    identity = Quadratic([-9.0, -7.0], [-9.0, -7.0], [8.0, 3.0], [1.0, 1.0], [1.0, 1.0])
+    np.testing.assert_allclose(identity(z), softmax(z), rtol=1e-12)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000))
+def test_quadratic_keeps_the_order_of_any_rows(seed: int) -> None:
+    """Of two classes: also where the free optimum would turn round, and beyond the rows of the fit."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(0, 2, 200)
+    labels = (rng.random(200) < 1 / (1 + np.exp(-np.abs(s)))).astype(int)
+    labels[:2] = [0, 1]
+    calibrator = quadratic(np.column_stack([-s, s]), labels)
+    far = np.linspace(-60, 60, 999)
+    p = calibrator(np.column_stack([-far, far]))
+    assert (np.diff(p[:, 1]) >= -1e-12).all()
+    np.testing.assert_allclose(np.asarray(calibrator.low_slope_C), np.asarray(calibrator.high_slope_C)[::-1], atol=1e-5)
+
+
+def test_the_gradient_of_a_curve_is_that_of_its_loss() -> None:
+    rng = np.random.default_rng(0)
+    x_FN, theta = rng.normal(size=(3, 20)), rng.normal(size=3)
+    problem = _Logistic(x_FN, rng.random(20))
+    _, gradient = problem.value_and_gradient(theta)
+    steps = 1e-6 * np.eye(3)
+    above, below = ([problem.value_and_gradient(theta + sign * e)[0] for e in steps] for sign in (1, -1))
+    numeric = (np.array(above) - below) / 2e-6
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-7)
+
+
+def test_log_odds_equal_their_twin() -> None:
+    z, _ = drawn(10, 3, 2.0)
+    twin = [[reference_calibrators.log_odds(row, k) for k in range(3)] for row in z.tolist()]
+    np.testing.assert_allclose(log_odds(z), twin, rtol=1e-12)
 
 
 def test_platt_by_hand() -> None:
@@ -102,7 +183,7 @@ def test_separable_and_turned_round_rows_stop_at_the_bounds() -> None:
 @pytest.mark.parametrize("scale", [1e-4, 50.0, 1e4])
 def test_scores_of_any_size(scale: float) -> None:
     z, labels = drawn(200, 4, 1.5)
-    for calibrator in (platt(scale * z, labels), beta(scale * z, labels)):
+    for calibrator in (platt(scale * z, labels), beta(scale * z, labels), quadratic(scale * z, labels)):
         probabilities = calibrator(scale * z)
         assert np.isfinite(probabilities).all()
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
@@ -125,7 +206,7 @@ def test_logarithms_end_at_the_smallest_float() -> None:
 def test_a_class_never_seen() -> None:
     z, labels = drawn(50, 3)
     few = np.where(labels == 1, 0, labels)
-    for fit, name in ((beta, "beta"), (platt, "platt")):
+    for fit, name in ((beta, "beta"), (platt, "platt"), (quadratic, "quadratic")):
         with pytest.raises(FitError, match=f"never hold class 1, without which {name} cannot .*; use 'temperature'"):
             fit(z, few)
 
@@ -146,3 +227,7 @@ def test_logits_turned_round_are_noted() -> None:
 def test_slopes_below_zero_are_refused() -> None:
     with pytest.raises(ValueError, match=r"slope_C holds -1\.0; allowed are numbers >= 0"):
         Platt([0.0], [-1.0])
+    with pytest.raises(ValueError, match=r"high_slope_C holds -1\.0; allowed are numbers >= 0"):
+        Quadratic([0.0], [-1.0], [1.0], [1.0], [-1.0])
+    with pytest.raises(ValueError, match=r"low_C .* is above high_C .*; allowed is low_C <= high_C"):
+        Quadratic([0.0], [1.0], [-1.0], [1.0], [1.0])

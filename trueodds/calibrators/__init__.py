@@ -16,7 +16,7 @@ from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
 from trueodds.calibrators.registry import from_json, get, names, options
 from trueodds.calibrators.selection import SELECT, Candidate, Selection, check, fit, select
-from trueodds.calibrators.sigmoid import Beta, Platt
+from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
@@ -35,6 +35,7 @@ __all__ = [
     "Isotonic",
     "Matrix",
     "Platt",
+    "Quadratic",
     "SELECT",
     "Selection",
     "Spline",

@@ -18,7 +18,7 @@ from trueodds.calibrators.held_out import overfitting
 from trueodds.calibrators.histogram import Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
-from trueodds.calibrators.sigmoid import Beta, Platt
+from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
@@ -31,6 +31,7 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     BiasCorrectedTemperature,
     Platt,
     Beta,
+    Quadratic,
     Vector,
     StructuredVector,
     Matrix,

@@ -1,8 +1,9 @@
-"""Logistic curves per class, normalised: Platt scaling and beta calibration."""
+"""Logistic curves per class, normalised: Platt scaling, beta calibration and quadratic scaling."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -30,9 +31,8 @@ class Sigmoids(Calibrator):
     def _slopes(self) -> list[Array]:
         """A slope per class for each feature, none negative."""
 
-    @staticmethod
     @abstractmethod
-    def features(log_NC: Array, log_rest_NC: Array) -> list[Array]:
+    def _features(self, log_NC: Array, log_rest_NC: Array) -> list[Array]:
         """From ln q_k and ln(1 - q_k), each N x C, the features."""
 
     @staticmethod
@@ -66,16 +66,15 @@ class Sigmoids(Calibrator):
 
     def _apply(self, logits_NC: Array) -> Array:
         eta_NC = np.broadcast_to(np.asarray(self.offset_C), logits_NC.shape)
-        for slope_C, feature_NC in zip(self._slopes(), self.features(*log_pair(logits_NC)), strict=True):
+        for slope_C, feature_NC in zip(self._slopes(), self._features(*log_pair(logits_NC)), strict=True):
             eta_NC = eta_NC + slope_C * feature_NC
         return softmax(-np.logaddexp(0.0, -eta_NC))  # exp(log sigma) over its sum, which cannot underflow as a whole
 
     @classmethod
-    def _solve(cls, logits_NC: Logits, labels_N: Labels) -> Array:
-        """(features + 1) x C: slopes, then offsets."""
-        features = cls.features(*log_pair(logits_NC.astype(np.float64, copy=False)))
+    def _solve(cls, features: Sequence[Array], labels_N: Labels) -> Array:
+        """(features + 1) x C, of features N x C: slopes, then offsets."""
         fitted = []
-        for k in range(logits_NC.shape[1]):
+        for k in range(features[0].shape[1]):
             x_FN = np.stack([f[:, k] for f in features])
             # Standard scores: offset and slopes then hardly interact, whatever the logits' size
             mean_F, spread_F = x_FN.mean(axis=1), x_FN.std(axis=1)
@@ -136,14 +135,13 @@ class Platt(Sigmoids):
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        slope_C, offset_C = cls._solve(logits_NC, labels_N)
+        slope_C, offset_C = cls._solve([log_odds(logits_NC)], labels_N)
         return cls(offset_C, slope_C)
 
     def _slopes(self) -> list[Array]:
         return [np.asarray(self.slope_C)]
 
-    @staticmethod
-    def features(log_NC: Array, log_rest_NC: Array) -> list[Array]:
+    def _features(self, log_NC: Array, log_rest_NC: Array) -> list[Array]:
         return [log_NC - log_rest_NC]
 
     @staticmethod
@@ -189,19 +187,89 @@ class Beta(Sigmoids):
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         if logits_NC.shape[1] == 1:
             return cls(np.zeros(1), np.ones(1), np.ones(1))
-        hit_C, miss_C, offset_C = cls._solve(logits_NC, labels_N)
+        log_NC, log_rest_NC = log_pair(logits_NC.astype(np.float64, copy=False))
+        hit_C, miss_C, offset_C = cls._solve([log_NC, -log_rest_NC], labels_N)
         return cls(offset_C, hit_C, miss_C)
 
     def _slopes(self) -> list[Array]:
         return [np.asarray(self.hit_C), np.asarray(self.miss_C)]
 
-    @staticmethod
-    def features(log_NC: Array, log_rest_NC: Array) -> list[Array]:
+    def _features(self, log_NC: Array, log_rest_NC: Array) -> list[Array]:
         return [log_NC, -log_rest_NC]
 
     @staticmethod
     def targets(hit_N: npt.NDArray[np.bool_]) -> Array:
         return hit_N.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic(Sigmoids):
+    """p_k ~ sigma(a_k s_k^2 + b_k s_k + c_k), s_k the log-odds of class k, a curve that never falls.
+
+    Quadratic scaling as in binary benchmarks is the logistic regression on s and s^2, which may turn round and rank
+    answers anew. Here its slope 2 a s + b lies in [0, 20] over the log-odds of the fitted rows, from `low_C` to
+    `high_C`; beyond them the curve goes on straight. Where the unrestricted optimum does not turn round, the two are
+    equal. a = 0 is `platt` with targets 0 and 1. More than two classes: each against the rest, then normalised; for two
+    the curves are mirror images.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit(logits, labels, "quadratic")([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
+    """
+
+    name: ClassVar[str] = "quadratic"
+
+    low_C: npt.ArrayLike
+    """The least log-odds of the fit."""
+    high_C: npt.ArrayLike
+    low_slope_C: npt.ArrayLike
+    """2 a s + b at `low_C`."""
+    high_slope_C: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "offset_C", frozen_array(self.offset_C, "offset_C", (None,)))
+        for name in ("low_C", "high_C"):
+            object.__setattr__(self, name, frozen_array(getattr(self, name), name, (self.classes,)))
+        for name in ("low_slope_C", "high_slope_C"):
+            object.__setattr__(self, name, _slopes(getattr(self, name), name, self.classes))
+        if (np.asarray(self.low_C) > np.asarray(self.high_C)).any():
+            raise ValueError(f"low_C {self.low_C!r} is above high_C {self.high_C!r}; allowed is low_C <= high_C")
+
+    @classmethod
+    def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
+        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        odds_NC = log_odds(logits_NC)
+        low_C, high_C = odds_NC.min(axis=0), odds_NC.max(axis=0)
+        low_slope_C, high_slope_C, offset_C = cls._solve(_ramps(odds_NC, low_C, high_C), labels_N)
+        return cls(offset_C, low_C, high_C, low_slope_C, high_slope_C)
+
+    def _slopes(self) -> list[Array]:
+        return [np.asarray(self.low_slope_C), np.asarray(self.high_slope_C)]
+
+    def _features(self, log_NC: Array, log_rest_NC: Array) -> list[Array]:
+        return _ramps(log_NC - log_rest_NC, np.asarray(self.low_C), np.asarray(self.high_C))
+
+    @staticmethod
+    def targets(hit_N: npt.NDArray[np.bool_]) -> Array:
+        return hit_N.astype(np.float64)
+
+
+def _ramps(odds_NC: Array, low_C: Array, high_C: Array) -> list[Array]:
+    """Two curves with sum s - low; their slopes go evenly from (1, 0) at low to (0, 1) at high, and stay beyond.
+
+    Their combinations with weights >= 0 are the quadratics of s that do not fall between the two.
+    """
+    inside_NC = np.clip(odds_NC, low_C, high_C) - low_C
+    square_NC = np.divide(inside_NC**2, 2 * (high_C - low_C), out=np.zeros_like(inside_NC), where=high_C > low_C)
+    rising_NC = square_NC + np.maximum(odds_NC - high_C, 0.0)
+    return [odds_NC - low_C - rising_NC, rising_NC]
+
+
+def log_odds(logits_NC: Logits) -> Array:
+    """ln q - ln(1 - q) of the softmax, N x C."""
+    log_NC, log_rest_NC = log_pair(logits_NC.astype(np.float64, copy=False))
+    return log_NC - log_rest_NC
 
 
 def log_pair(logits_NC: Array) -> tuple[Array, Array]:

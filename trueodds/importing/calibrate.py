@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from trueodds import calibrators
-from trueodds.calibrators.selection import CANDIDATES
+from trueodds.calibrators.selection import CANDIDATES, CURVES, default_candidates
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import write_json
@@ -41,8 +41,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "the file holds probabilities in place of logits: their logarithms are taken"
     parser.add_argument("--probabilities", action="store_true", help=words)
-    words = f"calibrators to choose from, with commas, or {ALL} (default: {', '.join(CANDIDATES)})"
-    parser.add_argument("--candidates", default=",".join(CANDIDATES), metavar="NAMES", help=words)
+    words = f"calibrators to choose from, with commas, or {ALL} (default: {', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)})"
+    parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="fold the calibrator into this graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
 
@@ -50,12 +50,14 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.onnx and arguments.probabilities:
         raise OptionsError("--onnx folds a calibrator behind logits; export the logits, and leave out --probabilities")
-    names = calibrators.names() if arguments.candidates == ALL else arguments.candidates.split(",")
     source = logit_rows.read(arguments.logits, arguments.label, probabilities=arguments.probabilities)
     if arguments.test:
         test = logit_rows.read(arguments.test, arguments.label, probabilities=arguments.probabilities)
         source = LogitRows(source.rows, test.test or test.rows)
-    comparison = compare(source.rows, source.test, [name.strip() for name in names])
+    names = default_candidates(source.rows.logits_NC.shape[1])
+    if arguments.candidates:
+        names = tuple(name.strip() for name in arguments.candidates.split(","))
+    comparison = compare(source.rows, source.test, calibrators.names() if names == (ALL,) else names)
     print(_text(arguments.logits, source, comparison))
     arguments.out.mkdir(parents=True, exist_ok=True)
     files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}

@@ -12,7 +12,7 @@ from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
 from trueodds.bundle.card import NAME
 from trueodds.calibrators import Calibrator
-from trueodds.calibrators.selection import CANDIDATES
+from trueodds.calibrators.selection import default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
 from trueodds.evaluation.splits import balanced
@@ -35,9 +35,9 @@ BUNDLE, LOGITS = "bundle", "logits.npz"
 class Judging:
     """How the test rows are judged."""
 
+    compare: Sequence[str]
     bins: int = 15
     level: float = 0.95
-    compare: Sequence[str] = CANDIDATES
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def import_model(
     scored = score(model, labelled, test, options, classes, allow_unseen=allow_unseen, seed=seed)
     val, held_out = scored.splits["val"], scored.splits["test"]
     selection = calibrators.select(val.logits_NC, val.labels_N)
-    judged = evaluate(selection.calibrator, val, held_out, Judging())
+    judged = evaluate(selection.calibrator, val, held_out, Judging(default_candidates(len(scored.classes))))
     out.mkdir(parents=True, exist_ok=True)
     logits.write(out / LOGITS, scored.splits, scored.notes)
     judged.write(out, scored.notes)
