@@ -41,7 +41,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "the file holds probabilities in place of logits: their logarithms are taken"
     parser.add_argument("--probabilities", action="store_true", help=words)
-    words = f"calibrators to choose from, with commas, or {ALL} (default: {', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)})"
+    default = f"{', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)}"
+    words = f"calibrators to choose from, with commas, or {ALL} (default: {default})"
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="fold the calibrator into this graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
