@@ -19,7 +19,7 @@ from service.http.envelope import Envelope
 from service.http.fast_routes import FastRoutes
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
-from service.labels import bulk
+from service.labels import bulk, voiding
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.observe import route as observe
@@ -80,7 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         streamed={"/feedback": bulk.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
-    for router in (observe.router, status.router, labels.router, report.router, alarm.router):
+    for router in (observe.router, status.router, labels.router, voiding.router, report.router, alarm.router):
         app.include_router(router, dependencies=[query_parameters.DECLARED])
     for router in (predict.fast, pages.router, infer.fast, infer.router):
         app.include_router(router)
@@ -112,6 +112,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/v2/models/{model}/versions/{version}/infer": infer_bodies,
             "/observe": observe_schemas.examples(),
             "/feedback": label_schemas.examples(engine.version),
+            "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
         },
     )

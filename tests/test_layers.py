@@ -118,7 +118,8 @@ LAYERS = {
         cli
         app
         report status infer observe
-        predict labels alarm
+        predict labels
+        alarm
         runtime
         bulk
         models http
@@ -154,6 +155,7 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
+        voiding
         predictions states
         compaction labels reading
         period_sums retention scoring versions
@@ -162,7 +164,7 @@ LAYERS = {
     """,
     "service/report": """
         route
-        data pages
+        data pages notes
         addresses query recent
     """,
     "service/alarm": """

@@ -216,6 +216,8 @@ def _promise(state: AlarmState) -> str:
 
 def _deliveries(state: AlarmState, settings: Settings) -> str:
     """A sentence on webhooks that do not take the news; the log, which not everybody sees, names them."""
+    if state.nulls["ece"].fired is None:
+        return ""
     keys = {hook.key for hook in settings.alarm_webhook}
     failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
     if not failed:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ConfigDict
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm import webhooks
@@ -17,13 +17,14 @@ from service.alarm.schemas import AlarmTest, WebhookTest
 from service.alarm.state import ALARM, NULLS, AlarmState, StoredAcknowledgement
 from service.alarm.watch import taking
 from service.errors import ServiceError
-from service.http import documentation, error_answers, json_body, keys
+from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http.signed_body import Name, SignedBody
 from service.settings import Webhook
 from service.store import StoreError
 from service.store.rows import LabelBlock, Version
 from trueodds.metrics.alarms.payoffs import Null
 from trueodds.reports.alarm import Alarm
-from trueodds.texts import line_problem, plural, short
+from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -33,27 +34,13 @@ FORM = "application/x-www-form-urlencoded"
 router = APIRouter()
 
 
-def _line(value: object) -> object:
-    """Refuses a text that is no plain line, before white space is stripped."""
-    if isinstance(value, str) and (problem := line_problem(value)):
-        raise ValueError(f"it {problem}")
-    return value
-
-
-_STRIPPED = StringConstraints(strip_whitespace=True, min_length=1)
-_Name = Annotated[str, _STRIPPED, Field(max_length=200), BeforeValidator(_line)]
-_Reason = Annotated[str, _STRIPPED, Field(max_length=2000), BeforeValidator(_line)]
-
-
-class AcknowledgementBody(BaseModel):
+class AcknowledgementBody(SignedBody):
     """Who has seen an alarm, and what is done about it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, title="AlarmAcknowledgement")
+    model_config = ConfigDict(title="AlarmAcknowledgement")
 
-    model: _Name
-    version: _Name
-    who: _Name
-    why: _Reason
+    model: Name
+    version: Name
     null: Null | None = None
 
 
@@ -194,14 +181,7 @@ def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceEr
 
 
 def _read(tree: Any) -> AcknowledgementBody:
-    try:
-        return AcknowledgementBody.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the body"
-        expected = "expected model, version, who and why, and maybe null (ece or point)"
-        problem = first["msg"].removeprefix("Value error, ")
-        raise ServiceError(422, "invalid_body", f"{where}: {problem}; {expected}") from None
+    return signed_body.read(AcknowledgementBody, tree, "model, version, who and why, and maybe null (ece or point)")
 
 
 async def _form_of(request: Request) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class Delivery(_Frozen):
     claimed_until_ms: int = 0
     next_ms: int = 0
     """Not tried again before."""
+    fired_ms: int | None = None
+    """When the evidence fired that the news are about."""
     delivered_ms: int | None = None
     problem: str = ""
     """Why the last try failed."""
@@ -116,6 +118,8 @@ class AlarmState(_Frozen):
     run_length: int | None
     propensity_floor: float = FLOOR
     labels: int = Field(0, ge=0)
+    sequence: int = Field(0, ge=0)
+    """Of the last label in the log."""
     last_ms: int | None = None
     """Arrival of the last label."""
     rest_confidence: tuple[float, ...] = Field((), max_length=BLOCK - 1)
@@ -214,16 +218,23 @@ class AlarmState(_Frozen):
         taken = confidence_N[:whole], correct_N[:whole]
         blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
         kept = _thinned(blocks)
-        nulls = {}
+        nulls, deliveries = {}, self.deliveries
         for null, evidence in self.nulls.items():
             process, log_e_B = evidence.process.advance_each(*taken)
             detector, log_r_B = evidence.detector.advance_each(*taken) if evidence.detector else (None, None)
             log_e = (*evidence.log_e, *(round(x, 4) for x in log_e_B.tolist()))
             fired = evidence.fired or self._fired(log_e_B, log_r_B, number_B, at_ms_B)
+            acknowledged = evidence.acknowledged
+            if fired and evidence.fired is None:  # before, if labels were voided, it may have fired on other labels
+                if acknowledged and acknowledged.at_ms < fired.at_ms:
+                    acknowledged = None
+                if null == "ece":
+                    deliveries = {key: d for key, d in deliveries.items() if d.fired_ms == fired.at_ms}
             change = {"process": process, "detector": detector, "fired": fired, "log_e": _chosen(log_e, kept)}
-            nulls[null] = evidence.model_copy(update=change)
+            nulls[null] = evidence.model_copy(update={**change, "acknowledged": acknowledged})
         after = {
             "labels": self.labels + len(block),
+            "sequence": int(block.sequence_L[-1]),
             "last_ms": int(block.arrived_ms_L[-1]),
             "rest_confidence": tuple(confidence_N[whole:].tolist()),
             "rest_correct": tuple(correct_N[whole:].tolist()),
@@ -232,6 +243,7 @@ class AlarmState(_Frozen):
             "nulls": nulls,
             "weighted": self._weighted(block),
             "prequential": self.prequential.advance_each(*taken),
+            "deliveries": deliveries,
         }
         return self.model_copy(update=after)
 
@@ -268,6 +280,29 @@ class AlarmState(_Frozen):
             if self.nulls[null].fired and self.nulls[null].acknowledged is None
         }
         return self.model_copy(update={"nulls": {**self.nulls, **changed}})
+
+    def anew(self, first: int) -> Self | None:
+        """The state before any label, where labels in the log from `first` on are not those that were taken.
+
+        Tests keep their settings. Who acknowledged an alarm has done so still if it fires on labels that had come by
+        then, and who was told of it is not told again. None: no label that was taken has changed.
+        """
+        if first > self.sequence:
+            return None
+        nulls = {}
+        for null, evidence in self.nulls.items():
+            start = EProcess.start(null, self.tolerance)
+            detector = evidence.detector and ShiryaevRoberts.start(null, self.tolerance)
+            nulls[null] = Evidence(process=start, detector=detector, acknowledged=evidence.acknowledged)
+        return type(self)(
+            tolerance=self.tolerance,
+            alpha=self.alpha,
+            run_length=self.run_length,
+            propensity_floor=self.propensity_floor,
+            nulls=nulls,
+            prequential=Prequential.start(),
+            deliveries=self.deliveries,
+        )
 
     def with_delivery(self, key: str, delivery: Delivery) -> Self:
         return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})

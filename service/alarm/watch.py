@@ -44,6 +44,19 @@ def taking(settings: Settings) -> Callable[[Any, LabelBlock], Any]:
     return step
 
 
+def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | None]:
+    """The step of `Store.void_labels` that has evidence begin anew; damaged evidence stays as it is."""
+
+    def step(tree: Any, first: int) -> tuple[Any, int] | None:
+        try:
+            state = AlarmState.read(tree, settings).anew(first)
+        except StoreError:
+            return None
+        return None if state is None else (state.tree(), 0)
+
+    return step
+
+
 class Watch:
     """`keep_watching` runs until it is cancelled."""
 
@@ -142,7 +155,9 @@ class Watch:
             return delivery.model_copy(update={"claimed_by": token, "claimed_until_ms": now + CLAIM_MS})
 
         state = await self._change(key, hook, claim)
-        mine = state.deliveries[hook.key]
+        mine = state.deliveries.get(hook.key)
+        if mine is None or state.nulls["ece"].fired is None:  # the labels that fired it were voided
+            return None
         if mine.delivered_ms is not None:
             return None
         if mine.claimed_by != token:
@@ -159,12 +174,14 @@ class Watch:
                 return delivery
             now, attempts = _now(), mine.attempts + 1
             if not problem:
-                return Delivery(attempts=attempts, delivered_ms=now)
+                return Delivery(attempts=attempts, delivered_ms=now, fired_ms=mine.fired_ms)
             pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(mine.attempts, 20))
-            return Delivery(attempts=attempts, next_ms=now + pause, problem=problem)
+            return Delivery(attempts=attempts, next_ms=now + pause, problem=problem, fired_ms=mine.fired_ms)
 
-        settled = (await self._change(key, hook, settle)).deliveries[hook.key]
-        return None if settled.delivered_ms is not None else max(settled.claimed_until_ms, settled.next_ms)
+        settled = (await self._change(key, hook, settle)).deliveries.get(hook.key)
+        if settled is None or settled.delivered_ms is not None:
+            return None
+        return max(settled.claimed_until_ms, settled.next_ms)
 
     async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> AlarmState:
         """Change what is stored of a delivery, with all workers taking turns."""
@@ -172,7 +189,10 @@ class Watch:
 
         def step(tree: Any, block: LabelBlock) -> Any:
             state = AlarmState.read(take(tree, block), self._settings)
-            before = state.deliveries.get(hook.key, Delivery())
+            fired = state.nulls["ece"].fired
+            if fired is None:
+                return state.tree()
+            before = state.deliveries.get(hook.key, Delivery(fired_ms=fired.at_ms))
             return state.with_delivery(hook.key, change(before)).tree()
 
         return AlarmState.read(await self._store.update_state(*key, ALARM, step), self._settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,6 +12,7 @@ from service.bulk.refusals import bad_rows
 from service.bulk.report import Report, take
 from service.errors import Refusal
 from service.labels import formats
+from service.labels.imports import IMPORT_ID
 from service.labels.schemas import BulkSummary
 from service.store import Store
 from service.store.rows import Label
@@ -22,7 +25,7 @@ BLOCK = 64 * 1024
 
 
 async def take_labels(
-    request: Request, media_type: str, store: Store, telemetry: Telemetry, *, rows_wanted: bool
+    request: Request, media_type: str, store: Store, telemetry: Telemetry, import_id: str, *, rows_wanted: bool
 ) -> Response:
     """Store the labels that the body holds; a summary, or with `rows_wanted` one line for each row.
 
@@ -31,13 +34,16 @@ async def take_labels(
     """
 
     async def put(labels: list[Label]) -> list[str | Refusal]:
-        return list(await store.put_each_label(labels))
+        return list(await store.put_each_label(labels, import_id))
 
     blocks = row_blocks(request, READERS[media_type](), BLOCK, "a label")
-    return await take(blocks, put, _summary, telemetry.label, rows_wanted=rows_wanted)
+    summary = partial(_summary, import_id)
+    answer = await take(blocks, put, summary, telemetry.label, rows_wanted=rows_wanted)
+    answer.headers[IMPORT_ID] = import_id
+    return answer
 
 
-def _summary(report: Report) -> BulkSummary:
+def _summary(import_id: str, report: Report) -> BulkSummary:
     return BulkSummary(
         rows=report.rows,
         stored=report.outcomes["stored"],
@@ -45,5 +51,6 @@ def _summary(report: Report) -> BulkSummary:
         corrected=report.outcomes["corrected"],
         held=report.outcomes["held"],
         failed=report.outcomes["failed"],
+        import_id=import_id,
         problems=bad_rows(report.refusals),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
@@ -15,11 +15,12 @@ from service.bulk.lines import NDJSON
 from service.bulk.refusals import RefusedRowsError
 from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
-from service.labels import bulk, formats, labelled_file, schemas
+from service.labels import bulk, formats, imports, labelled_file, schemas
 from service.labels.schemas import BulkSummary, LabelsStored
+from service.labels.voiding import unix_ms
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
-from service.store.rows import LabelCounts
+from service.store.rows import Label, LabelCounts
 
 router = APIRouter()
 
@@ -29,7 +30,7 @@ router = APIRouter()
     tags=["odds"],
     summary="Say what was right",
     dependencies=[keys.requires("feedback")],
-    openapi_extra={"requestBody": schemas.BODY},
+    openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS},
     responses={
         200: {
             "model": LabelsStored | BulkSummary,
@@ -60,36 +61,43 @@ async def give_feedback(request: Request) -> Response:
     semicolons or tabs) or `application/x-ndjson` (one object a line), rows stand alone: good ones are stored, bad ones
     are counted and the first 20 listed, and the status is 200. With `Accept: application/x-ndjson` the answer has one
     line for every row.
+
+    All labels of a call are of one import, which the answer names and which can be voided; `x-import-id` makes several
+    calls one.
     """
     runtime = runtime_of(request)
-    media_type = json_body.media_type(request)
+    media_type, named = json_body.media_type(request), imports.of_header(request)
     if media_type in bulk.READERS:
         rows_wanted = NDJSON in request.headers.get("accept", "").lower()
-        store, telemetry = runtime.store, runtime.telemetry
-        return await bulk.take_labels(request, media_type, store, telemetry, rows_wanted=rows_wanted)
+        store, telemetry, import_id = runtime.store, runtime.telemetry, named or imports.new()
+        return await bulk.take_labels(request, media_type, store, telemetry, import_id, rows_wanted=rows_wanted)
     if media_type != json_body.JSON:
         raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(bulk.READERS)}")
     try:
-        counts = await _take(request, runtime)
+        counts, import_id = await _take(request, runtime, named)
     except RefusedRowsError as error:
         runtime.telemetry.labels(error.counts)
         raise
     runtime.telemetry.labels(asdict(counts))
-    return Response(LabelsStored.model_validate(counts).model_dump_json(), media_type=json_body.JSON)
+    stored = LabelsStored(**asdict(counts), import_id=import_id)
+    return Response(stored.model_dump_json(), headers={imports.IMPORT_ID: import_id}, media_type=json_body.JSON)
 
 
-async def _take(request: Request, runtime: Runtime) -> LabelCounts:
-    """Stores the labels of a JSON body, all or none.
+async def _take(request: Request, runtime: Runtime, named: str | None) -> tuple[LabelCounts, str]:
+    """Stores the labels of a JSON body, all or none, as those of an import: the one that is named, or a new one.
 
     Raises:
         RefusedRowsError: with at least one refused label.
     """
     settings = runtime.settings
-    labels = await json_body.read_json(
-        request, settings.max_json_values, lambda tree: formats.parse(tree, settings.max_labels)
-    )
+
+    def parse(tree: Any) -> tuple[list[Label], str]:
+        rest, import_id = imports.split(tree, named)
+        return formats.parse(rest, settings.max_labels), import_id
+
+    labels, import_id = await json_body.read_json(request, settings.max_json_values, parse)
     try:
-        return await runtime.store.put_labels(labels)
+        return await runtime.store.put_labels(labels, import_id), import_id
     except RefusedLabelsError as error:
         raise RefusedRowsError(error.refusals, error.rows) from error
 
@@ -155,9 +163,3 @@ async def labelled_logits(
         "content-disposition": f"attachment; filename*=UTF-8''{name}",
     }
     return StreamingResponse(labelled_file.sent(file), media_type="application/zip", headers=headers)
-
-
-def unix_ms(time_: datetime) -> int:
-    """Milliseconds since 1970; a time without an offset is in UTC."""
-    aware = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000)

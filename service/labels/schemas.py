@@ -14,21 +14,26 @@ from service.http import documentation
 from service.http.error_answers import BadRow
 from service.http.json_body import JSON
 from service.ids import MAX_ID
+from service.labels.imports import IMPORT_ID, PATTERN
 from service.store.rows import Version
+
+EXAMPLE_IMPORT = "labels-of-january"
 
 
 class LabelsStored(BaseModel):
     """The four counts add up to the number of labels sent."""
 
     model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={"example": {"stored": 2, "already_known": 1, "corrected": 0, "held": 0}},
+        json_schema_extra={
+            "example": {"stored": 2, "already_known": 1, "corrected": 0, "held": 0, "import_id": "9f2c41aa07d35b68"}
+        },
     )
 
     stored: int
     already_known: int = Field(description="the same label again: counted once")
     corrected: int = Field(description='replaced by a different label, with `"correct": true`')
     held: int = Field(description="for an id of your own whose prediction has not come yet")
+    import_id: str = Field(description="the import that these labels are of: they can be voided together")
 
 
 class BulkSummary(BaseModel):
@@ -40,10 +45,16 @@ class BulkSummary(BaseModel):
     corrected: int
     held: int
     failed: int
+    import_id: str = Field(description="the import that these labels are of: they can be voided together")
     problems: list[BadRow] = Field(description="the first 20 that failed")
 
 
-_ROW = {
+_IMPORT = {
+    "type": "string",
+    "pattern": PATTERN,
+    "description": "names the import of the call, as the header does; default: the service makes one",
+}
+_ROW: dict[str, Any] = {
     "type": "object",
     "required": ["id", "label"],
     "additionalProperties": False,
@@ -65,12 +76,23 @@ _ROWS = {
         "labels": {"type": "array", "items": _ROW, "minItems": 1},
         "correct": {"type": "boolean", "default": False, "description": "for all rows without their own"},
         "model": {"type": "string", "description": "for all rows without their own"},
+        "import_id": _IMPORT,
     },
 }
+_ONE = {**_ROW, "properties": {**_ROW["properties"], "import_id": _IMPORT}}
+PARAMETERS = [
+    {
+        "name": IMPORT_ID,
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string", "pattern": PATTERN},
+        "description": "names the import of the call; default: the service makes one, which its answer names",
+    },
+]
 BODY = {
     "required": True,
     "content": {
-        JSON: {"schema": {"oneOf": [_ROW, _ROWS]}},
+        JSON: {"schema": {"oneOf": [_ONE, _ROWS]}},
         CSV: {"schema": {"type": "string"}},
         NDJSON: {"schema": {"type": "string"}},
     },
@@ -88,7 +110,7 @@ def examples(version: Version) -> documentation.Examples:
     return {
         JSON: {
             "one label": first,
-            "several": {"labels": [first, second]},
+            "several": {"labels": [first, second], "import_id": EXAMPLE_IMPORT},
             "a correction": {**first, "label": version.classes[-1], "correct": True},
         },
         CSV: {"two labels": table.getvalue()},

@@ -21,13 +21,15 @@ class Recent:
 
     def __init__(self, most: int = NEWEST) -> None:
         self._most = most
-        self._known: OrderedDict[tuple[str, str], LabelBlock] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[int, LabelBlock]] = OrderedDict()
+        """With the last voiding when they were read."""
 
     async def labels(self, store: Store, version: Version) -> LabelBlock:
         """The labels in the order of their arrival."""
         key = version.model, version.version
-        known = self._known.get(key)
-        if known is None or not len(known):
+        voiding = await store.last_voiding(*key)
+        read_at, known = self._known.get(key, (voiding, None))
+        if known is None or not len(known) or read_at != voiding:
             block = await store.read_labels(*key, last=self._most)
         else:
             new = await store.read_labels(*key, after=int(known.sequence_L[-1]), limit=self._most)
@@ -36,7 +38,7 @@ class Recent:
             else:
                 block = _joined(known, new, self._most)
                 block = _corrected(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
-        self._known[key] = block
+        self._known[key] = voiding, block
         self._known.move_to_end(key)
         while len(self._known) > VERSIONS:
             self._known.popitem(last=False)

@@ -15,6 +15,7 @@ from service.alarm import alarm_and_advice
 from service.http import error_answers
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
+from service.report.notes import voiding_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
@@ -145,6 +146,7 @@ def observed_notes(version: Version) -> list[str]:
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
     options, notes = query.options, observed_notes(version)
+    notes += filter(None, [voiding_note(data.voidings)])
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:

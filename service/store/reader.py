@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from service.store.databases.database import Database
-from service.store.rows import By, LabelBlock, LabelledLogits, StoredPrediction, Unit, Version
-from service.store.work import deltas, reading, states, versions
+from service.store.rows import By, LabelBlock, LabelledLogits, StoredPrediction, Unit, Version, Voiding
+from service.store.work import deltas, reading, states, versions, voiding
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
 from trueodds.bundle.shadows import shadow_of
 from trueodds.sums.answers import AnswerSums
@@ -191,6 +191,20 @@ class StoreReader:
         Of every version; 0: none. Two look-ups in an index for each, so it may be asked every second.
         """
         return await self.database.read(partial(states.progress, name))
+
+    async def read_voidings(self, model: str, version: str) -> list[Voiding]:
+        """The voidings of labels of a version, in their order."""
+        key = await self._key(model, version)
+        return [] if key is None else await self.database.read(partial(voiding.voidings, key))
+
+    async def last_voiding(self, model: str, version: str) -> int:
+        """A number that is another after every voiding of labels of a version: what was read of its log is stale."""
+        key = await self._key(model, version)
+        return 0 if key is None else await self.database.read(partial(voiding.last_voiding, key))
+
+    async def is_voided(self, import_id: str) -> bool:
+        """Whether labels of an import were voided before."""
+        return await self.database.read(partial(voiding.is_voided, import_id))
 
     async def ping(self) -> None:
         """Raise StoreError unless rows could be stored now, as far as can be told without storing one."""

@@ -205,3 +205,55 @@ class PruneCounts:
     labels: int
     held: int
     """Labels whose prediction never came."""
+
+
+@dataclass(frozen=True)
+class LabelSelection:
+    """Labels by the import that they came with, or by the time at which they arrived; both: of which both hold."""
+
+    import_id: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Not included."""
+    model: str | None = None
+    """None: of all models."""
+
+    def holds(self, given_ms: int, import_id: str | None) -> bool:
+        """Whether a label of the model is one of them."""
+        return (
+            self.import_id in (None, import_id)
+            and (self.since_ms is None or given_ms >= self.since_ms)
+            and (self.until_ms is None or given_ms < self.until_ms)
+        )
+
+
+@dataclass(frozen=True)
+class VoidCounts:
+    """What became of the answers of a version whose labels are voided."""
+
+    removed: int = 0
+    """They have no label now."""
+    restored: int = 0
+    """The label is back that a voided one had replaced."""
+    kept: int = 0
+    """The voided label had been replaced since, and the label stays."""
+
+    def __add__(self, other: VoidCounts) -> VoidCounts:
+        return VoidCounts(self.removed + other.removed, self.restored + other.restored, self.kept + other.kept)
+
+    @property
+    def labels(self) -> int:
+        """Answers in all."""
+        return self.removed + self.restored + self.kept
+
+
+@dataclass(frozen=True)
+class Voiding:
+    """Labels that were voided together: which, when, by whom and why."""
+
+    selection: LabelSelection
+    at_ms: int
+    who: str
+    why: str
+    counts: VoidCounts = VoidCounts()
+    """Of one version."""

@@ -23,9 +23,11 @@ from service.store.rows import (
     PruneCounts,
     StoreError,
     Version,
+    VoidCounts,
+    Voiding,
     storable,
 )
-from service.store.work import compaction, labels, predictions, retention, states, versions
+from service.store.work import compaction, labels, predictions, retention, states, versions, voiding
 
 COMPACT_COMMITS = 512
 """Commits of this process after which it compacts."""
@@ -35,6 +37,8 @@ STATE_LABELS = 10_000
 """Labels that one transaction of `update_state` takes: 20 to 50 ms in which no other label can be written."""
 PRUNED = 2000
 """Predictions that one transaction of `prune` removes: 12 ms, so that nobody waits long."""
+VOIDED = 2000
+"""Labels that one transaction of `void_labels` takes out."""
 SMALL = 500
 """Rows from which working on them is moved off the event loop."""
 
@@ -103,24 +107,24 @@ class Store(StoreReader):
             assert tag_keys is not None
         return tag_keys
 
-    async def put_labels(self, labels: list[Label]) -> LabelCounts:
-        """Store labels, all or none.
+    async def put_labels(self, labels: list[Label], import_id: str | None = None) -> LabelCounts:
+        """Store labels, all or none; `import_id` names those that came together, to void them.
 
         Raises:
             RefusedLabelsError: unknown ids, unknown classes or conflicting labels.
         """
-        plan = await self._put_labels(labels, each=False)
+        plan = await self._put_labels(labels, import_id, each=False)
         if plan.refusals:
             raise RefusedLabelsError(plan.refusals, len(labels))
         return plan.counts
 
-    async def put_each_label(self, labels: list[Label]) -> list[Outcome | Refusal]:
+    async def put_each_label(self, labels: list[Label], import_id: str | None = None) -> list[Outcome | Refusal]:
         """Store each label that can be, as if each came in a call of its own, in one transaction."""
-        return (await self._put_labels(labels, each=True)).outcomes
+        return (await self._put_labels(labels, import_id, each=True)).outcomes
 
-    async def _put_labels(self, rows: list[Label], *, each: bool) -> Plan:
-        now, large = time.time_ns() // 1_000_000, len(rows) > SMALL
-        plan = await self.database.write(partial(labels.put, rows, self._known, now, each=each), large=large)
+    async def _put_labels(self, rows: list[Label], import_id: str | None, *, each: bool) -> Plan:
+        arrival, large = labels.Arrival(time.time_ns() // 1_000_000, import_id), len(rows) > SMALL
+        plan = await self.database.write(partial(labels.put, rows, self._known, arrival, each=each), large=large)
         self._count(len(rows))
         return plan
 
@@ -147,6 +151,31 @@ class Store(StoreReader):
             state, count = await self.database.write(partial(states.update, key, name, update, limit), large=True)
             if count < limit:
                 return state
+
+    async def void_labels(
+        self, what: Voiding, restart: voiding.Restart, *, dry_run: bool = False, limit: int = VOIDED
+    ) -> tuple[dict[tuple[str, str], VoidCounts], int]:
+        """Void labels by their import or the time of their arrival, as if they had never come: those of versions, by
+        model and version, and how many held ones.
+
+        In transactions of `limit` labels, so that others are not kept waiting: who reads meanwhile finds some of them
+        gone. Again: nothing is left to void, or what an interruption left. `restart`, the name of a state and a
+        function: see `states.restart`; call `update_state` afterwards. `dry_run`: nothing is written.
+        """
+        counts: dict[tuple[str, str], VoidCounts] = {}
+        transact = self.database.read if dry_run else partial(self.database.write, large=True)
+        held = await transact(partial(voiding.held, what, dry_run=dry_run))
+        await self._reload()
+        known = self._known
+        for key in voiding.selected_versions(what.selection, known):
+            after, version = 0, known.versions[key]
+            while sequences := await self.database.read(partial(voiding.matching, key, what.selection, after, limit)):
+                after = sequences[-1]
+                work = partial(voiding.block, key, sequences, what, known, restart, dry_run=dry_run)
+                place = version.model, version.version
+                counts[place] = counts.get(place, VoidCounts()) + await transact(work)
+                self._count(0 if dry_run else len(sequences))
+        return counts, held
 
     async def prune(
         self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNED

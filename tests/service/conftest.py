@@ -13,6 +13,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.service import postgres
 from tests.service.app_client import Client
+from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import ModelFolder
 
@@ -70,6 +71,13 @@ def serve_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """For tests that leave nothing in the service's store."""
     with serving(tmp_path_factory.mktemp("served")) as start:
         yield start
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    """A webhook that takes what it is sent."""
+    with Hook() as hook:
+        yield hook
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,6 @@ from trueodds.bundle.shadows import shadow_of
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(watching, "FIRST_PAUSE_MS", 40)
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    with Hook() as hook:
-        yield hook
 
 
 def test_an_alarm_is_told_once_and_seen_everywhere(serve: Callable[..., Client], hook: Hook) -> None:

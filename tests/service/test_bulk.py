@@ -56,6 +56,7 @@ def test_csv_rows_stand_alone(client: Client) -> None:
     assert answer.status_code == 200, answer.text
     report = answer.json()
     problems = report.pop("problems")
+    assert report.pop("import_id") == answer.headers["x-import-id"]
     assert report == {"rows": 9, "stored": 3, "already_known": 0, "corrected": 1, "held": 0, "failed": 5}
     assert [(p["row"], p["id"], p["code"]) for p in problems] == [
         (5, ids[0], "conflicting_label"),
@@ -155,9 +156,9 @@ def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pyte
     store = client.app.state.runtime.store
     put = store.put_each_label
 
-    async def counting(labels: list[Any]) -> Any:
+    async def counting(labels: list[Any], import_id: str) -> Any:
         taken.append(len(labels))
-        return await put(labels)
+        return await put(labels, import_id)
 
     monkeypatch.setattr(store, "put_each_label", counting)
     report = client.run(client.http.post("/feedback", content=pieces(), headers=CSV)).json()
@@ -205,12 +206,12 @@ def test_a_store_that_fails_midway_says_how_far_it_came(client: Client, monkeypa
     ids, store, calls = ids_of(client, 20), client.app.state.runtime.store, 0
     put = store.put_each_label
 
-    async def fails(labels: list[Any]) -> Any:
+    async def fails(labels: list[Any], import_id: str) -> Any:
         nonlocal calls
         calls += 1
         if calls > 1:
             raise StoreError("the disk is full")
-        return await put(labels)
+        return await put(labels, import_id)
 
     monkeypatch.setattr(store, "put_each_label", fails)
 

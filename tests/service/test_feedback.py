@@ -39,12 +39,9 @@ def assert_equal(actual: CalibrationSums, expected: CalibrationSums) -> None:
 
 def test_names_and_indices(client: Client) -> None:
     ids = [p["id"] for p in client.predict(pictures(3))]
-    assert client.post("/feedback", json={"id": ids[0], "label": "3"}).json() == {
-        "stored": 1,
-        "already_known": 0,
-        "corrected": 0,
-        "held": 0,
-    }
+    stored = client.post("/feedback", json={"id": ids[0], "label": "3"})
+    counts = {"stored": 1, "already_known": 0, "corrected": 0, "held": 0}
+    assert stored.json() == {**counts, "import_id": stored.headers["x-import-id"]}
     assert client.label([{"id": ids[0], "label": 2}])["already_known"] == 1  # the class named "3" has index 2
     assert client.label([{"id": ids[1], "label": 3}])["stored"] == 1
     assert client.label([{"id": ids[1], "label": "hare"}])["already_known"] == 1

@@ -56,6 +56,7 @@ OPERATIONS = (
     "POST /observe",
     "POST /feedback",
     "GET /admin/labelled.npz",
+    "POST /admin/labels/void",
     "POST /admin/alarm/acknowledge",
     "POST /admin/alarm/test",
     "GET /calibration-report",
@@ -241,6 +242,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         ("/feedback", "text/csv"): 1,
         ("/feedback", "application/x-ndjson"): 1,
         ("/admin/alarm/acknowledge", JSON): 1,
+        ("/admin/labels/void", JSON): 2,
         **{(path, JSON): 1 for path in infer},
     }
 

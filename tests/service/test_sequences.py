@@ -53,7 +53,8 @@ class Sequence(RuleBasedStateMachine):
             assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflicting_label")
             return
         outcome = "stored" if known is None else "already_known" if known == label else "corrected"
-        assert answer.json() == {"stored": 0, "already_known": 0, "corrected": 0, "held": 0} | {outcome: 1}
+        counts = {"stored": 0, "already_known": 0, "corrected": 0, "held": 0} | {outcome: 1}
+        assert answer.json() == {**counts, "import_id": answer.headers["x-import-id"]}
         self.labels[id_] = label
 
     @rule(good=st.lists(ids, min_size=1, max_size=4), label=CLASS, bad=st.sampled_from(["id", "class", "shape"]))

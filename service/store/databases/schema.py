@@ -26,13 +26,22 @@ _TABLES = (
     "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
     " NOT NULL, arrived_ms {int} NOT NULL, corrected_ms {int}, label {int} NOT NULL, predicted {int} NOT NULL,"
     " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real}, brier {real}, propensity {real},"
-    " tag TEXT, PRIMARY KEY (version, sequence)){clustered}",
+    " tag TEXT, import_id TEXT, PRIMARY KEY (version, sequence)){clustered}",
     "CREATE UNIQUE INDEX labelled ON labels (prediction, version)",
     # SQLite takes an index before the table itself only if all columns of the query are in it.
     "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"
     " WHERE corrected_ms IS NOT NULL",
+    # Labels that others have replaced, in the order in which that happened: a voided correction brings them back.
+    "CREATE TABLE replaced (key {serial}, version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL,"
+    " given_ms {int} NOT NULL, import_id TEXT){strict}",
+    "CREATE INDEX replaced_labels ON replaced (version, prediction)",
     "CREATE TABLE held (model {int} NOT NULL, id TEXT NOT NULL, label TEXT NOT NULL, given_ms {int} NOT NULL,"
-    " PRIMARY KEY (model, id)){clustered}",
+    " import_id TEXT, PRIMARY KEY (model, id)){clustered}",
+    # One row for each transaction of a voiding, and for each of its versions; version 0: held labels.
+    "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
+    " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
+    " kept {int} NOT NULL){strict}",
+    "CREATE INDEX voidings_of ON voidings (version)",
     "CREATE TABLE moves (key {serial}, version {int} NOT NULL, kind {int} NOT NULL, data {blob} NOT NULL){strict}",
     "CREATE TABLE sums (version {int} NOT NULL, kind {int} NOT NULL, unit {int} NOT NULL, period {int} NOT NULL,"
     " data {blob} NOT NULL, PRIMARY KEY (version, kind, unit, period)){clustered}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,15 +34,26 @@ COLUMNS = (
     "brier",
     "propensity",
     "tag",
+    "import_id",
 )
-_CANDIDATES = (
+REPLACED = ("version", "prediction", "label", "given_ms", "import_id")
+CANDIDATES = (
     "SELECT p.id, p.version, p.created_ms, p.predicted, p.confidence, p.propensity, p.tag, p.tag_key, p.logits,"
     " l.sequence, l.label FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " WHERE p.id = ANY($1)"
 )
 
 
-def put(labels: list[Label], known: KnownVersions, now_ms: int, *, each: bool) -> Work[Plan]:
+class Arrival(NamedTuple):
+    """When a label came, and with which import."""
+
+    at_ms: int
+    import_id: str | None
+    corrected_ms: int | None = None
+    """When another label was last replaced by it, of one that is copied to a shadow."""
+
+
+def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bool) -> Work[Plan]:
     """Decide about the labels and write what was decided; nothing if one is refused, unless `each` stands alone.
 
     Labels of one version are written by one transaction at a time: so their sequence numbers have no holes and become
@@ -59,13 +71,14 @@ def put(labels: list[Label], known: KnownVersions, now_ms: int, *, each: bool) -
     plan = Rules(candidates, known.versions, held, each=each).plan(labels)
     if plan.refusals and not each:
         return plan
-    yield from write_changes(plan.changes, known, now_ms)
+    yield from write_changes(plan.changes, known, arrival)
     if plan.held:
         yield ExecuteMany(
-            "INSERT INTO held (model, id, label, given_ms) VALUES ($1, $2, $3, $4)"
-            " ON CONFLICT (model, id) DO UPDATE SET label = excluded.label",
+            "INSERT INTO held (model, id, label, given_ms, import_id) VALUES ($1, $2, $3, $4, $5)"
+            " ON CONFLICT (model, id) DO UPDATE SET label = excluded.label, given_ms = excluded.given_ms,"
+            " import_id = excluded.import_id",
             [
-                (known.models[model], id_, json.dumps(label), now_ms)
+                (known.models[model], id_, json.dumps(label), arrival.at_ms, arrival.import_id)
                 for (model, id_), label in sorted(plan.held.items())
             ],
         )
@@ -80,7 +93,7 @@ def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, 
         (ids,),
     )
     candidates: dict[str, list[Candidate]] = {}
-    for row in (yield Query(_CANDIDATES, (ids,))):
+    for row in (yield Query(CANDIDATES, (ids,))):
         candidates.setdefault(row[0], []).append(Candidate(*row))
     if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= known.versions.keys():
         known = yield from load_versions(known)
@@ -96,9 +109,9 @@ def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
 
 
 def write_changes(
-    changes: Mapping[tuple[int, str], Change], known: KnownVersions, arrived_ms: int | Mapping[str, int]
+    changes: Mapping[tuple[int, str], Change], known: KnownVersions, arrivals: Arrival | Mapping[str, Arrival]
 ) -> Work[None]:
-    """Write labels that are new or corrected, and their deltas. `arrived_ms`: of all, or by id."""
+    """Write labels that are new or corrected, and their deltas. `arrivals`: that of all, or by id."""
     by_version: dict[int, list[Change]] = {}
     for (key, _), change in changes.items():
         if change.candidate.label != change.now:
@@ -106,51 +119,67 @@ def write_changes(
     for key, version_changes in sorted(by_version.items()):
         scored = score(version_changes, known.versions[key])
         if fresh := int(scored.fresh_L.sum()):
-            yield from _append(key, scored, fresh, arrived_ms)
+            yield from _append(key, scored, fresh, arrivals)
         if fresh < len(version_changes):
-            yield from _correct(key, scored, arrived_ms)
-        yield deltas.insert_of(key, deltas.LABELS, *_deltas(scored))
+            yield from _correct(key, scored, arrivals)
+        yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
 
 
-def _append(key: int, scored: Scored, fresh: int, arrived_ms: int | Mapping[str, int]) -> Work[None]:
+def _append(key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival]) -> Work[None]:
     rows = yield Query(
         "UPDATE versions SET last_sequence = last_sequence + $2 WHERE key = $1 RETURNING last_sequence", (key, fresh)
     )
     sequence = rows[0][0] - fresh
-    written = []
-    for change, nll, brier in zip(scored.changes, _stored(scored.nll_L), _stored(scored.brier_L), strict=True):
+    written, replaced = [], []
+    for change, nll, brier in zip(scored.changes, stored(scored.nll_L), stored(scored.brier_L), strict=True):
         c = change.candidate
         if c.label is not None:
             continue
         sequence += 1
-        arrived = arrived_ms if isinstance(arrived_ms, int) else arrived_ms[c.id]
-        arrived = max(arrived, c.created_ms)  # where clocks disagree
-        corrected = None if change.first == change.now else arrived
+        arrival = _of(arrivals, c.id)
+        arrived = max(arrival.at_ms, c.created_ms)  # where clocks disagree
+        corrected = arrival.corrected_ms
+        if change.first != change.now and corrected is None:
+            corrected = arrived
+            replaced.append((key, c.id, change.first, arrived, arrival.import_id))
         first_correct = int(change.first == c.predicted)
         when = (c.created_ms, arrived, corrected)
         what = (change.now, c.predicted, first_correct, c.confidence, nll, brier, c.propensity, c.tag)
-        written.append((key, sequence, c.id, *when, *what))
+        written.append((key, sequence, c.id, *when, *what, arrival.import_id))
     yield Insert("labels", COLUMNS, written)
+    if replaced:
+        yield Insert("replaced", REPLACED, replaced)
 
 
-def _correct(key: int, scored: Scored, arrived_ms: int | Mapping[str, int]) -> Work[None]:
-    rows = zip(scored.changes, _stored(scored.nll_L), _stored(scored.brier_L), strict=True)
+def _of(arrivals: Arrival | Mapping[str, Arrival], id_: str) -> Arrival:
+    return arrivals if isinstance(arrivals, Arrival) else arrivals[id_]
+
+
+def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival]) -> Work[None]:
+    sequences = [c.candidate.sequence for c in scored.changes if c.candidate.label is not None]
+    yield Query(
+        f"INSERT INTO replaced ({', '.join(REPLACED)}) SELECT version, prediction, label,"
+        " coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 AND sequence = ANY($2)",
+        (key, sequences),
+    )
+    rows = zip(scored.changes, stored(scored.nll_L), stored(scored.brier_L), strict=True)
     yield ExecuteMany(
-        "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6 WHERE version = $1 AND sequence = $2",
+        "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6, import_id = $7"
+        " WHERE version = $1 AND sequence = $2",
         [
-            (key, c.candidate.sequence, c.now, nll, brier, arrived_ms)
+            (key, c.candidate.sequence, c.now, nll, brier, *_of(arrivals, c.candidate.id)[:2])
             for c, nll, brier in rows
             if c.candidate.label is not None
         ],
     )
 
 
-def _stored(score_L: Array) -> list[float | None]:
+def stored(score_L: Array) -> list[float | None]:
     """Scores as the log has them: NULL where they are not known, for SQLite has no NaN."""
     return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
-def _deltas(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+def deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
     """Two tables: corrected labels as they were, to take out, and all changes as they are now, to add."""
     candidates = [change.candidate for change in scored.changes]
     columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]

@@ -10,7 +10,7 @@ import numpy as np
 from service.store.label_rules import Candidate, Change, Rules
 from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
 from service.store.work import deltas
-from service.store.work.labels import candidates_of, write_changes
+from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
 from trueodds.bundle.shadows import is_shadow, shadowed_by
@@ -135,26 +135,40 @@ def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]]
     of = "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
     yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
     labelled = yield Query(
-        f"SELECT prediction, label, arrived_ms, version FROM labels WHERE prediction = ANY($1) AND version IN ({of})",
+        "SELECT prediction, version, label, arrived_ms, import_id, corrected_ms FROM labels"
+        f" WHERE prediction = ANY($1) AND version IN ({of})",
         (ids, answered),
     )
-    if not {key for *_, key in labelled} <= known.versions.keys():
+    if not labelled:
+        return
+    if not {key for _, key, *_ in labelled} <= known.versions.keys():
         known = yield from load_versions(known)
     version = known.keys[batch.model, batch.version]
     classes = known.versions[version].classes
-    labels = {id_: label for id_, label, _, key in labelled if known.versions[key].classes == classes}
-    changes = {(version, c.id): Change(c, labels[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
-    yield from write_changes(changes, known, {id_: arrived_ms for id_, _, arrived_ms, _ in labelled})
+    fitting = {id_: row for id_, key, *row in labelled if known.versions[key].classes == classes}
+    past = yield Query(
+        "SELECT prediction, label, given_ms, import_id FROM replaced"
+        f" WHERE prediction = ANY($1) AND version IN ({of}) ORDER BY key",
+        (list(fitting), answered),
+    )
+    labels = {id_: label for id_, (label, *_) in fitting.items()}
+    firsts = labels | {id_: label for id_, label, *_ in reversed(past)}
+    changes = {(version, c.id): Change(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
+    yield from write_changes(changes, known, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
+    yield Insert("replaced", REPLACED, [(version, *row) for row in past])
 
 
 def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersions) -> Work[None]:
     """Give predictions, and what shadows said, the labels that came before. One of no class of theirs stays held."""
-    held = yield Query("SELECT id, label, given_ms FROM held WHERE model = $1 AND id = ANY($2)", (model, ids))
+    held = yield Query(
+        "SELECT id, label, given_ms, import_id FROM held WHERE model = $1 AND id = ANY($2)", (model, ids)
+    )
     if not held:
         return
-    candidates, known = yield from candidates_of([id_ for id_, _, _ in held], known)
-    labels = [Label(id_, json.loads(label), model=model_name) for id_, label, _ in held]
+    candidates, known = yield from candidates_of([id_ for id_, *_ in held], known)
+    labels = [Label(id_, json.loads(label), model=model_name) for id_, label, *_ in held]
     plan = Rules(candidates, known.versions, {}, each=True).plan(labels)
-    yield from write_changes(plan.changes, known, {id_: given_ms for id_, _, given_ms in held})
+    arrivals = {id_: Arrival(given_ms, import_id) for id_, _, given_ms, import_id in held}
+    yield from write_changes(plan.changes, known, arrivals)
     applied = [id_ for _, id_ in plan.changes]
     yield Query("DELETE FROM held WHERE model = $1 AND id = ANY($2)", (model, applied))

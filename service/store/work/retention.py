@@ -38,6 +38,11 @@ def _remove(places: list[tuple[int, str]]) -> Work[int]:
         )
         removed += len(labels)
         yield Query(
+            "DELETE FROM replaced WHERE prediction = ANY($1)"
+            " AND version IN (SELECT key FROM versions WHERE model = $2)",
+            ([id_ for (id_,) in labels], model),
+        )
+        yield Query(
             "DELETE FROM predictions WHERE id = ANY($1) AND model = $2 AND NOT EXISTS (SELECT 1 FROM labels l"
             " WHERE l.prediction = predictions.id AND l.version = predictions.version)",
             (ids, model),

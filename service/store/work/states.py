@@ -42,6 +42,24 @@ def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[
     return state, len(block)
 
 
+def restart(
+    version: int, name: str, function: Callable[[State, int], tuple[State, int] | None], first: int
+) -> Work[None]:
+    """Replace a state that has taken labels from `first` on which are not what they were.
+
+    `function(state, first)` gives one that has yet to take some, and the sequence number of the last label that it has
+    taken; None: the state stays.
+    """
+    yield Lock(f"{_SELECT} FOR UPDATE", (version, name))
+    rows = yield Query(_SELECT, (version, name))
+    if rows and (anew := function(json.loads(rows[0][0]), first)) is not None:
+        state, sequence = anew
+        yield Query(
+            "UPDATE states SET state = $3, sequence = $4 WHERE version = $1 AND name = $2",
+            (version, name, json.dumps(state, allow_nan=False), sequence),
+        )
+
+
 def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
     """Model, version, the last label and the last one that the state has taken, of every version."""
     rows = yield Query(

@@ -1,0 +1,37 @@
+"""Cautions of the report that come from the store, beside those that its numbers ask for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from service.store.rows import LabelSelection, Voiding
+from trueodds.texts import plural
+
+
+def voiding_note(voidings: list[Voiding]) -> str:
+    """The last voiding of a version's labels in words, with what it means for the evidence; "" where there is none."""
+    if not voidings:
+        return ""
+    last, earlier = voidings[-1], len(voidings) - 1
+    before = f" Before, labels were voided {plural(earlier, 'time')}." if earlier else ""
+    return (
+        f"{last.who} voided {plural(last.counts.labels, 'label')} of this version on {_time(last.at_ms)}"
+        f" ({_which(last.selection)}): {last.why.rstrip('.')}. Every number is of the labels that remain, and the"
+        " alarm's evidence was worked out anew from them: what it promises holds if labels were not voided for what"
+        f" they say about the model.{before}"
+    )
+
+
+def _which(selection: LabelSelection) -> str:
+    parts = []
+    if selection.import_id is not None:
+        parts.append(f"of the import {selection.import_id}")
+    if selection.since_ms is not None:
+        parts.append(f"that arrived since {_time(selection.since_ms)}")
+    if selection.until_ms is not None:
+        parts.append(f"that arrived before {_time(selection.until_ms)}")
+    return ", ".join(parts)
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

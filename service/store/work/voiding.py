@@ -1,0 +1,247 @@
+"""Voiding labels that should not have come: out of the log and the sums, as if they never had.
+
+A label that a voided one had replaced comes back; an answer without any other label has none. The log keeps its
+order: a label whose first form is voided keeps its place, and is taken there as what it was next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from service.store.label_rules import Candidate, Change
+from service.store.rows import LabelSelection, VoidCounts, Voiding
+from service.store.work import deltas, states
+from service.store.work.labels import CANDIDATES, deltas_of, stored
+from service.store.work.scoring import score
+from service.store.work.statements import ExecuteMany, Lock, Query, Work
+from service.store.work.versions import KnownVersions
+from trueodds.bundle.shadows import shadow_of
+
+HELD = 0
+"""Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
+
+Restart = tuple[str, Callable[[Any, int], tuple[Any, int] | None]]
+"""Name of a state, and what makes of it one that has yet to take the labels from a sequence number on; see
+`states.restart`."""
+
+
+def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[int]:
+    """Keys of the versions whose labels may be among the selected ones: a model's labels are its shadow's too."""
+    models = None if selection.model is None else {selection.model, shadow_of(selection.model)}
+    return [key for key, version in known.versions.items() if models is None or version.model in models]
+
+
+def matching(version: int, selection: LabelSelection, after: int, limit: int) -> Work[list[int]]:
+    """The first `limit` sequence numbers above `after` of labels that are selected, or have replaced selected ones."""
+    now, arguments = _condition(selection, "l", "coalesce(l.corrected_ms, l.arrived_ms)", 4)
+    past, _ = _condition(selection, "r", "r.given_ms", 4)
+    rows = yield Query(
+        f"SELECT l.sequence FROM labels l WHERE l.version = $1 AND l.sequence > $2 AND ({now} OR EXISTS (SELECT 1"
+        f" FROM replaced r WHERE r.version = l.version AND r.prediction = l.prediction AND {past}))"
+        " ORDER BY l.sequence LIMIT $3",
+        (version, after, limit, *arguments),
+    )
+    return [sequence for (sequence,) in rows]
+
+
+def _condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
+    """The selection in SQL, and its arguments, whose numbers begin with `first`."""
+    parts, arguments = ["TRUE"], list[str | int]()
+    for column, value in (
+        (f"{table}.import_id =", selection.import_id),
+        (f"{given} >=", selection.since_ms),
+        (f"{given} <", selection.until_ms),
+    ):
+        if value is not None:
+            parts.append(f"{column} ${first + len(arguments)}")
+            arguments.append(value)
+    return f"({' AND '.join(parts)})", arguments
+
+
+class _Entry(NamedTuple):
+    """A label that an answer has or had."""
+
+    key: int | None
+    """In the table of replaced labels; None: the label as it now is."""
+    label: int
+    given_ms: int
+    import_id: str | None
+
+
+@dataclass
+class _Plan:
+    """The changes of one block."""
+
+    counts: VoidCounts = field(default_factory=VoidCounts)
+    first: int | None = None
+    """The least sequence number of a label that goes, or came first as something else."""
+    removed: list[tuple[str, int]] = field(default_factory=list)
+    """Ids and sequence numbers."""
+    relabelled: dict[str, int] = field(default_factory=dict)
+    """The labels that come back, by id."""
+    updates: list[tuple[str, int, int, int, int | None, int, str | None]] = field(default_factory=list)
+    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id."""
+    past: list[int] = field(default_factory=list)
+    """Keys of replaced labels that go."""
+
+    def changes_evidence_from(self, sequence: int) -> None:
+        self.first = sequence if self.first is None else min(self.first, sequence)
+
+
+def block(
+    version: int, sequences: list[int], voiding: Voiding, known: KnownVersions, restart: Restart, *, dry_run: bool
+) -> Work[VoidCounts]:
+    """Void the selected ones of these labels of a version, and have the state take those from there on again.
+
+    Nobody labels answers of the version meanwhile; what has changed since `matching` is decided here.
+    """
+    if not dry_run:
+        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    plan = yield from _plan(version, sequences, voiding.selection)
+    if dry_run or not plan.counts.labels:
+        return plan.counts
+    yield from _write(version, plan, known)
+    if plan.first is not None:
+        yield from states.restart(version, *restart, plan.first)
+    yield _record(version, replace(voiding, counts=plan.counts))
+    return plan.counts
+
+
+def _plan(version: int, sequences: list[int], selection: LabelSelection) -> Work[_Plan]:
+    rows = yield Query(
+        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms"
+        " FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
+        (version, sequences),
+    )
+    entries: dict[str, list[_Entry]] = {id_: [] for id_, *_ in rows}
+    for id_, *entry in (
+        yield Query(
+            "SELECT prediction, key, label, given_ms, import_id FROM replaced"
+            " WHERE version = $1 AND prediction = ANY($2) ORDER BY key",
+            (version, list(entries)),
+        )
+    ):
+        entries[id_].append(_Entry(*entry))
+    plan = _Plan()
+    for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms in rows:
+        now = _Entry(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
+        every = [*entries[id_], now]
+        kept = [entry for entry in every if not selection.holds(entry.given_ms, entry.import_id)]
+        if len(kept) == len(every):
+            continue
+        plan.past += [entry.key for entry in every if entry.key is not None and entry not in kept[:-1]]
+        if not kept:
+            plan.counts += VoidCounts(removed=1)
+            plan.removed.append((id_, sequence))
+            plan.changes_evidence_from(sequence)
+            continue
+        first, last = kept[0], kept[-1]
+        plan.counts += VoidCounts(kept=1) if last is now else VoidCounts(restored=1)
+        if last.label != label:
+            plan.relabelled[id_] = last.label
+        corrected = last.given_ms if len(kept) > 1 else None
+        arrived, correct = max(first.given_ms, created_ms), int(first.label == predicted)
+        if correct != first_correct:
+            plan.changes_evidence_from(sequence)
+        plan.updates.append((id_, sequence, last.label, arrived, corrected, correct, last.import_id))
+    return plan
+
+
+def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
+    ids = [*(id_ for id_, _ in plan.removed), *plan.relabelled]
+    rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
+    candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
+    as_they_were = [Change(c, c.label, c.label) for c in candidates.values() if c.label is not None]
+    as_they_come_back = [Change(candidates[id_], label, label) for id_, label in plan.relabelled.items()]
+    parts = []
+    if as_they_were:
+        parts.append(deltas_of(score(as_they_were, known.versions[version]))[0])
+    nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
+    if as_they_come_back:
+        scored = score(as_they_come_back, known.versions[version])
+        parts.append(deltas_of(scored)[1])
+        pairs = zip(stored(scored.nll_L), stored(scored.brier_L), strict=True)
+        nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
+    if parts:
+        yield deltas.insert_of(version, deltas.LABELS, *parts)
+    yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
+    yield Query(
+        "DELETE FROM labels WHERE version = $1 AND sequence = ANY($2)",
+        (version, [number for _, number in plan.removed]),
+    )
+    yield ExecuteMany(
+        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, import_id = $7"
+        " WHERE version = $1 AND sequence = $2",
+        [(version, *update) for _, *update in plan.updates],
+    )
+    sequence_of = {id_: sequence for id_, sequence, *_ in plan.updates}
+    yield ExecuteMany(
+        "UPDATE labels SET nll = $3, brier = $4 WHERE version = $1 AND sequence = $2",
+        [(version, sequence_of[id_], *scores) for id_, scores in nll_and_brier.items()],
+    )
+
+
+def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
+    """Void the selected ones of the labels that wait for their predictions; how many there are."""
+    selection = voiding.selection
+    where, arguments = _condition(selection, "held", "held.given_ms", 1)
+    if selection.model is not None:
+        arguments.append(selection.model)
+        where += f" AND model IN (SELECT key FROM models WHERE name = ${len(arguments)})"
+    if dry_run:
+        rows = yield Query(f"SELECT count(*) FROM held WHERE {where}", tuple(arguments))
+        return int(rows[0][0])
+    # A prediction that takes its held label waits, or has taken it: then it is in the log by now.
+    yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
+    rows = yield Query(f"DELETE FROM held WHERE {where} RETURNING id", tuple(arguments))
+    if rows:
+        yield _record(HELD, replace(voiding, counts=VoidCounts(removed=len(rows))))
+    return len(rows)
+
+
+def _record(version: int, voiding: Voiding) -> Query:
+    selection, counts = voiding.selection, voiding.counts
+    return Query(
+        "INSERT INTO voidings (version, at_ms, import_id, since_ms, until_ms, who, why, removed, restored, kept)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        (
+            version,
+            voiding.at_ms,
+            selection.import_id,
+            selection.since_ms,
+            selection.until_ms,
+            voiding.who,
+            voiding.why,
+            counts.removed,
+            counts.restored,
+            counts.kept,
+        ),
+    )
+
+
+def voidings(version: int) -> Work[list[Voiding]]:
+    """The voidings of labels of a version, in their order."""
+    rows = yield Query(
+        "SELECT import_id, since_ms, until_ms, at_ms, who, why, sum(removed), sum(restored), sum(kept) FROM voidings"
+        " WHERE version = $1 GROUP BY import_id, since_ms, until_ms, at_ms, who, why ORDER BY at_ms",
+        (version,),
+    )
+    return [
+        Voiding(LabelSelection(*which), at_ms, who, why, VoidCounts(*map(int, counts)))
+        for *which, at_ms, who, why, removed, restored, kept in rows
+        for counts in [(removed, restored, kept)]
+    ]
+
+
+def last_voiding(version: int) -> Work[int]:
+    """A number that is another after every voiding of labels of a version; 0 before the first."""
+    rows = yield Query("SELECT coalesce(max(key), 0) FROM voidings WHERE version = $1", (version,))
+    return int(rows[0][0])
+
+
+def is_voided(import_id: str) -> Work[bool]:
+    """Whether labels of an import were voided before."""
+    rows = yield Query("SELECT 1 FROM voidings WHERE import_id = $1 LIMIT 1", (import_id,))
+    return bool(rows)
