@@ -235,9 +235,9 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.checks) and r.checks[0].window is None,
     ),
     (
-        rf"Answers from [^.]* UTC on are right {E} points (less|more) often than they say \({N} labels?\),"
-        rf" those before {E} points (less|more) often \({N}\): the (?:hour|day|month) that tells before and"
-        rf" after apart best\.",
+        rf"Answers from ([^.]*?) UTC(?: on)? are right {E} points (less|more) often than they say \({N} labels?\),"
+        rf" those before {E} points (less|more) often \({N}\)(?:, those since {E} points (less|more) often \({N}\))?:"
+        r" the (hour|day|month)s? that tells? them apart best\.",
         since,
     ),
     (

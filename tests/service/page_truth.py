@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trueodds.reports.schemas import Report, Slice, TrendPoint
+from trueodds.reports.words import period
 
 
 def shows(text: str, value: float | None) -> bool:
@@ -124,15 +125,20 @@ def times(r: Report, texts: list[str]) -> bool:
 
 
 def since(r: Report, texts: list[str]) -> bool:
-    """The points of the trend on both sides of the moment; the report has its trend."""
-    (check,) = (c for c in r.checks if c.about == "time")
-    if check.window is None or check.window.since is None or r.trend is None:
+    """The points of the trend before, within and after the moments; the report has its trend."""
+    moments, *numbers, unit = texts
+    if r.trend is None or r.trend.unit != unit:
         return False
-    after, before = ([p for p in r.trend.points if (p.start >= check.window.since) == k] for k in (True, False))
-    counts, gaps = zip(*(totals(side) for side in (after, before)), strict=True)
-    words = ["less" if gap < 0 else "more" for gap in gaps]
-    numbers = all_show([texts[0], texts[3]], *(100 * abs(gap) for gap in gaps))
-    return numbers and [texts[1], texts[4]] == words and all_show([texts[2], texts[5]], *counts)
+    points = sorted(r.trend.points, key=lambda p: p.start)
+    names = [period(p.start, r.trend.unit) for p in points]
+    first, *later = (names.index(moment) for moment in moments.split(" to "))
+    sides = [points[first : later[0] if later else None], points[:first], *(points[k:] for k in later)]
+    claims = [numbers[k : k + 3] for k in range(0, len(numbers), 3)]
+    return len(claims) == len(sides) and all(
+        all_show([gap, labels], 100 * abs(totals(side)[1]), totals(side)[0])
+        and (word == "less") == (totals(side)[1] < 0)
+        for (gap, word, labels), side in zip(claims, sides, strict=True)
+    )
 
 
 def totals(points: Sequence[TrendPoint]) -> tuple[int, float]:

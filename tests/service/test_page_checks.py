@@ -49,11 +49,21 @@ def test_the_furthest_of_those_off_by_more_than_chance() -> None:
 def test_since_when() -> None:
     (since,) = first_checks(trend(change=12))
     assert since.window is not None and since.window.since == START + timedelta(days=12)
-    before = (
-        r"those before \d\.\d points (more|less) often \([\d,]+\): the day that tells before and after apart best\."
-    )
+    before = r"those before \d\.\d points (more|less) often \([\d,]+\): the day that tells them apart best\."
     after = r"Answers from 4 Mar 2026 UTC on are right 1\d\.\d points less often than they say \([\d,]+ labels\), "
     assert re.fullmatch(after + before, since.reading), since.reading
+    back = [p.model_copy(update={"start": p.start + timedelta(days=22)}) for p in trend(right).points]
+    (passed,) = first_checks(Trend(unit="day", points=[*trend(change=12).points, *back]))
+    assert passed.window is not None and (passed.window.since, passed.window.until) == (
+        START + timedelta(days=12),
+        START + timedelta(days=22),
+    )
+    episode = (
+        r"Answers from 4 Mar 2026 to 14 Mar 2026 UTC are right 1.*, those before .*, those since \d\.\d points .*: the"
+    )
+    assert re.fullmatch(episode + r" days that tell them apart best\.", passed.reading), passed.reading
+    (over,) = first_checks(Trend(unit="day", points=[*trend(change=0).points, *back]))
+    assert over.window is not None and (over.window.since, over.window.until) == (None, START + timedelta(days=22))
     (sound,) = first_checks(trend(right))
     assert sound.window is None and sound.reading == "No day stands out as the one from which on it is off."
     one = Trend(unit="hour", points=[trend().points[0], TrendPoint(start=NOW, answers=3, labelled=0)])

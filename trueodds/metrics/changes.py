@@ -1,67 +1,91 @@
-"""Since when are confidences off? The one split of successive periods that tells before and after apart best."""
+"""Since when are confidences off? Successive periods, split where the gap of accuracy and confidence changes most."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from trueodds.sums.inputs import Array
+
 SIGNIFICANT = 0.01
 
 
 @dataclass(frozen=True)
-class GapChange:
-    """A split of periods into those before and those from `first` on, and the gap (accuracy - confidence) of each."""
+class GapSegment:
+    """Periods from `first` on, up to the next segment."""
 
     first: int
-    """The period from which on the gap is `after`."""
-    before: float
-    after: float
-    labels_before: int
-    labels_after: int
+    labels: int
+    gap: float
+    """Accuracy minus mean confidence; 0 without labels."""
+
+
+@dataclass(frozen=True)
+class GapChange:
+    """The split of periods, before `first`, at which the gap differs most."""
+
+    first: int
     p_value: float
     """Of as large a difference at any of the splits if the gap never changed (Bonferroni)."""
 
-    @property
-    def shown(self) -> bool:
-        """Whether it is more than chance, at one look."""
-        return self.p_value < SIGNIFICANT
 
+def gap_segments(
+    labels_T: npt.ArrayLike, accuracy_T: npt.ArrayLike, confidence_T: npt.ArrayLike, most: int = 3
+) -> list[GapSegment]:
+    """T periods in at most `most` segments, by binary segmentation: split at `gap_change` while that has p < .01.
 
-def gap_change(labels_T: npt.ArrayLike, accuracy_T: npt.ArrayLike, confidence_T: npt.ArrayLike) -> GapChange | None:
-    """The split of T periods that maximises z^2 = (g_after - g_before)^2 / (p (1 - p) (1 / n_before + 1 / n_after)).
-
-    g is accuracy minus mean confidence over the labels of a side, p = (right + 1) / (n + 2) the share of all labels
-    that are right: the variance of being right under given confidences is at most that (Hoeffding 1956), so chance is
-    rather over- than underrated. None where fewer than two periods have labels; their numbers are those of T.
+    Of a few possible splits the one of the smallest p-value is made first. One segment: no change is more than chance,
+    at one look. Accuracy and confidence of periods without labels are not read.
 
     Raises:
         ValueError: arrays of different lengths.
 
-    >>> change = gap_change([500, 500, 500, 500], [0.90, 0.89, 0.71, 0.70], [0.9, 0.9, 0.9, 0.9])
-    >>> change.first, round(change.before, 3), round(change.after, 3), change.shown
-    (2, -0.005, -0.195, True)
+    >>> segments = gap_segments([500] * 4, [0.90, 0.89, 0.71, 0.70], [0.9, 0.9, 0.9, 0.9])
+    >>> [(segment.first, segment.labels, round(segment.gap, 3)) for segment in segments]
+    [(0, 1000, -0.005), (2, 1000, -0.195)]
     """
-    labels_T, accuracy_T, confidence_T = (np.asarray(v, float) for v in (labels_T, accuracy_T, confidence_T))
-    if not len(labels_T) == len(accuracy_T) == len(confidence_T):
-        raise ValueError(f"{len(labels_T)} periods, {len(accuracy_T)} accuracies, {len(confidence_T)} confidences")
+    n_T, a_T, c_T = (np.asarray(v, float) for v in (labels_T, accuracy_T, confidence_T))
+    if not len(n_T) == len(a_T) == len(c_T):
+        raise ValueError(f"{len(n_T)} periods, {len(a_T)} accuracies, {len(c_T)} confidences")
+    right_T, claimed_T = (np.where(n_T > 0, n_T * v, 0.0) for v in (a_T, c_T))
+    ends = [0, len(n_T)]
+    while len(ends) <= most:
+        parts = [slice(i, j) for i, j in itertools.pairwise(ends)]
+        changes = [(gap_change(n_T[part], right_T[part], claimed_T[part]), part.start) for part in parts]
+        shown = [(c.p_value, start + c.first) for c, start in changes if c is not None and c.p_value < SIGNIFICANT]
+        if not shown:
+            break
+        ends = sorted([*ends, min(shown)[1]])
+    segments = []
+    for i, j in itertools.pairwise(ends):
+        n = float(n_T[i:j].sum())
+        segments.append(GapSegment(i, round(n), float((right_T - claimed_T)[i:j].sum()) / max(n, 1.0)))
+    return segments
+
+
+def gap_change(labels_T: Array, right_T: Array, claimed_T: Array) -> GapChange | None:
+    """The split that maximises z^2 = (g_after - g_before)^2 / (p (1 - p) (1 / n_before + 1 / n_after)).
+
+    g is (right - claimed) / n over the labels of a side, p = (right + 1) / (n + 2) the share of all labels that are
+    right: the variance of being right under given confidences is at most that (Hoeffding 1956), so chance is rather
+    over- than underrated. None where fewer than two periods have labels. `claimed_T`: sums of confidence.
+
+    >>> change = gap_change(np.array([10, 0, 10]), np.array([5, 0, 9]), np.array([5.0, 0.0, 5.0]))
+    >>> change.first, round(change.p_value, 3)
+    (2, 0.055)
+    """
     known_M = np.flatnonzero(labels_T)
     if len(known_M) < 2:
         return None
-    n_M = labels_T[known_M]
-    gap_M = n_M * (accuracy_T - confidence_T)[known_M]
+    n_M, right_M = labels_T[known_M], right_T[known_M]
+    gap_M = right_M - claimed_T[known_M]
     n, before_M, after_M = n_M.sum(), n_M.cumsum()[:-1], n_M[::-1].cumsum()[-2::-1]
-    g_before_M, g_after_M = gap_M.cumsum()[:-1] / before_M, gap_M[::-1].cumsum()[-2::-1] / after_M
-    p = (n_M @ accuracy_T[known_M] + 1) / (n + 2)
-    z_M = (g_after_M - g_before_M) / np.sqrt(p * (1 - p) * (1 / before_M + 1 / after_M))
+    difference_M = gap_M[::-1].cumsum()[-2::-1] / after_M - gap_M.cumsum()[:-1] / before_M
+    p = (right_M.sum() + 1) / (n + 2)
+    z_M = difference_M / np.sqrt(p * (1 - p) * (1 / before_M + 1 / after_M))
     k = int(np.abs(z_M).argmax())
-    return GapChange(
-        first=int(known_M[k + 1]),
-        before=float(g_before_M[k]),
-        after=float(g_after_M[k]),
-        labels_before=round(before_M[k]),
-        labels_after=round(after_M[k]),
-        p_value=min(1.0, 2 * len(z_M) * float(ndtr(-abs(z_M[k])))),
-    )
+    return GapChange(int(known_M[k + 1]), min(1.0, 2 * len(z_M) * float(ndtr(-abs(z_M[k])))))

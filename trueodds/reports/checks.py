@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trueodds.metrics.changes import gap_change
+from trueodds.metrics.changes import gap_segments
 from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Check, Report, Slice, Trend, Window
 from trueodds.reports.verdict import direction_of, told_apart
@@ -25,8 +25,9 @@ def first_checks(
 ) -> list[Check]:
     """One sentence for each of them that has something to compare, with the window that shows it.
 
-    Since when: the split of the periods at which the gap changes most (`trueodds.metrics.changes`). Tag and class: of
-    those that are off by more than chance, the one whose ECE is the furthest above what chance alone shows.
+    Since when: the periods, split where the gap changes by more than chance (`trueodds.metrics.changes`), with the view
+    of the segment that is the furthest off. Tag and class: of those that are off by more than chance, the one whose ECE
+    is the furthest above what chance alone shows.
     """
     checks = [
         _since(trend) if trend else None,
@@ -38,22 +39,29 @@ def first_checks(
 
 def _since(trend: Trend) -> Check | None:
     points = sorted((p for p in trend.points if p.labelled), key=lambda p: utc(p.start))
-    change = gap_change(
+    if len(points) < 2:
+        return None
+    parts = gap_segments(
         [p.labelled for p in points],
         [p.accuracy or 0.0 for p in points],
         [p.mean_confidence or 0.0 for p in points],
     )
-    if change is None:
-        return None
-    if not change.shown:
+    if len(parts) == 1:
         return Check(about="time", reading=f"No {trend.unit} stands out as the one from which on it is off.")
-    start = points[change.first].start
+    starts = [None, *(points[part.first].start for part in parts[1:]), None]
+    worst = max(range(len(parts)), key=lambda k: abs(parts[k].gap))
+    window = Window(since=starts[worst], until=starts[worst + 1])
+    before, first, *after = parts
+    moments = [period(start, trend.unit) for start in starts if start]
+    when = f"from {' to '.join(moments)} UTC" if after else f"from {moments[0]} UTC on"
+    split = f"the {trend.unit}s that tell them apart best" if after else f"the {trend.unit} that tells them apart best"
     reading = (
-        f"Answers from {period(start, trend.unit)} UTC on are right {_points(change.after)} often than they say"
-        f" ({plural(change.labels_after, 'label')}), those before {_points(change.before)} often"
-        f" ({change.labels_before:,}): the {trend.unit} that tells before and after apart best."
+        f"Answers {when} are right {_points(first.gap)} often than they say ({plural(first.labels, 'label')}),"
+        f" those before {_points(before.gap)} often ({before.labels:,})"
+        + "".join(f", those since {_points(part.gap)} often ({part.labels:,})" for part in after)
+        + f": {split}."
     )
-    return Check(about="time", reading=reading, window=Window(since=start))
+    return Check(about="time", reading=reading, window=window)
 
 
 def _points(gap: float) -> str:

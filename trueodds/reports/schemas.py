@@ -83,6 +83,14 @@ class Window(BaseModel):
         return self.predicted_class is not None or self.tag is not None
 
     @property
+    def parameters(self) -> dict[str, str]:
+        """Those of the report's address that ask for it; `class_` for class."""
+        times = {"since": self.since, "until": self.until}
+        groups = {"tag": self.tag, "class_": self.predicted_class}
+        known = {name: f"{time:%Y-%m-%dT%H:%M:%SZ}" for name, time in times.items() if time}
+        return known | {name: group for name, group in groups.items() if group is not None}
+
+    @property
     def words(self) -> str:
         """Which answers, in words; empty for all of them."""
         words = []
