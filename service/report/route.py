@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from service.runtime import Runtime
 
 NEXT_STEPS: dict[Verdict, str] = {
-    "no_answers": "Send images to POST /predict; every answer has an id.",
+    "no_answers": "Send inputs to POST /predict; every answer has an id.",
     "no_labels": "Send the true labels to POST /feedback with the ids of the answers.",
 }
 

@@ -157,7 +157,7 @@ STATES: list[tuple[str, Claim]] = [
 ]
 TODO: list[tuple[str, Claim]] = [
     (
-        r"What to do now|What it says|How that is known|Keep in mind|Show only these|Which tag\?|Which"
+        r"What to do now|What it says|How that is known|Keep in mind|Show only these|Show all|Which tag\?|Which"
         r" class\?|Since when\?",
         lambda r, t: True,
     ),
@@ -177,13 +177,13 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: r.advice is not None and not r.advice.labels,
     ),
     (
-        r"trueodds recalibrate \S+ \S+ --model \S+ \S+ --version \S+|trueodds recalibrate --service \S+ --model"
+        r"trueodds recalibrate --service \S+ --model"
         r" \S+ --version (\S+)",
         lambda r, t: helps(r, "yes") and t[-1] == r.version,
     ),
     (
-        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an image to POST /predict \(all ways to do"
-        r" it\):|Send images to POST /predict; every answer has an id\.",
+        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an input to POST /predict \(all ways to do"
+        r" it\); a picture, for instance:|Send inputs to POST /predict; every answer has an id\.",
         lambda r, t: not r.answers,
     ),
     (

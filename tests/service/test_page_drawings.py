@@ -156,6 +156,7 @@ def test_words() -> None:
     ]
     assert [words.chance(value) for value in values] == texts
     assert [words.signed(-0.071), words.signed(0.2, ""), words.signed(None)] == ["−7.1 points", "+20.0", "–"]
+    assert words.signed(-0.0004, "") == words.signed(0.0004, "") == "0.0"
     assert [words.decimal(x) for x in (-0.5, True, None, "x", 1)] == ["−0.500", "–", "–", "–", "1.000"]
     assert [plural(1, "label"), plural(2000, "label")] == ["1 label", "2,000 labels"]
     assert [plural(0, "try", "tries"), plural(1, "try", "tries")] == ["0 tries", "1 try"]

@@ -10,7 +10,7 @@ from trueodds.reports.schemas import Bin
 TOP, SIDE = 26.0, 420.0
 STRIP = 64.0
 """Height of the histogram."""
-SPACE = 14.0
+SPACE = 28.0
 WHISKERS_UP_TO = 60
 """Bins; finer ones would paint the plot over."""
 
@@ -49,10 +49,10 @@ class Reliability:
             for x, y in self.ticks
         )
         most = (
-            f'<text x="{LEFT + 4}" y="{self.bottom + 26}" class="halo">labels; the fullest range has'
+            f'<text x="{LEFT + 4}" y="{self.bottom + 20}" class="halo">labels; the fullest range has'
             f" {self.most:,}</text>"
         )
-        return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 574" role="img" \
+        return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 588" role="img" \
 aria-label="Reliability diagram">
 <title>Reliability diagram</title>
 <desc>How often the model is right against what it says, in {self.ranges} ranges of confidence, and below it how many \

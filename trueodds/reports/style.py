@@ -25,5 +25,5 @@ def picture(drawing: str) -> str:
     """An element `svg` as a file of its own: light, on white, without variables, which browsers alone know."""
     colours = dict(re.findall(r"(--[\w-]+):([^;]+);", LIGHT))
     rules = re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART)
-    start = '<svg class="chart" style="background:#fff;font-family:system-ui,sans-serif" width="500" height="574"'
+    start = '<svg class="chart" style="background:#fff;font-family:system-ui,sans-serif" width="500" height="588"'
     return drawing.replace("<svg", start, 1).replace("<title>", f"<style>{rules}</style><title>", 1) + "\n"

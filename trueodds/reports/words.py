@@ -32,8 +32,12 @@ def decimal(value: Any, digits: int = 3) -> str:
 
 
 def signed(value: float | None, unit: str = " points") -> str:
-    """-.07 -> −7.0 points, with a true minus sign."""
-    return DASH if value is None else f"{'+' if value >= 0 else MINUS}{abs(100 * value):.1f}{unit}"
+    """-.07 -> −7.0 points, with a true minus sign; what rounds to 0 has none."""
+    if value is None:
+        return DASH
+    text = f"{abs(100 * value):.1f}"
+    sign = "" if float(text) == 0 else MINUS if value < 0 else "+"
+    return f"{sign}{text}{unit}"
 
 
 def span(lower: float | None, upper: float | None, how: str = "decimal", digits: int = 3) -> str:
