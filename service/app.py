@@ -22,6 +22,7 @@ from service.infer import schemas as infer_schemas
 from service.labels import bulk, voiding
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
+from service.observe import kserve
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
 from service.predict import route as predict
@@ -56,7 +57,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             await runtime.open()
             store, chosen = runtime.store, runtime.settings
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
-            async with _background(housekeeping, Watch(store, chosen).keep_watching()):
+            pairs = kserve.keep_pairs(store, runtime.telemetry)
+            async with _background(housekeeping, pairs, Watch(store, chosen).keep_watching()):
                 yield
         finally:
             await runtime.close()
@@ -80,7 +82,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         streamed={"/feedback": bulk.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
-    for router in (observe.router, status.router, labels.router, voiding.router, report.router, alarm.router):
+    routers = (observe.router, kserve.router, status.router, labels.router, voiding.router, report.router, alarm.router)
+    for router in routers:
         app.include_router(router, dependencies=[query_parameters.DECLARED])
     for router in (predict.fast, pages.router, infer.fast, infer.router):
         app.include_router(router)
@@ -111,6 +114,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/v2/models/{model}/infer": infer_bodies,
             "/v2/models/{model}/versions/{version}/infer": infer_bodies,
             "/observe": observe_schemas.examples(),
+            "/kserve/logger": observe_schemas.event_examples(),
             "/feedback": label_schemas.examples(engine.version),
             "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),

@@ -113,7 +113,7 @@ class Settings(BaseSettings):
         "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
     )
 
-    predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference and /observe"))
+    predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
     feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
     admin_key: KeyHashes = Field((), description=_KEY.format("/admin"))
 

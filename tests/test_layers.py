@@ -127,9 +127,9 @@ LAYERS = {
         errors ids settings telemetry
     """,
     "service/observe": """
-        route
-        schemas storing
-        parquet batches
+        route kserve
+        schemas storing inference_bodies
+        parquet batches cloud_event
         formats
         observation
     """,
@@ -156,7 +156,7 @@ LAYERS = {
     """,
     "service/store/work": """
         voiding
-        predictions states
+        predictions states pairs
         compaction labels reading
         period_sums retention scoring versions
         deltas

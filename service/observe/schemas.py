@@ -16,6 +16,7 @@ from service.http import documentation
 from service.http.error_answers import BadRow
 from service.http.json_body import JSON
 from service.ids import MAX_ID
+from service.observe.cloud_event import KINDS, STRUCTURED
 from service.observe.observation import ALLOWED
 from service.observe.parquet import PARQUET
 from service.predict.options import MAX_TAG
@@ -84,6 +85,37 @@ BODY = {
         PARQUET: {"schema": {"type": "string", "format": "binary"}},
     },
 }
+
+EVENT = {
+    "required": True,
+    "content": {
+        STRUCTURED: {"schema": {"type": "object"}},
+        JSON: {"schema": {"type": "object", "description": "the inference's body, its event's attributes as headers"}},
+    },
+}
+EVENT_HEADERS: list[dict[str, Any]] = [
+    {"name": name, "in": "header", "schema": {"type": "string"}, "description": text}
+    for name, text in {
+        "ce-id": "of the inference",
+        "ce-type": " or ".join(KINDS),
+        "ce-inferenceservicename": "the model",
+        "ce-time": "when it was sent",
+    }.items()
+]
+
+
+def event_examples() -> documentation.Examples:
+    """Responses of an InferenceService that nobody has."""
+    attributes = {
+        "specversion": "1.0",
+        "source": "http://localhost:9081/",
+        "type": next(kind for kind, half in KINDS.items() if half == "response"),
+        "inferenceservicename": "example-v1",
+    }
+    v1 = {**attributes, "id": "1", "data": {"predictions": [[0.9, 0.1], [0.2, 0.8]]}}
+    tensor = {"name": "probabilities", "shape": [1, 2], "datatype": "FP32", "data": [0.3, 0.7]}
+    v2 = {**attributes, "inferenceservicename": "example-v2", "id": "2", "data": {"outputs": [tensor]}}
+    return {STRUCTURED: {"protocol V1": v1, "protocol V2": v2}}
 
 
 def examples() -> documentation.Examples:

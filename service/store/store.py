@@ -27,7 +27,7 @@ from service.store.rows import (
     Voiding,
     storable,
 )
-from service.store.work import compaction, labels, predictions, retention, states, versions, voiding
+from service.store.work import compaction, labels, pairs, predictions, retention, states, versions, voiding
 
 COMPACT_COMMITS = 512
 """Commits of this process after which it compacts."""
@@ -195,6 +195,19 @@ class Store(StoreReader):
         if held_before is not None:
             held = await self.database.write(partial(retention.prune_held, held_before))
         return PruneCounts(answers, answer_labels, held)
+
+    async def put_half(self, model: str, id_: str, half: str, data: bytes) -> bytes | None:
+        """Store one half of a pair, `request` or `response`; the other, if it is there."""
+        now = time.time_ns() // 1_000_000
+        return await self.database.write(partial(pairs.put, model, id_, half, data, now))
+
+    async def remove_pair(self, model: str, id_: str) -> None:
+        """Forget a pair that is used up."""
+        await self.database.write(partial(pairs.remove, model, id_))
+
+    async def drop_halves(self, before: int) -> tuple[int, int]:
+        """Forget halves that came before a time: how many requests, and how many responses."""
+        return await self.database.write(partial(pairs.drop, before))
 
     async def compact(self) -> None:
         """Merge deltas into the sums of their periods, until few are left. Reads give the same before and after."""

@@ -48,6 +48,9 @@ class Telemetry:
         self._observations = Counter(
             "trueodds_observations", "Answers of other servers, by outcome", ["outcome"], registry=registry
         )
+        self._events = Counter(
+            "trueodds_kserve_events", "Events of KServe's logger, by outcome", ["type", "outcome"], registry=registry
+        )
         self._request_of = lru_cache(4096)(self._children)
 
     def of(self, model: str, version: str) -> VersionTelemetry:
@@ -77,6 +80,11 @@ class Telemetry:
     def observation(self, outcome: str, count: int = 1) -> None:
         """`outcome`: what became of an observation, or the code of the reason why it was refused."""
         self._observations.labels(outcome).inc(count)
+
+    def event(self, kind: str, outcome: str, count: int = 1) -> None:
+        """A half of an inference of KServe, request or response: taken, waiting, unpaired, or a refusal's code."""
+        if count:
+            self._events.labels(kind, outcome).inc(count)
 
     def text(self, gauges: list[Metric]) -> bytes:
         """The exposition format: all that was counted, and `gauges`, which the files of workers do not hold."""

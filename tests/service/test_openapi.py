@@ -54,6 +54,7 @@ def vectors(serve_once: Callable[..., Client]) -> Client:
 OPERATIONS = (
     "POST /predict",
     "POST /observe",
+    "POST /kserve/logger",
     "POST /feedback",
     "GET /admin/labelled.npz",
     "POST /admin/labels/void",
@@ -235,6 +236,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     infer = {"/v2/models/{model}/infer", "/v2/models/{model}/versions/{version}/infer"} if small else set()
     assert {call: count for call, count in sent.items() if call[1]} == {
         ("/predict", JSON): 2 if "features" in bundle else 3 if small else 1,
+        ("/kserve/logger", "application/cloudevents+json"): 2,
         ("/observe", JSON): 3,
         ("/observe", "application/x-ndjson"): 1,
         ("/observe", "text/csv"): 1,

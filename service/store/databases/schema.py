@@ -47,6 +47,9 @@ _TABLES = (
     " data {blob} NOT NULL, PRIMARY KEY (version, kind, unit, period)){clustered}",
     "CREATE TABLE compactions (one {int} PRIMARY KEY, number {int} NOT NULL){strict}",
     "INSERT INTO compactions VALUES (1, 0)",
+    # Halves of inferences that KServe logs: each waits for the other.
+    "CREATE TABLE pairs (model TEXT NOT NULL, id TEXT NOT NULL, arrived_ms {int} NOT NULL, request {blob},"
+    " response {blob}, PRIMARY KEY (model, id)){clustered}",
     "CREATE TABLE states (version {int} NOT NULL, name TEXT NOT NULL, sequence {int} NOT NULL, state TEXT NOT NULL,"
     " PRIMARY KEY (version, name)){clustered}",
 )

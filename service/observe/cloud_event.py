@@ -1,0 +1,97 @@
+"""The CloudEvents of KServe's inference logger: a request and its response, under one id, in either order.
+
+Its attributes are headers (binary mode, which KServe sends), or stand in the JSON beside the data (structured mode).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import Request
+
+from service.errors import ServiceError
+from service.http import json_body
+from service.ids import id_problem
+from trueodds.texts import short
+
+STRUCTURED = "application/cloudevents+json"
+Kind = Literal["request", "response"]
+KINDS: dict[str, Kind] = {
+    "org.kubeflow.serving.inference.request": "request",
+    "org.kubeflow.serving.inference.response": "response",
+}
+"""By the event's type."""
+BINARY_CURE = "binary tensors cannot be read from the log: have clients ask for outputs in JSON"
+
+
+@dataclass(frozen=True)
+class CloudEvent:
+    """One half of an inference."""
+
+    id: str
+    """Of the inference: that of both halves."""
+    kind: Kind
+    service: str
+    """The InferenceService."""
+    time: str | None
+    """When it was sent, ISO 8601."""
+    data: bytes | None
+    """The body of the inference, if it does not stand in the event's own JSON."""
+    tree: Any
+    """Otherwise what stands there."""
+
+    async def inference(self, max_values: int) -> Any:
+        """The JSON value of the body of the inference.
+
+        Raises:
+            ServiceError: 400 for what is not JSON, 413 for too many values.
+        """
+        if self.data is None:
+            return self.tree
+        try:
+            return await json_body.convert_json(self.data, max_values, lambda tree: tree)
+        except ServiceError as error:
+            raise ServiceError(error.status, error.code, f"{error.message}; {BINARY_CURE}") from None
+
+
+async def read_event(request: Request, max_values: int) -> CloudEvent:
+    """The event that a request carries.
+
+    Raises:
+        ServiceError: 422 for no event of an inference; of structured ones 400 for no JSON, 413 for too many values.
+    """
+    body = await json_body.read(request)
+    if json_body.media_type(request) == STRUCTURED:
+        tree = await json_body.convert_json(body, max_values, lambda tree: tree)
+        if not isinstance(tree, dict):
+            raise _invalid(f"the event is {short(tree)}; expected an object with specversion, id, type and data")
+        data = _decoded(tree["data_base64"]) if "data_base64" in tree else None
+        attributes = tree
+    else:
+        attributes = {key[3:]: value for key, value in request.headers.items() if key.startswith("ce-")}
+        tree, data = {}, body
+    kind, id_, service = (attributes.get(name) for name in ("type", "id", "inferenceservicename"))
+    if not isinstance(kind, str) or kind not in KINDS:
+        allowed = " and ".join(KINDS)
+        raise _invalid(f"the event's type (ce-type) is {short(kind)}; of KServe's inference logger come {allowed}")
+    if problem := id_problem(id_):
+        raise _invalid(f"the event's id (ce-id) {problem}")
+    if not isinstance(service, str):
+        raise _invalid(f"inferenceservicename (ce-inferenceservicename) is {short(service)}; it names the model")
+    time = attributes.get("time")
+    assert isinstance(id_, str)
+    return CloudEvent(id_, KINDS[kind], service, time if isinstance(time, str) else None, data, tree.get("data"))
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise _invalid(f"data_base64 is {short(text)}, which is not base64") from None
+
+
+def _invalid(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_event", message)

@@ -1,0 +1,127 @@
+"""Probabilities in the bodies of inference: version 1 (instances, predictions) and 2 (inputs, outputs) of KServe's
+protocols.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from service.errors import ServiceError
+from service.observe.observation import Form
+from trueodds.sums.inputs import ROW_SUM_TOLERANCE
+from trueodds.texts import listed, short
+
+PROBABILITIES = ("probabilities", "probability", "predict_proba", "output_probability", "scores")
+LOGITS = ("logits",)
+"""Names of outputs that are looked for."""
+CURE = (
+    f"looked for are {', '.join(PROBABILITIES + LOGITS)}, and one list of numbers for each row that sums to 1. Have the"
+    " model answer with its probabilities (scikit-learn in KServe: PREDICT_PROBA=true), or name where they stand:"
+    " ?output=NAME, and with &form=logits if they are logits"
+)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of one response: for each row the numbers of its classes, in order or by name."""
+
+    rows: list[Any]
+    form: Form
+    version: str | None
+    """Of the model, where the response says it."""
+
+
+def answers_of(tree: Any, output: str | None, form: Form) -> Answers:
+    """The answers in the body of a response.
+
+    `output`: the name of the tensor, or of a key of each prediction, and what `form` its numbers have.
+
+    Raises:
+        ServiceError: 422 where there are none.
+    """
+    if isinstance(tree, dict) and isinstance(tree.get("outputs"), list):
+        return _of_tensors(tree, output, form)
+    if isinstance(tree, dict) and isinstance(tree.get("predictions"), list):
+        return _of_predictions(tree["predictions"], output, form)
+    raise _none(f"the response is {short(tree)}, without predictions and without outputs")
+
+
+def ids_of(tree: Any, name: str) -> list[str]:
+    """The ids that a request has for its rows: a key of each instance, or an input tensor.
+
+    Raises:
+        ServiceError: 422 where it has none.
+    """
+    cells: Any = None
+    if isinstance(tree, dict) and isinstance(tree.get("instances"), list):
+        cells = [instance.get(name) if isinstance(instance, dict) else None for instance in tree["instances"]]
+    elif isinstance(tree, dict) and isinstance(tree.get("inputs"), list):
+        tensors = [one for one in tree["inputs"] if isinstance(one, dict) and one.get("name") == name]
+        cells = tensors[0].get("data") if tensors else None
+    sound = isinstance(cells, list) and all(isinstance(cell, str | int) and cell is not True for cell in cells)
+    if not sound or not cells:
+        message = f"the request has no ids under {short(name)}: expected a text or a whole number for each row"
+        raise ServiceError(422, "no_ids", f"{message}, as a key of each instance or as an input tensor of that name")
+    return [str(cell) for cell in cells]
+
+
+def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers:
+    named = (one for one in tree["outputs"] if isinstance(one, dict) and isinstance(one.get("name"), str))
+    tensors = {one["name"]: one for one in named}
+    name, form = _chosen(list(tensors), output, form)
+    unnamed = name is None and output is None and len(tensors) == 1
+    tensor = next(iter(tensors.values())) if unnamed else tensors.get(name or "")
+    rows = None if tensor is None else _matrix(tensor)
+    if rows is None or (unnamed and not all(map(_sums_to_one, rows.tolist()))):
+        raise _none(f"the response has the outputs {listed(list(tensors))}")
+    version = tree.get("model_version")
+    return Answers(list(rows), form, version if isinstance(version, str) and version else None)
+
+
+def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> Answers:
+    names = list(predictions[0]) if predictions and isinstance(predictions[0], dict) else []
+    name, form = _chosen(names, output, form)
+    unnamed = name is None and output is None
+    rows = [p.get(name) if isinstance(p, dict) and name else p for p in predictions] if name or unnamed else []
+    doubtful = unnamed and form == "probabilities"
+    if not rows or not all(isinstance(row, list | dict) and (not doubtful or _sums_to_one(row)) for row in rows):
+        what = f"with the keys {listed(names)}" if names else f"such as {short(predictions[:1])}"
+        raise _none(f"the response has predictions {what}")
+    return Answers(rows, form, None)
+
+
+def _chosen(names: list[str], output: str | None, form: Form) -> tuple[str | None, Form]:
+    """The name of the output that holds the answer, None if it is not there, and its form."""
+    if output is not None:
+        return (output if output in names else None), form
+    found = next((name for name in (*PROBABILITIES, *LOGITS) if name in names), None)
+    return found, "logits" if found in LOGITS else form
+
+
+def _matrix(tensor: dict[str, Any]) -> Any:
+    """The numbers of a tensor, rows x classes; None where it is none."""
+    shape, data = tensor.get("shape"), tensor.get("data")
+    if not (isinstance(shape, list) and len(shape) == 2 and all(type(size) is int and size > 0 for size in shape)):
+        return None
+    try:
+        flat = np.array(data, np.float64).ravel()
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return flat.reshape(shape) if flat.size == math.prod(shape) and shape[1] > 1 else None
+
+
+def _sums_to_one(row: Any) -> bool:
+    numbers = list(row.values()) if isinstance(row, dict) else row
+    return (
+        len(numbers) > 1
+        and all(type(number) in (int, float) and number >= 0 for number in numbers)
+        and abs(sum(numbers) - 1) <= ROW_SUM_TOLERANCE
+    )
+
+
+def _none(problem: str) -> ServiceError:
+    return ServiceError(422, "no_probabilities", f"{problem}: no probabilities; {CURE}")
