@@ -32,7 +32,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.interval_coverage import processor
 from pipeline import methods, nets
 from pipeline.methods.gradients import backward
-from pipeline.training.batches import Normaliser
+from pipeline.training.batches import ImageNormaliser
 
 RESULT = Path(__file__).parent / "results" / "training.json"
 GOAL = 1.03
@@ -49,7 +49,7 @@ class Bench:
         self.net = nets.build(net, CHANNELS, classes).to(self.device)
         self.net = self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs
         self.pixels = torch.randint(0, 256, (batch, SIZE, SIZE, CHANNELS), dtype=torch.uint8, device=self.device)
-        self.normalise = Normaliser.of({"mean": [0.5] * CHANNELS, "std": [0.3] * CHANNELS}, self.device)
+        self.normalise = ImageNormaliser.of({"mean": [0.5] * CHANNELS, "std": [0.3] * CHANNELS}, self.device)
         self.labels = torch.randint(0, classes, (batch,), device=self.device)
         self.optimizer = torch.optim.SGD(self.net.parameters(), 1e-4, momentum=0.9)
         self.generator = torch.Generator().manual_seed(0)

@@ -32,15 +32,17 @@ class Data(_Section):
     """The data set to learn from, and how its rows are split."""
 
     dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """digits, cifar10, cifar100, or the name of your own data set, found under `path`."""
+    """digits, cifar10, cifar100, breast_cancer, wine, or the name of your own data set, found under `path`."""
     path: str = Field("datasets", min_length=1)
-    """Your own data: an .npz file, an image folder, or a directory that holds `<dataset>.npz` or `<dataset>/`."""
+    """Your own data: an .npz, .csv or .parquet, an image folder, or a directory that holds one named `<dataset>`."""
+    label_column: str = Field("label", min_length=1)
+    """The column of a .csv or .parquet table that holds the labels; all others are features."""
     image_size: Annotated[int, Field(ge=4, le=512)] | None = None
     """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
     train_size: Annotated[int, Field(ge=2)] | None = None
     """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows held out for calibration; null: digits 300, CIFAR 5,000, your own data one row in ten."""
+    """Rows held out for calibration; null: digits 300, CIFAR 5,000, breast_cancer 95, wine 30, your own a tenth."""
     held_out_size: Annotated[int, Field(ge=2)] | None = None
     """Rows set aside to learn from by penalties with `when: interleaved`; null: none."""
     test_fraction: float = Field(0.2, gt=0, lt=1)
@@ -59,11 +61,13 @@ class Training(_Section):
     recipe: str = "auto"
     """auto, or a name that `trueodds recipes` lists."""
     net: str | None = None
-    """resnet8, resnet20, resnet18."""
+    """Of images resnet8, resnet20, resnet18; of vectors mlp."""
     width: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Channels of the first stage; null: 16 for ResNet-8 and -20, 64 for ResNet-18."""
+    """Channels of the first stage, or units of a hidden layer; null: 16 for ResNet-8 and -20, 64 for the others."""
     depth: Annotated[int, Field(ge=1, le=64)] | None = None
-    """Blocks per stage; null: as the net's name says."""
+    """Blocks per stage, or hidden layers; null: as the net's name says, for mlp 2."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Share of the hidden units that each step drops; null: for mlp 0.1. ResNets have none."""
     method: str = "ce"
     """How to train for calibration: a name that `trueodds methods` lists, or a short form."""
     method_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)

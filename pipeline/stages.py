@@ -49,13 +49,16 @@ def plan(params: Params) -> None:
 
 
 def _planned(params: Params) -> dict[str, Any]:
+    from pipeline import data
+
+    kind = data.kind_of(params.data)
     if params.training.model is not None:
         from pipeline.training import imported
 
-        return imported.plan_of(params.training, params.data.path)
+        return imported.plan_of(params.training, params.data.path, kind)
     from pipeline.training.resolution import plan_of
 
-    return plan_of(params.training, params.data.dataset, params.data.held_out_size).to_json()
+    return plan_of(params.training, params.data.dataset, kind, params.data.held_out_size).to_json()
 
 
 def train(params: Params) -> None:
@@ -75,7 +78,7 @@ def train(params: Params) -> None:
     from pipeline.training.resolution import plan_of
 
     card = dataset.card
-    resolved = plan_of(params.training, card["name"], card["splits"].get(data.HELD_OUT))
+    resolved = plan_of(params.training, card["name"], card["input"]["kind"], card["splits"].get(data.HELD_OUT))
     loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
 
 
@@ -113,15 +116,15 @@ def export(params: Params) -> None:
     from pipeline import calibrate, data
     from pipeline.export import network
     from pipeline.training.files import IMPORTED
-    from pipeline.training.trained import read_net, read_settings
+    from pipeline.training.network import read_net, read_settings
     from trueodds import logits
     from trueodds.files import read_json
 
     dataset = data.read(DATA)
     training, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
-    metrics, images = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
+    metrics, rows = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
     validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
-    rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, images, BUNDLE)
+    rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, rows, BUNDLE)
     if imported.is_file():
         network.export_imported(imported, *rest, validation=validation, test=test)
     else:
@@ -129,7 +132,7 @@ def export(params: Params) -> None:
 
 
 def fold() -> Path:
-    """The bundle -> model_calibrated.onnx: pixels in, calibrated probabilities out, for those who serve elsewhere.
+    """The bundle -> model_calibrated.onnx: rows in, calibrated probabilities out, for those who serve elsewhere.
 
     Raises:
         BundleError: no whole bundle.

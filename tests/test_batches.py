@@ -9,25 +9,34 @@ import pytest
 import torch
 
 from pipeline.data import DataSet
-from pipeline.training.batches import Augmentation, ImageBatches, Normaliser
+from pipeline.training.batches import Augmentation, Batches, ImageNormaliser, VectorNormaliser
 
 MOMENTS = {"mean": [0.2, 0.5, 0.4], "std": [0.1, 0.3, 0.2]}
 CPU = torch.device("cpu")
 
 
-def batches(rows: int = 10, augment: Augmentation | None = None) -> ImageBatches:
+def batches(rows: int = 10, augment: Augmentation | None = None) -> Batches:
     x = np.random.default_rng(0).integers(0, 256, (rows, 6, 5, 3), dtype=np.uint8)
-    return ImageBatches.of(DataSet({"train": (x, np.arange(rows))}, {"normalise": MOMENTS}), "train", CPU, augment)
+    card = {"input": {"kind": "image"}, "normalise": MOMENTS}
+    return Batches.of(DataSet({"train": (x, np.arange(rows))}, card), "train", CPU, augment)
 
 
 def test_normalise_is_the_formula_and_channels_last() -> None:
     x = torch.randint(0, 256, (2, 6, 5, 3), dtype=torch.uint8)
-    out = Normaliser.of(MOMENTS, CPU)(x)
+    out = ImageNormaliser.of(MOMENTS, CPU)(x)
     assert out.shape == (2, 3, 6, 5)
     assert out.is_contiguous(memory_format=torch.channels_last)
     for n, c, i, j in np.ndindex(2, 3, 6, 5):
         expected = (float(x[n, i, j, c]) / 255 - MOMENTS["mean"][c]) / MOMENTS["std"][c]
         assert float(out[n, c, i, j]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_missing_value_is_the_mean() -> None:
+    x = torch.tensor([[0.3, float("nan"), -1e9], [1.0, 0.5, 3e37]])
+    out = VectorNormaliser.of(MOMENTS, CPU)(x)
+    for n, d in np.ndindex(2, 3):
+        expected = (float(x[n, d]) - MOMENTS["mean"][d]) / MOMENTS["std"][d]
+        assert float(out[n, d]) == (pytest.approx(expected, rel=1e-6) if expected == expected else 0)
 
 
 @pytest.mark.parametrize(("padding", "flip"), [(2, True), (1, False), (0, True)])
@@ -71,7 +80,7 @@ def test_ordered_is_in_order() -> None:
     split = batches(rows=10)
     pairs = list(split.ordered(4))
     assert torch.cat([labels for _, labels in pairs]).tolist() == list(range(10))
-    assert torch.equal(pairs[1][0], split.normalise(split.images_NHWC[4:8]))
+    assert torch.equal(pairs[1][0], split.normalise(split.rows[4:8]))
 
 
 def test_the_generator_decides() -> None:

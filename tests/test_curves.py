@@ -19,7 +19,7 @@ from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.figures import training as pictures
 from pipeline.training import curves
-from pipeline.training.batches import ImageBatches
+from pipeline.training.batches import Batches
 from pipeline.training.trained import Trained, write_epochs
 from tests import reference_curves as reference
 from tests.training_runs import train
@@ -139,7 +139,7 @@ def test_the_rows_of_named_epochs(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, SHORT, tmp_path / "c")
     rows, last = result.epoch_rows, result.history[-1]
     assert rows["epochs"].tolist() == [1, 3] and rows["test_brier"].shape == (2, 600)
-    batches = ImageBatches.of(digits, "train", torch.device("cpu"))
+    batches = Batches.of(digits, "train", torch.device("cpu"))
     with torch.no_grad():
         features = torch.cat([result.net.features(images) for images, _ in batches.ordered(200)])
         logits, labels = result.net.head(features), batches.labels_N

@@ -17,7 +17,7 @@ from pipeline.config import Data
 from pipeline.export import folded, network, onnx_graph
 from pipeline.export.folded import fold
 from pipeline.export.network import ExportError, Servable, export
-from pipeline.training.batches import Normaliser
+from pipeline.training.batches import ImageNormaliser
 from trueodds import calibrators
 from trueodds.bundle import Bundle
 from trueodds.calibrators import Temperature
@@ -61,7 +61,7 @@ def infer(path: Path, images: np.ndarray) -> np.ndarray:
 def test_onnx_answers_as_torch_does_for_any_batch(digits: data.DataSet, exported: tuple[Path, torch.nn.Module]) -> None:
     folder, net = exported
     images = digits.arrays["test"][0]
-    normalise = Normaliser.of(digits.card["normalise"], torch.device("cpu"))
+    normalise = ImageNormaliser.of(digits.card["normalise"], torch.device("cpu"))
     for rows in (1, 2, 7, 600):
         with torch.inference_mode():
             expected = net(normalise(torch.from_numpy(images[:rows]))).numpy()
@@ -94,15 +94,15 @@ def test_the_graph_names_no_file_of_this_machine(model: Path) -> None:
 def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = network._write_onnx
 
-    def off_by_a_little(servable: Servable, example: Any, path: Path) -> None:
+    def off_by_a_little(servable: Servable, example: Any, path: Path, tensor: str) -> None:
         bias = servable.get_parameter("net.head.bias")
         with torch.no_grad():
             bias[3] += 2e-4
-            honest(servable, example, path)
+            honest(servable, example, path, tensor)
             bias[3] -= 2e-4
 
     monkeypatch.setattr(network, "_write_onnx", off_by_a_little)
-    with pytest.raises(ExportError, match=r"differ by 0\.0002 in a logit on 256 validation images; allowed is 0\.0001"):
+    with pytest.raises(ExportError, match=r"differ by 0\.0002 in a logit on 256 validation rows; allowed is 0\.0001"):
         write(digits, tmp_path)
 
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_folded(digits: data.DataSet, model: Path, tmp_path: Path
 
 def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, model: Path, tmp_path: Path) -> None:
     out, images = tmp_path / "model_calibrated.onnx", digits.arrays["test"][0][:2]
-    with pytest.raises(FoldError, match="images is empty"):
+    with pytest.raises(FoldError, match="inputs is empty"):
         fold(model, Temperature(1.5), out, images[:0])
     fold(model, Temperature(1.5), out, images)
     with pytest.raises(FoldError, match="gives probabilities: a calibrator is folded in already"):
@@ -180,6 +180,6 @@ def test_a_fold_that_breaks_leaves_nothing_behind(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", nets.names())
+@pytest.mark.parametrize("name", nets.names("image"))
 def test_every_net_exports(name: str, digits: data.DataSet, tmp_path: Path) -> None:
     write(digits, tmp_path, name)

@@ -30,7 +30,7 @@ def test_parameters_by_hand(name: str, blocks: int) -> None:
     assert count(nets.build(name, 3, 100)) == total + 64 * 100 + 100
 
 
-@pytest.mark.parametrize("name", nets.names())
+@pytest.mark.parametrize("name", nets.names("image"))
 @pytest.mark.parametrize(("height", "width", "channels"), [(8, 8, 1), (32, 32, 3), (64, 48, 3), (4, 4, 3)])
 def test_any_image_size(name: str, height: int, width: int, channels: int) -> None:
     net = nets.build(name, channels, 7, width=8).eval()
@@ -38,6 +38,27 @@ def test_any_image_size(name: str, height: int, width: int, channels: int) -> No
     logits = net(images)
     assert logits.shape == (2, 7) and bool(torch.isfinite(logits).all())
     assert torch.equal(logits, net.head(net.features(images)))
+
+
+@pytest.mark.parametrize(("features", "width", "depth"), [(30, 64, 2), (5, 8, 1), (1, 3, 4)])
+def test_the_mlp_by_hand(features: int, width: int, depth: int) -> None:
+    net = nets.build("mlp", features, 3, width=width, depth=depth, dropout=0.5).eval()
+    assert count(net) == features * width + width + (depth - 1) * (width * width + width) + 3 * width + 3
+    x = torch.randn(4, features)
+    layers = [(p.detach(), q.detach()) for p, q in zip(*[iter(net.parameters())] * 2, strict=True)]
+    h = x
+    for weight, bias in layers[:-1]:
+        h = (h @ weight.T + bias).clamp_min(0)
+    assert torch.allclose(net(x), h @ layers[-1][0].T + layers[-1][1], atol=1e-6)
+    assert torch.allclose(net.features(x), h, atol=1e-6)
+    assert bool((net.train().features(x.expand(50, 4, features)) == 0).any()), "training drops units"
+
+
+def test_dropout_is_the_mlps_alone() -> None:
+    with pytest.raises(
+        ConfigError, match=r"training\.dropout is 0\.2, and net 'resnet8' drops nothing; leave dropout null"
+    ):
+        nets.build("resnet8", 1, 10, dropout=0.2)
 
 
 def test_width_and_depth() -> None:

@@ -157,12 +157,12 @@ def test_what_the_papers_say(name: str, facts: str) -> None:
 def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
     assert {field.name for field in fields(Recipe)} <= set(Training.model_fields)
     for name, named in RECIPES.items():
-        assert resolve(Training(recipe=name), "digits") == named.recipe
+        assert resolve(Training(recipe=name), "digits", "image") == named.recipe
 
 
 def test_the_schedules() -> None:
     def rates(**leaves: Any) -> list[float]:
-        recipe = resolve(Training(recipe="cpu", learning_rate=0.2, **leaves), "cifar10")
+        recipe = resolve(Training(recipe="cpu", learning_rate=0.2, **leaves), "cifar10", "image")
         return [recipe.rate_at(progress) for progress in (0, 0.25, 0.5, 0.75)]
 
     root = 0.5**0.5
@@ -182,20 +182,20 @@ def test_the_schedules() -> None:
 )
 def test_what_a_recipe_would_ignore_is_refused(leaves: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        resolve(Training(**leaves), "digits")
+        resolve(Training(**leaves), "digits", "image")
 
 
 def test_another_optimizer_has_its_usual_rate() -> None:
-    assert resolve(Training(optimizer="adam"), "digits").learning_rate == 0.001
-    assert resolve(Training(optimizer="adagrad", learning_rate=0.3), "digits").learning_rate == 0.3
-    assert resolve(Training(recipe="sst"), "digits").learning_rate == 0.05  # the recipe's own
+    assert resolve(Training(optimizer="adam"), "digits", "image").learning_rate == 0.001
+    assert resolve(Training(optimizer="adagrad", learning_rate=0.3), "digits", "image").learning_rate == 0.3
+    assert resolve(Training(recipe="sst"), "digits", "image").learning_rate == 0.05  # the recipe's own
 
 
 def test_leaves_win_over_the_recipe() -> None:
-    recipe = resolve(Training(recipe="papers-350", epochs=7, net="resnet8", learning_rate=0.2), "cifar100")
+    recipe = resolve(Training(recipe="papers-350", epochs=7, net="resnet8", learning_rate=0.2), "cifar100", "image")
     assert (recipe.epochs, recipe.net, recipe.learning_rate, recipe.clip) == (7, "resnet8", 0.2, 2.0)
-    assert resolve(Training(), "digits") == RECIPES["digits"].recipe
-    assert resolve(Training(), "cifar100") == RECIPES["cpu"].recipe == resolve(Training(), "flowers")
+    assert resolve(Training(), "digits", "image") == RECIPES["digits"].recipe
+    assert resolve(Training(), "cifar100", "image") == RECIPES["cpu"].recipe == resolve(Training(), "flowers", "image")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_a_device_that_is_not_there(digits: DataSet, tmp_path: Path) -> None:
 
 def test_unknown_recipe() -> None:
     with pytest.raises(ConfigError, match=r"unknown recipe 'paper-350'; allowed: auto, .*Did you mean 'papers-350'\?"):
-        resolve(Training(recipe="paper-350"), "cifar100")
+        resolve(Training(recipe="paper-350"), "cifar100", "image")
 
 
 def test_a_damaged_checkpoint_starts_afresh(digits: DataSet, tmp_path: Path) -> None:

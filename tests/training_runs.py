@@ -17,7 +17,8 @@ from pipeline.training.trained import Trained
 
 
 def plan(data: DataSet, training: Training) -> Plan:
-    return plan_of(training, data.card["name"], data.card["splits"].get(HELD_OUT))
+    card = data.card
+    return plan_of(training, card["name"], card["input"]["kind"], card["splits"].get(HELD_OUT))
 
 
 def train(

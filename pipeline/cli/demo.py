@@ -18,7 +18,7 @@ from pipeline import data, stages
 from pipeline.cli import common
 from pipeline.cli.live_demo import live_demo
 from pipeline.cli.service_process import DemoError, call, fresh, serving
-from pipeline.data.raw import Images, Labels
+from pipeline.data.raw import Inputs, Labels
 from trueodds import metrics
 from trueodds.bundle import ModelFolder
 from trueodds.cli import Subparsers
@@ -63,9 +63,9 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     pictures = artifacts / stages.EVALUATION.name
     table = read_json(pictures / "metrics.json")
     published = ModelFolder(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
-    images, labels = dataset.arrays["test"]
+    inputs, labels = dataset.arrays["test"]
     with serving(work) as url:
-        ids, probabilities_NC = _predict(url, images)
+        ids, probabilities_NC = _predict(url, inputs)
         _feedback(url, ids, labels)
         address = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
         report, page = json.loads(call(address)), call(address, accept="text/html")
@@ -77,18 +77,21 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     print(f"pictures  {pictures}: reliability, bins, classes, calibrators (.svg)\nbundle    {published}")
 
 
-def _predict(url: str, images: Images) -> tuple[list[str], Array]:
+def _predict(url: str, inputs: Inputs) -> tuple[list[str], Array]:
     ids: list[str] = []
-    rows: list[list[float]] = []
-    with bar(len(images), "predict", "image") as progress:
-        size = max(1, min(BATCH, BATCH_VALUES // images[0].size))
-        for start in range(0, len(images), size):
-            body = {"instances": images[start : start + size].tolist()}
+    answers: list[list[float]] = []
+    with bar(len(inputs), "predict", "row") as progress:
+        size = max(1, min(BATCH, BATCH_VALUES // inputs[0].size))
+        for start in range(0, len(inputs), size):
+            rows = inputs[start : start + size]
+            instances = rows.astype(object)
+            instances[np.isnan(rows)] = None  # JSON has no NaN
+            body = {"instances": instances.tolist()}
             predictions = json.loads(call(f"{url}/predict", body))["predictions"]
             ids += [prediction["id"] for prediction in predictions]
-            rows += [prediction["probabilities"] for prediction in predictions]
+            answers += [prediction["probabilities"] for prediction in predictions]
             progress.update(len(predictions))
-    return ids, np.asarray(rows)
+    return ids, np.asarray(answers)
 
 
 def _feedback(url: str, ids: list[str], labels: Labels) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.raw import DataError, Images, Labels
+from pipeline.data.raw import DataError, Inputs, Labels
 from trueodds.files import read_json, read_npz, write_json, write_npz
 
 SPLITS = ("train", "val", "test")
@@ -22,10 +22,10 @@ HELD_OUT = "held_out"
 class DataSet:
     """Disjoint splits: SPLITS, and HELD_OUT if it was asked for.
 
-    `arrays` maps split -> (uint8 N x H x W x C, int64 N); `card` describes them.
+    `arrays` maps split -> (images uint8 N x H x W x C or vectors float32 N x D, labels int64 N); `card` describes them.
     """
 
-    arrays: dict[str, tuple[Images, Labels]]
+    arrays: dict[str, tuple[Inputs, Labels]]
     card: dict[str, Any]
 
 
@@ -62,7 +62,7 @@ def read(out: Path) -> DataSet:
     return DataSet(arrays, card)
 
 
-def sha256(arrays: dict[str, tuple[Images, Labels]]) -> str:
+def sha256(arrays: dict[str, tuple[Inputs, Labels]]) -> str:
     """Of dtype, shape and bytes of every array, in the order of SPLITS, the held-out rows last."""
     digest = hashlib.sha256()
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.raw import DataError, ImageFiles, Images, Rows
+from pipeline.data.raw import DataError, ImageFiles, Images, Inputs, Rows
 from trueodds.evaluation.splits import Index
 from trueodds.inputs.image.pictures import PictureError, Scaling
 from trueodds.inputs.image.pictures import read as read_picture
@@ -17,8 +17,8 @@ from trueodds.processes.progress import bar
 LISTED = 20  # files that cannot be read, by name; of the others the number
 
 
-def gather(wanted: Mapping[str, tuple[Rows, Index | None]]) -> dict[str, Images]:
-    """The images of each split: of an array or of files, some rows in the order given, or all (None).
+def gather(wanted: Mapping[str, tuple[Rows, Index | None]]) -> dict[str, Inputs]:
+    """The rows of each split: of an array or of files, some of them in the order of their index, or all (None).
 
     Of files nothing is held but the splits themselves; a bar counts the images.
 
@@ -26,7 +26,7 @@ def gather(wanted: Mapping[str, tuple[Rows, Index | None]]) -> dict[str, Images]
         DataError: files that cannot be read, all of them by one message.
     """
     files: dict[str, ImageFiles] = {}
-    gathered: dict[str, Images] = {}
+    gathered: dict[str, Inputs] = {}
     for split, (source, rows) in wanted.items():
         if isinstance(source, ImageFiles):
             paths = source.paths if rows is None else [source.paths[row] for row in rows]

@@ -6,16 +6,16 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, digits, folder
+from pipeline.data import cifar, digits, embedded, folder, npz, table, vectors
 from pipeline.data.dataset import HELD_OUT, DataSet, sha256
 from pipeline.data.image_files import gather
-from pipeline.data.raw import DataError, Images, Labels, Raw, Rows, checked
-from pipeline.data.raw import read_npz as read_npz_set
+from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, Rows, checked
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
 from trueodds.evaluation.splits import Index, balanced
@@ -23,18 +23,31 @@ from trueodds.evaluation.splits import Index, balanced
 log = logging.getLogger("pipeline.data")
 
 DEFAULT = "default"
-_BUILT_IN: dict[str, Callable[[], Raw]] = {
-    "digits": digits.read,
-    "cifar10": lambda: cifar.read("cifar10", _downloads()),
-    "cifar100": lambda: cifar.read("cifar100", _downloads()),
+
+
+class _BuiltIn(NamedTuple):
+    """A data set that needs no files of yours, and how many rows are held out for calibration."""
+
+    kind: Kind
+    validation_rows: int
+    read: Callable[[], Raw]
+
+
+_BUILT_IN = {
+    "digits": _BuiltIn("image", 300, digits.read),
+    "cifar10": _BuiltIn("image", 5000, lambda: cifar.read("cifar10", _downloads())),
+    "cifar100": _BuiltIn("image", 5000, lambda: cifar.read("cifar100", _downloads())),
+    "breast_cancer": _BuiltIn("vector", 95, lambda: embedded.read("breast_cancer")),
+    "wine": _BuiltIn("vector", 30, lambda: embedded.read("wine")),
 }
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
-_VALIDATION_ROWS = {"digits": 300, "cifar10": 5000, "cifar100": 5000}
+FORMS = (".npz", *table.SUFFIXES, "")
+"""What a data set's name ends in; nothing: a folder of images."""
 BLOCK = 2**17  # pixels counted at a time
 
 Part: TypeAlias = tuple[Rows, Labels, Index | None]
-"""Images, labels, and which of their rows make a split; None: all."""
+"""Rows, labels, and which of them make a split; None: all."""
 
 
 def _downloads() -> Path:
@@ -49,13 +62,14 @@ def names() -> list[str]:
 def load(params: Data) -> DataSet:
     """Find the data set, check it, split it.
 
-    Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz or <dataset>/ if that variable is set; `path` in params;
-    the built-in sources. Where the rows came from goes to the log, not into the card: equal rows give equal files.
+    Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/ if that variable is set;
+    `path` in params; the built-in sources. Where the rows came from goes to the log, not into the card: equal rows
+    give equal files.
 
     Raises:
         DataError: not found, damaged, or too small for the splits asked for.
     """
-    raw = _find(params)
+    raw = _read(params, _find(params))
     # Rows are drawn by their labels alone: of files no pixel is decoded before its place is known.
     test: Part
     if raw.x_test is None or raw.y_test is None:
@@ -65,7 +79,8 @@ def load(params: Data) -> DataSet:
         test = (raw.x_train, raw.y_train, drawn)
     else:
         test, train = (raw.x_test, raw.y_test, None), np.arange(len(raw.y_train))
-    rows = params.validation_size or _VALIDATION_ROWS.get(params.dataset, max(2, len(train) // 10))
+    built_in = _BUILT_IN.get(params.dataset)
+    rows = params.validation_size or (built_in.validation_rows if built_in else max(2, len(train) // 10))
     val, train = _draw(raw, train, rows, params, "validation_size")
     held_out: dict[str, Part] = {}
     if params.held_out_size is not None:
@@ -83,12 +98,27 @@ def load(params: Data) -> DataSet:
     notes = thin_classes(raw.classes, labels)
     for note in notes:
         log.warning("%s: %s", params.dataset, note)
-    images = gather({split: (x, index) for split, (x, _, index) in parts.items()})
-    arrays = {split: (images[split], labels[split]) for split in parts}
+    inputs = gather({split: (x, index) for split, (x, _, index) in parts.items()})
+    arrays = {split: (inputs[split], labels[split]) for split in parts}
     return DataSet(arrays, _card(params.dataset, raw, arrays, notes))
 
 
-def _find(params: Data) -> Raw:
+def kind_of(params: Data) -> Kind:
+    """What the rows of the data set are, images or vectors, without reading them.
+
+    Raises:
+        DataError: not found, or damaged.
+    """
+    path = _find(params)
+    if path is None:
+        return _BUILT_IN[params.dataset].kind
+    if path.suffix == ".npz":
+        return npz.kind_of(path)
+    return "image" if path.is_dir() else "vector"
+
+
+def _find(params: Data) -> Path | None:
+    """The file or folder of the data set; None for one that is built in."""
     if params.dataset == DEFAULT:
         raise DataError(
             f"a data set cannot be named {DEFAULT!r}: that file of the model directory names the served model"
@@ -97,36 +127,51 @@ def _find(params: Data) -> Raw:
     places = [Path(mirror)] if mirror else []
     own = Path(params.path)
     if not own.exists() and params.path != Data().path:
-        raise DataError(f"data.path is {params.path!r}, which does not exist; give an .npz file or a folder that does")
+        raise DataError(f"data.path is {params.path!r}, which does not exist; give a file or a folder that does")
+    if own.is_file() and own.suffix not in FORMS:
+        raise DataError(f"data.path is {params.path!r}; allowed are {', '.join(filter(None, FORMS))}, and folders")
     if own.is_file() or (own / "train").is_dir():
         if params.dataset in _BUILT_IN:
             named = f"data.path is {params.path!r}, your own data, but data.dataset is still {params.dataset!r}"
             raise DataError(f"{named}; give them a name of their own, such as dataset: {own.stem}")
-        return _logged(params, own)
+        return own
     for place in [*places, own]:
-        for candidate in (place / f"{params.dataset}.npz", place / params.dataset):
+        for candidate in (place / f"{params.dataset}{form}" for form in FORMS):
             if candidate.exists():
-                return _logged(params, candidate)
+                return candidate
     if params.dataset in _BUILT_IN:
-        raw = checked(_BUILT_IN[params.dataset](), params.dataset)
-        log.info("%s: built-in source", params.dataset)
-        return raw
-    looked = ", ".join(f"{place}/{params.dataset}.npz or {place}/{params.dataset}/" for place in [*places, own])
+        return None
+    looked = ", ".join(f"{place}/{params.dataset}{form or '/'}" for place in [*places, own] for form in FORMS)
     raise DataError(
         f"data set {params.dataset!r} is neither built in ({', '.join(_BUILT_IN)}) nor found: looked for {looked}."
         f"{nearest(params.dataset, _BUILT_IN)}"
     )
 
 
-def _logged(params: Data, path: Path) -> Raw:
-    if path.is_file() and params.image_size is not None:
+def _read(params: Data, path: Path | None) -> Raw:
+    if path is None:
+        raw = checked(_BUILT_IN[params.dataset].read(), params.dataset)
+        log.info("%s: built-in source", params.dataset)
+    else:
+        raw = _read_own(params, path)
+        log.info("%s: read from %s", params.dataset, path)
+        if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
+            log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
+    if raw.features and params.image_size is not None:
+        raise DataError(f"data.image_size is {params.image_size}, but {params.dataset} holds vectors; set it to null")
+    return raw
+
+
+def _read_own(params: Data, path: Path) -> Raw:
+    if path.is_dir():
+        return folder.read(path, params.image_size)
+    if path.suffix in table.SUFFIXES:
+        return table.read(path, params.label_column)
+    raw = npz.read(path)
+    if params.image_size is not None and not raw.features:
         raise DataError(
             f"data.image_size is {params.image_size}, but {path} holds arrays, whose size is fixed; set it to null"
         )
-    raw = folder.read(path, params.image_size) if path.is_dir() else read_npz_set(path)
-    log.info("%s: read from %s", params.dataset, path)
-    if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
-        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
     return raw
 
 
@@ -139,21 +184,36 @@ def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str) -> tuple[In
     return among[drawn], among[rest]
 
 
-def _card(name: str, raw: Raw, arrays: dict[str, tuple[Images, Labels]], notes: list[str]) -> dict[str, Any]:
-    height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
-    moments = [_moments(arrays["train"][0][..., channel]) for channel in range(channels)]
+def _card(name: str, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str]) -> dict[str, Any]:
+    described = _of_vectors(name, raw, arrays) if raw.features else _of_images(raw, arrays)
     return {
         "name": name,
         "classes": list(raw.classes),
-        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
-        "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
+        **described,
         "splits": {split: len(labels) for split, (_, labels) in arrays.items()},
         "notes": notes,
         "sha256": sha256(arrays),
     }
 
 
-def _moments(pixels: Images) -> tuple[float, float]:
+def _of_images(raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -> dict[str, Any]:
+    height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
+    moments = [_moments(arrays["train"][0][..., channel]) for channel in range(channels)]
+    return {
+        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
+        "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
+    }
+
+
+def _of_vectors(name: str, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -> dict[str, Any]:
+    missing = any(bool(np.isnan(x).any()) for x, _ in arrays.values())
+    return {
+        "input": {"kind": "vector", "features": list(raw.features), "missing": missing},
+        "normalise": vectors.moments(arrays["train"][0], raw.features, name),
+    }
+
+
+def _moments(pixels: npt.NDArray[Any]) -> tuple[float, float]:
     """Mean and standard deviation in [0, 1], from exact counts of the 256 values: no float copy of the images."""
     # In blocks: bincount works on a copy of eight bytes a pixel.
     rows = max(1, BLOCK // pixels[0].size)

@@ -12,21 +12,21 @@ from trueodds.evaluation.splits import Index
 NAMED = 10  # classes in a sentence; of the others the number
 _WITHOUT = {
     "train": "No training row is left of {}: the net does not learn to answer so.",
-    "val": "No validation row is left of {}: calibrators are fitted, and epochs compared, without any. Add images, or"
+    "val": "No validation row is left of {}: calibrators are fitted, and epochs compared, without any. Add rows, or"
     " raise data.validation_size.",
     "test": "No test row is left of {}: the metrics on test rows leave it out.",
 }
 
 
 def thin_classes(classes: Sequence[str], labels: Mapping[str, npt.NDArray[np.int64]]) -> list[str]:
-    """A sentence for each thing that classes lack, naming them: a second image, or any row of train, val or test.
+    """A sentence for each thing that classes lack, naming them: a second row, or any row of train, val or test.
 
     labels: the class of each row, per split; those three and any others.
     """
     counts = {split: np.bincount(labels_N, minlength=len(classes)) for split, labels_N in labels.items()}
     notes = []
     if len(single := np.flatnonzero(sum(counts.values()) == 1)):
-        notes.append(f"A single image is all there is of {_named(classes, single)}: one split alone has it.")
+        notes.append(f"A single row is all there is of {_named(classes, single)}: one split alone has it.")
     for split, words in _WITHOUT.items():
         if len(without := np.flatnonzero(counts[split] == 0)):
             notes.append(words.format(_named(classes, without)))

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from pipeline.data.raw import Images
+from pipeline.data.raw import Inputs, Kind
 from pipeline.export.onnx_graph import run
-from pipeline.training.batches import Normaliser
+from pipeline.training.batches import NORMALISERS, VectorNormaliser
 from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
-from trueodds.inputs import ImageInput
+from trueodds.inputs import Input
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 
@@ -34,22 +35,29 @@ class ExportError(UserError, RuntimeError):
 
 
 class Servable(nn.Module):
-    """uint8 pixels N x H x W x C -> logits N x K, normalisation inside."""
+    """Rows as the card's kind of input has them -> logits N x K, normalisation inside."""
 
     mean_C: Tensor
     std_C: Tensor
 
-    def __init__(self, net: nn.Module, moments: dict[str, list[float]]) -> None:
+    def __init__(self, net: nn.Module, moments: dict[str, list[float]], kind: Kind) -> None:
         super().__init__()
         self.net = net
-        normaliser = Normaliser.of(moments, torch.device("cpu"))
+        normaliser = NORMALISERS[kind].of(moments, torch.device("cpu"))
         self.register_buffer("mean_C", normaliser.mean_C)
         self.register_buffer("std_C", normaliser.std_C)
+        self._normalised = {"image": self._pixels, "vector": self._features}[kind]
 
-    def forward(self, images: Tensor) -> Tensor:
-        scaled = (images.float() / 255 - self.mean_C) / self.std_C
-        logits: Tensor = self.net(scaled.permute(0, 3, 1, 2))
+    def forward(self, rows: Tensor) -> Tensor:
+        logits: Tensor = self.net(self._normalised(rows))
         return logits
+
+    def _pixels(self, images_NHWC: Tensor) -> Tensor:
+        scaled = (images_NHWC.float() / 255 - self.mean_C) / self.std_C
+        return scaled.permute(0, 3, 1, 2)
+
+    def _features(self, vectors_ND: Tensor) -> Tensor:
+        return VectorNormaliser(self.mean_C, self.std_C)(vectors_ND)
 
 
 def export(
@@ -58,27 +66,27 @@ def export(
     data_card: dict[str, Any],
     training: dict[str, Any],
     metrics: dict[str, Any],
-    validation_images: Images,
+    validation_rows: Inputs,
     out: Path,
     *,
     validation: Logits | None = None,
     test: Logits | None = None,
 ) -> Bundle:
-    """Export a net to the bundle `out`, after checking its graph on real validation images.
+    """Export a net to the bundle `out`, after checking its graph on real validation rows.
 
     The card's reference is of the confidences of the `validation` rows, its risk and coverage of the `test` rows.
 
     Raises:
         ExportError: onnxruntime and torch differ by more than 1e-4 in any logit.
     """
-    servable = Servable(net, data_card["normalise"]).eval()
-    images = validation_images[:CHECKED_ROWS]
+    card = describe(data_card, training, metrics, calibrator, test)
+    servable = Servable(net, data_card["normalise"], card.input.kind).eval()
+    rows = validation_rows[:CHECKED_ROWS]
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
-        _write_onnx(servable, images[:2], model)
-        logits_C = _checked(servable, images, model)[0]
-        card = describe(data_card, training, metrics, calibrator, test)
-        return _write(model, logits_C, calibrator, card, images[0], out, validation)
+        _write_onnx(servable, rows[:2], model, card.input.tensor)
+        logits_C = _checked(servable, rows, model)[0]
+        return _write(model, logits_C, calibrator, card, rows[0], out, validation)
 
 
 def export_imported(
@@ -87,16 +95,16 @@ def export_imported(
     data_card: dict[str, Any],
     training: dict[str, Any],
     metrics: dict[str, Any],
-    validation_images: Images,
+    validation_rows: Inputs,
     out: Path,
     *,
     validation: Logits | None = None,
     test: Logits | None = None,
 ) -> Bundle:
     """As `export`, of a graph that is servable already: what the train stage made of `training.model`."""
-    logits_C = run(model, "logits", validation_images[:1])[0]
+    logits_C = run(model, "logits", validation_rows[:1])[0]
     card = describe(data_card, training, metrics, calibrator, test)
-    return _write(model, logits_C, calibrator, card, validation_images[0], out, validation)
+    return _write(model, logits_C, calibrator, card, validation_rows[0], out, validation)
 
 
 def describe(
@@ -110,7 +118,7 @@ def describe(
     return Description(
         name=data_card["name"],
         classes=data_card["classes"],
-        input=ImageInput(**data_card["input"]),
+        input=TypeAdapter[Input](Input).validate_python(data_card["input"]),
         method=training["method"]["name"],
         training=training,
         metrics={key: metrics[key] for key in METRICS},
@@ -126,7 +134,7 @@ def _write(
     logits_C: Any,
     calibrator: Calibrator,
     description: Description,
-    image_HWC: Images,
+    golden: Inputs,
     out: Path,
     validation: Logits | None,
 ) -> Bundle:
@@ -135,7 +143,7 @@ def _write(
         model,
         calibrator,
         description,
-        golden_input=image_HWC,
+        golden_input=golden,
         golden_logits=logits_C,
         reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
     )
@@ -146,7 +154,7 @@ def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
     return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 
-def _write_onnx(servable: nn.Module, example: Images, path: Path) -> None:
+def _write_onnx(servable: nn.Module, example: Inputs, path: Path, tensor: str) -> None:
     # The exporter prints its steps, and warns of deprecations inside torch and onnxscript that are not ours to mend.
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
@@ -157,9 +165,9 @@ def _write_onnx(servable: nn.Module, example: Images, path: Path) -> None:
             program = torch.onnx.export(
                 servable,
                 (torch.from_numpy(example),),
-                input_names=["images"],
+                input_names=[tensor],
                 output_names=["logits"],
-                dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+                dynamic_shapes={"rows": {0: torch.export.Dim("batch")}},
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,
@@ -182,15 +190,15 @@ def _without_metadata(model: Any) -> Any:
     return model
 
 
-def _checked(servable: nn.Module, images: Images, path: Path) -> Any:
-    """onnxruntime's logits for `images`, after comparing them with torch's."""
-    logits_NC = run(path, "logits", images)
+def _checked(servable: nn.Module, rows: Inputs, path: Path) -> Any:
+    """onnxruntime's logits for `rows`, after comparing them with torch's."""
+    logits_NC = run(path, "logits", rows)
     with torch.inference_mode():
-        expected_NC = servable(torch.from_numpy(images)).numpy()
+        expected_NC = servable(torch.from_numpy(rows)).numpy()
     off = float(np.abs(logits_NC - expected_NC).max())
     if not off <= TOLERANCE:
         raise ExportError(
-            f"onnxruntime and torch differ by {off:.2g} in a logit on {len(images)} validation images;"
+            f"onnxruntime and torch differ by {off:.2g} in a logit on {len(rows)} validation rows;"
             f" allowed is {TOLERANCE}"
         )
     return logits_NC

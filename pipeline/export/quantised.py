@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Calibration, Evaluation
-from pipeline.data.raw import Images, Labels
+from pipeline.data.raw import Inputs, Labels
 from pipeline.export.onnx_graph import run
 from trueodds import calibrators
 from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
@@ -25,7 +25,7 @@ from trueodds.evaluation.results import measure, table_of
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512
-"""Validation images from which the ranges of the activations are taken."""
+"""Validation rows from which the ranges of the activations are taken."""
 ROWS = 256
 Fit = Callable[[npt.NDArray[np.floating], Labels], Calibrator]
 
@@ -42,8 +42,8 @@ def refitting(name: str, settings: Calibration) -> Fit:
 
 def quantise(
     source: Bundle,
-    validation: tuple[Images, Labels],
-    test: tuple[Images, Labels],
+    validation: tuple[Inputs, Labels],
+    test: tuple[Inputs, Labels],
     settings: Evaluation,
     fit: Fit,
     out: Path,
@@ -51,7 +51,7 @@ def quantise(
     """Write the int8 twin of `source` to `out`; returns its metrics.json, `before` being its logits uncalibrated.
 
     Weights int8 per channel, activations uint8 per tensor (QDQ), ranges by the minima and maxima of up to 512
-    validation images. On processors with int8 dot products (VNNI) it is 3.5 times as fast as fp32 for ResNet-18, 1.9
+    validation rows. On processors with int8 dot products (VNNI) it is 3.5 times as fast as fp32 for ResNet-18, 1.9
     for ResNet-20, 1.3 for ResNet-8 (32 x 32, one thread); with signed activations it was slower than fp32 for the last
     two. Older processors may saturate: there the golden prediction differs and the bundle is refused.
     `fit` makes the calibrator of the twin's validation logits.
@@ -63,7 +63,7 @@ def quantise(
         model = Path(folder) / MODEL
         try:
             _quantise(source.model_path, model, validation[0][:CALIBRATED_ON])
-            val_NC, test_NC = (_logits(model, images) for images, _ in (validation, test))
+            val_NC, test_NC = (_logits(model, inputs) for inputs, _ in (validation, test))
         except UserError:
             raise
         except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
@@ -77,30 +77,30 @@ def quantise(
             "risk_coverage": RiskCoverage.of(after.sums, "test"),
             "notes": [origin, *table["notes"]],
         }
-        golden_NHWC = source.golden_input()
+        golden = source.golden_input()
         Bundle.write(
             out,
             model,
             calibrator,
             source.card.model_copy(update=changes),
-            golden_input=golden_NHWC[0],
-            golden_logits=run(model, "logits", golden_NHWC)[0],
+            golden_input=golden[0],
+            golden_logits=run(model, "logits", golden)[0],
             reference=Reference.of(calibrator(val_NC).max(axis=1)),
         )
     return table
 
 
-def _quantise(source: Path, out: Path, images: Images) -> None:
+def _quantise(source: Path, out: Path, inputs: Inputs) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self, name: str) -> None:
-            self._batches: Iterator[dict[str, Images]] = iter(
-                [{name: images[start : start + ROWS]} for start in range(0, len(images), ROWS)]
+            self._batches: Iterator[dict[str, Inputs]] = iter(
+                [{name: inputs[start : start + ROWS]} for start in range(0, len(inputs), ROWS)]
             )
 
-        def get_next(self) -> dict[str, Images] | None:
+        def get_next(self) -> dict[str, Inputs] | None:
             return next(self._batches, None)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -125,5 +125,5 @@ def _input_of(path: Path) -> str:
     return name
 
 
-def _logits(path: Path, images: Images) -> npt.NDArray[np.float32]:
-    return np.concatenate([run(path, "logits", images[start : start + ROWS]) for start in range(0, len(images), ROWS)])
+def _logits(path: Path, inputs: Inputs) -> npt.NDArray[np.float32]:
+    return np.concatenate([run(path, "logits", inputs[start : start + ROWS]) for start in range(0, len(inputs), ROWS)])

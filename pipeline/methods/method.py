@@ -41,7 +41,7 @@ class Labels(Protocol):
     """A change to labels and batches."""
 
     def batch(
-        self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator
+        self, inputs: Tensor, targets: Tensor, classes: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]: ...
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor: ...
@@ -138,7 +138,7 @@ class Method:
     views: Views | None = None
 
     def batch(
-        self, images: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
+        self, inputs: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """The batch to learn from, and its targets: class indices (N,), or distributions (N, C) where rows are mixed.
 
@@ -146,8 +146,8 @@ class Method:
         """
         targets = labels_N
         for part in self.labels:
-            images, targets = part.batch(images, targets, classes, generator)
-        return images, targets
+            inputs, targets = part.batch(inputs, targets, classes, generator)
+        return inputs, targets
 
     def per_sample(
         self,

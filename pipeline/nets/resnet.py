@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.data.raw import Kind
+from pipeline.nets.net import Net, Shape
+
 
 @dataclass(frozen=True)
-class Shape:
-    """A net but for the data's channels and classes: stages, channels of the first stage, blocks per stage."""
+class ResNetShape(Shape):
+    """Stages, channels of the first stage, blocks per stage."""
 
-    name: str
     stages: int
     width: int
     depth: int
+    kind: ClassVar[Kind] = "image"
 
-    def build(self, channels: int, classes: int) -> ResNet:
-        """The net, initialised by torch's global generator."""
-        return ResNet(channels, classes, stages=self.stages, width=self.width, blocks=self.depth)
+    def build(self, inside: int, classes: int) -> ResNet:
+        return ResNet(inside, classes, stages=self.stages, width=self.width, blocks=self.depth)
 
 
 class Block(nn.Module):
@@ -58,10 +61,10 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
-class ResNet(nn.Module):
+class ResNet(Net):
     """Stages of `blocks` residual blocks; each stage after the first halves the image and doubles the channels.
 
-    `features` gives the pooled vector before the last layer (methods that work on features need it).
+    `features` gives the pooled vector before the last layer.
     """
 
     def __init__(self, channels: int, classes: int, *, stages: int, width: int, blocks: int) -> None:
@@ -79,10 +82,6 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def features(self, images_NCHW: Tensor) -> Tensor:
-        x = self.stages(F.relu(self.norm(self.stem(images_NCHW))))
+    def features(self, inputs: Tensor) -> Tensor:
+        x = self.stages(F.relu(self.norm(self.stem(inputs))))
         return torch.mean(x, dim=(2, 3))
-
-    def forward(self, images_NCHW: Tensor) -> Tensor:
-        logits_NC: Tensor = self.head(self.features(images_NCHW))
-        return logits_NC

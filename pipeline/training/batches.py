@@ -1,10 +1,11 @@
-"""Seeded, augmented batches of small images, which are one uint8 tensor on the device."""
+"""Seeded batches of a split, which is one tensor on the device; small images are augmented."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
@@ -13,24 +14,43 @@ from pipeline.data.dataset import HELD_OUT, DataSet
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pipeline.data.raw import Kind
     from pipeline.methods.method import Views
     from pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Normaliser:
-    """uint8 N x H x W x C -> float32 N x C x H x W, (x / 255 - mean) / std, in channels_last memory order."""
+    """The rows of a data set as a net takes them, by the moments of the training rows."""
 
     mean_C: Tensor
     std_C: Tensor
 
     @classmethod
-    def of(cls, moments: dict[str, list[float]], device: torch.device) -> Normaliser:
+    def of(cls, moments: dict[str, list[float]], device: torch.device) -> Self:
         return cls(*(torch.tensor(moments[key], dtype=torch.float32, device=device) for key in ("mean", "std")))
+
+    @abstractmethod
+    def __call__(self, rows: Tensor) -> Tensor: ...
+
+
+class ImageNormaliser(Normaliser):
+    """uint8 N x H x W x C -> float32 N x C x H x W, (x / 255 - mean) / std, in channels_last memory order."""
 
     def __call__(self, images_NHWC: Tensor) -> Tensor:
         scaled = images_NHWC.float().mul_(1 / (255 * self.std_C)).sub_(self.mean_C / self.std_C)
         return scaled.permute(0, 3, 1, 2)  # a view: NHWC memory is what channels_last means
+
+
+class VectorNormaliser(Normaliser):
+    """float32 N x D -> (x - mean) / std; a missing value (NaN) is taken to be the mean of the training rows."""
+
+    def __call__(self, vectors_ND: Tensor) -> Tensor:
+        standardised_ND = (vectors_ND - self.mean_C) / self.std_C
+        return torch.where(torch.isnan(standardised_ND), 0.0, standardised_ND)
+
+
+NORMALISERS: dict[Kind, type[Normaliser]] = {"image": ImageNormaliser, "vector": VectorNormaliser}
 
 
 @dataclass(frozen=True)
@@ -65,19 +85,23 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
-class ImageBatches:
-    """One split on a device. Rows are uint8; a batch is float32 N x C x H x W and int64 labels."""
+class Batches:
+    """One split on a device: rows as the data set has them. A batch is float32, as the net takes it, and int64 labels.
 
-    images_NHWC: Tensor
+    Only images are augmented; of vectors `augment` changes nothing.
+    """
+
+    rows: Tensor
     labels_N: Tensor
     normalise: Normaliser
     augment: Augmentation
 
     @classmethod
-    def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> ImageBatches:
+    def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> Batches:
         """One split of a data set, normalised by the training split's moments."""
-        images, labels = (torch.from_numpy(array).to(device) for array in data.arrays[split])
-        return cls(images, labels, Normaliser.of(data.card["normalise"], device), augment or Augmentation())
+        rows, labels = (torch.from_numpy(array).to(device) for array in data.arrays[split])
+        normalise = NORMALISERS[data.card["input"]["kind"]].of(data.card["normalise"], device)
+        return cls(rows, labels, normalise, augment or Augmentation())
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -98,8 +122,8 @@ class ImageBatches:
         order = torch.randperm(len(self), generator=generator).to(self.labels_N.device)
         if state is not None:
             generator.set_state(state)
-        for rows in order.tensor_split(self.steps(batch_size))[done:]:
-            yield self.normalise(self.augment(self.images_NHWC[rows], generator)), self.labels_N[rows]
+        for index in order.tensor_split(self.steps(batch_size))[done:]:
+            yield self.normalise(self.augment(self.rows[index], generator)), self.labels_N[index]
 
     def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """`shuffled`, again and again; of rows that are not augmented, for then `done` batches need not be made."""
@@ -112,20 +136,20 @@ class ImageBatches:
 
     def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every row once, in order, as it is."""
-        for images, labels in zip(
-            torch.split(self.images_NHWC, batch_size), torch.split(self.labels_N, batch_size), strict=True
+        for rows, labels in zip(
+            torch.split(self.rows, batch_size), torch.split(self.labels_N, batch_size), strict=True
         ):
-            yield self.normalise(images), labels
+            yield self.normalise(rows), labels
 
 
 @dataclass(frozen=True)
 class SplitBatches:
     """The splits that training reads, on one device: only the training rows are augmented."""
 
-    train: ImageBatches
-    val: ImageBatches
-    test: ImageBatches
-    held_out: ImageBatches | None
+    train: Batches
+    val: Batches
+    test: Batches
+    held_out: Batches | None
 
     @classmethod
     def of(
@@ -133,14 +157,14 @@ class SplitBatches:
     ) -> SplitBatches:
         """Raises ConfigError if the recipe's batches would have a single row."""
         augmentation = Augmentation(recipe.padding, recipe.flip, views)
-        train = ImageBatches.of(data, "train", device, augmentation)
-        val, test = (ImageBatches.of(data, split, device) for split in ("val", "test"))
-        apart = ImageBatches.of(data, HELD_OUT, device) if held_out else None
+        train = Batches.of(data, "train", device, augmentation)
+        val, test = (Batches.of(data, split, device) for split in ("val", "test"))
+        apart = Batches.of(data, HELD_OUT, device) if held_out else None
         for rows in filter(None, (train, apart)):
             if len(rows) // rows.steps(recipe.batch_size) < 2:
                 raise ConfigError(
-                    "batch normalisation needs two rows in a batch: raise batch_size or the number of rows to learn"
-                    " from"
+                    "batch normalisation and penalties need two rows in a batch: raise batch_size or the number of rows"
+                    " to learn from"
                 )
         return cls(train, val, test, apart)
 

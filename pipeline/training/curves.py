@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.methods.method import Method
-from pipeline.nets.resnet import ResNet
-from pipeline.training.batches import ImageBatches
+from pipeline.nets.net import Net
+from pipeline.training.batches import Batches
 from trueodds.errors import UserError
 from trueodds.files import FileError, read_npz, write_npz
 from trueodds.metrics.binned import ece
@@ -88,10 +88,10 @@ def weight_norm(head: nn.Linear) -> float:
 def measure_rows(
     epochs: Sequence[int],
     epoch: int,
-    net: ResNet,
+    net: Net,
     method: Method,
-    train: ImageBatches,
-    test: ImageBatches,
+    train: Batches,
+    test: Batches,
     folder: Path,
     *,
     batch_size: int,
@@ -176,10 +176,10 @@ def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
     return {"epochs": np.array(epochs, dtype=np.int64), **stacked}
 
 
-def _features(net: ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
+def _features(net: Net, batches: Batches) -> tuple[Tensor, Tensor]:
     """(N, D) of a split, in order, and its labels. Without inference mode, whose tensors autograd refuses."""
     with torch.no_grad():
-        pairs = [(net.features(images), labels) for images, labels in batches.ordered(ROWS)]
+        pairs = [(net.features(inputs), labels) for inputs, labels in batches.ordered(ROWS)]
     return torch.cat([features for features, _ in pairs]), torch.cat([labels for _, labels in pairs])
 
 

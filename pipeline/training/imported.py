@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.config import Training
+from pipeline.data.raw import Kind
 from pipeline.training.files import EPOCH_ROWS, EPOCHS, IMPORTED, SETTINGS, empty_network
 from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
@@ -33,14 +34,14 @@ COLUMNS = ("epoch", "val_nll")
 """Of an epochs.csv without epochs: those of the plot in dvc.yaml."""
 
 
-def plan_of(training: Training, data_path: str) -> dict[str, Any]:
+def plan_of(training: Training, data_path: str, kind: Kind) -> dict[str, Any]:
     """The content of plan.json: the file by its hash, what is said of it, and the code that imports it.
 
     Raises:
         ConfigError: no such file, an unknown option, a setting of training beside the model.
         ModelFileError: preprocessing that cannot be meant.
     """
-    path = _checked(training)
+    path = _checked(training, kind)
     if not path.resolve().is_relative_to(Path(data_path).resolve()):
         log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", path)
     return {
@@ -57,15 +58,22 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
         ConfigError: as `plan_of`.
         ModelFileError, LabelledRowsError: a model that cannot be imported, or not for these rows.
     """
-    path, names = _checked(training), np.array(data.card["classes"])
+    kind: Kind = data.card["input"]["kind"]
+    path, names = _checked(training, kind), np.array(data.card["classes"])
+    features = tuple(data.card["input"].get("features", ()))
     rows = {
-        split: LabelledRows(f"the {split} rows", data.arrays[split][0], names[data.arrays[split][1]], tuple(names))
+        split: LabelledRows(
+            f"the {split} rows", data.arrays[split][0], names[data.arrays[split][1]], tuple(names), features
+        )
         for split in ("val", "test")
     }
-    scored = importer.score(path, rows["val"], rows["test"], _options(training), allow_unseen=True)
+    scored = importer.score(path, rows["val"], rows["test"], _options(training, kind), allow_unseen=True)
     if scored.classes != tuple(names):
         problem = f"{path} names its classes {listed(scored.classes)}, and the data set {listed(names.tolist())}"
         raise ConfigError(f"{problem}; bring both to one order, such as by the names of the data set's folders")
+    if scored.converted.kind.kind == "vector" and tuple(scored.converted.kind.features) != features:
+        problem = f"{path} takes the features {listed(scored.converted.kind.features)}, and the data set has them as"
+        raise ConfigError(f"{problem} {listed(features)}; bring both to one order")
     for note in scored.notes:
         log.warning(note)
     empty_network(folder)
@@ -79,7 +87,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     logits.write(logits_file, scored.splits, notes)
 
 
-def _checked(training: Training) -> Path:
+def _checked(training: Training, kind: Kind) -> Path:
     """The file that `training.model` names."""
     assert training.model is not None
     path, standard = Path(training.model), Training()
@@ -94,10 +102,10 @@ def _checked(training: Training) -> Path:
     for name in training.model_options:
         if name not in OPTIONS:
             raise unknown("option of training.model", name, OPTIONS)
-    _options(training)
+    _options(training, kind)
     return path
 
 
-def _options(training: Training) -> Options:
+def _options(training: Training, kind: Kind) -> Options:
     how, output = (training.model_options.get(name) for name in OPTIONS)
-    return Options("image", output, None if how is None else Preprocessing.parse(how))
+    return Options(kind, output, None if how is None else Preprocessing.parse(how))

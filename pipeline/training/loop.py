@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from pipeline.data.dataset import DataSet
-from pipeline.nets.resnet import ResNet
+from pipeline.nets.net import Net
 from pipeline.training import curves
-from pipeline.training.batches import ImageBatches, SplitBatches
+from pipeline.training.batches import Batches, SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.plan import Plan, fingerprint
 from pipeline.training.state import Epoch, Row, TrainingState
@@ -43,7 +43,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     """
     recipe, device, classes = plan.recipe, _device(plan.device), len(data.card["classes"])
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
-    state = TrainingState.initial(plan, data.card["input"]["channels"], classes, device)
+    state = TrainingState.initial(plan, data.arrays["train"][0].shape[-1], classes, device)
     net, method = state.net, state.method
     batches = SplitBatches.of(data, device, recipe, method.views, held_out=plan.method.needs_held_out)
     # What is measured, and where, is in the name of the folder, not in the model's card.
@@ -58,21 +58,21 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)
             held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, done=epoch.held_out)
             net.train()
-            for images, labels in batches.train.shuffled(
+            for inputs, labels in batches.train.shuffled(
                 recipe.batch_size, epoch.generator, done=epoch.steps, state=epoch.resumed
             ):
                 progress = (before + epoch.steps) / total
                 state.set_rate(progress)
-                images, targets = method.batch(images, labels, classes, epoch.generator)
-                features = net.features(images)
+                inputs, targets = method.batch(inputs, labels, classes, epoch.generator)
+                features = net.features(inputs)
                 logits = net.head(features)
                 loss = method.objective(logits, targets, labels, features, head=net.head, progress=progress)
                 state.descend(loss, len(labels), method.apart(logits, labels, progress=progress))
                 epoch.add(loss.detach() * len(labels), logits[: len(labels)], labels)
                 for term in method.due(before + epoch.steps, progress):
-                    images, labels = next(held_out)
+                    inputs, labels = next(held_out)
                     epoch.held_out += 1
-                    state.descend(term.weight * term.value(net(images), labels), len(labels))
+                    state.descend(term.weight * term.value(net(inputs), labels), len(labels))
                 shown.update()
                 if checkpoint.due():
                     checkpoint.save_middle(state, epoch)
@@ -83,11 +83,11 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     return _trained(data, plan, state, batches, settings, checkpoint)
 
 
-def predict(net: ResNet, batches: ImageBatches) -> tuple[Tensor, Tensor]:
+def predict(net: Net, batches: Batches) -> tuple[Tensor, Tensor]:
     """Logits (N, C) and labels (N,) of a split, in order, in eval mode."""
     net.eval()
     with torch.inference_mode():
-        pairs = [(net(images), labels) for images, labels in batches.ordered(EVALUATION_BATCH)]
+        pairs = [(net(inputs), labels) for inputs, labels in batches.ordered(EVALUATION_BATCH)]
     return torch.cat([logits for logits, _ in pairs]), torch.cat([labels for _, labels in pairs])
 
 

@@ -6,10 +6,13 @@ import logging
 
 from pipeline import methods, nets
 from pipeline.config import Training
+from pipeline.data.raw import Kind
 from pipeline.methods.composition import Composition
+from pipeline.nets.net import Shape
 from pipeline.training import recipes
 from pipeline.training.plan import Plan
 from pipeline.training.provenance import code_hashes
+from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError
 
 log = logging.getLogger("pipeline.training")
@@ -17,23 +20,52 @@ log = logging.getLogger("pipeline.training")
 LOOP = "pipeline.training.loop"
 
 
-def plan_of(training: Training, dataset: str, held_out: int | None) -> Plan:
-    """The plan of a run on a data set with `held_out` rows to learn from in steps of their own (None: no such split).
+def plan_of(training: Training, dataset: str, kind: Kind, held_out: int | None) -> Plan:
+    """The plan of a run on a data set of this kind of rows, with `held_out` of them to learn from in steps of their own
+    (None: no such split).
 
     Raises:
-        ConfigError: an unknown recipe, net, method or option; settings that do not fit each other; held-out rows that
-            the method needs and the data do not have; an epoch in `curves` that the run does not have.
+        ConfigError: an unknown recipe, net, method or option; settings that do not fit each other or the kind;
+            held-out rows that the method needs and the data do not have; an epoch in `curves` that the run does not
+            have.
     """
-    recipe = recipes.resolve(training, dataset)
-    shape = nets.resolve(recipe.net, width=training.width, depth=training.depth)
+    recipe = recipes.resolve(training, dataset, kind)
+    shape = nets.resolve(recipe.net, width=training.width, depth=training.depth, dropout=training.dropout)
     method = methods.resolve(training.method, training.method_options)
+    _check_net(shape, training, dataset, kind)
+    if kind == "vector":
+        _refuse_pixels(recipe, method, dataset)
     _check_held_out(method, held_out)
     if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
         raise ConfigError(
             f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"
         )
-    code = code_hashes([LOOP, *method.modules()])
+    code = code_hashes([LOOP, type(shape).__module__, *method.modules()])
     return Plan(shape, recipe, method, training.seed, training.device, tuple(sorted(set(training.curves))), code)
+
+
+def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> None:
+    if shape.kind != kind:
+        source = f"recipe {training.recipe!r} has the net" if training.net is None else "training.net is"
+        allowed = " or ".join(nets.names(kind))
+        raise ConfigError(
+            f"{source} {shape.name!r}, which takes {shape.kind}s, and data set {dataset!r} holds {kind}s; set net:"
+            f" {allowed}"
+        )
+
+
+def _refuse_pixels(recipe: Recipe, method: Composition, dataset: str) -> None:
+    """Raises ConfigError for what changes pixels, of a data set of vectors."""
+    if recipe.padding or recipe.flip:
+        raise ConfigError(
+            f"training.padding is {recipe.padding} and flip {str(recipe.flip).lower()}: they move the pixels of images,"
+            f" and data set {dataset!r} holds vectors; set padding: 0 and flip: false, or recipe: mlp"
+        )
+    if views := [part.name for part in method.components if part.role == "views"]:
+        raise ConfigError(
+            f"method {method.name!r}: {views[0]} changes the pixels of images, and data set {dataset!r} holds vectors;"
+            f" leave {views[0]} out (mixup works on vectors)"
+        )
 
 
 def _check_held_out(method: Composition, rows: int | None) -> None:

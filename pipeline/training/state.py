@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pipeline.methods.gradients import backward
 from pipeline.methods.method import Method
-from pipeline.nets.resnet import ResNet
+from pipeline.nets.net import Net
 from pipeline.training.plan import Plan
 from pipeline.training.recipe import Recipe
 from pipeline.training.selection import Selection
@@ -64,7 +64,7 @@ class TrainingState:
     """
 
     recipe: Recipe
-    net: ResNet
+    net: Net
     optimizer: torch.optim.Optimizer
     method: Method
     selection: Selection
@@ -72,10 +72,13 @@ class TrainingState:
     middle: dict[str, Any] | None = None
 
     @classmethod
-    def initial(cls, plan: Plan, channels: int, classes: int, device: torch.device) -> TrainingState:
-        """As before the first step; initial weights come from torch's global generator, seeded here."""
+    def initial(cls, plan: Plan, inside: int, classes: int, device: torch.device) -> TrainingState:
+        """As before the first step; initial weights come from torch's global generator, seeded here.
+
+        inside: the channels or features of a row.
+        """
         torch.manual_seed(plan.seed)
-        net = plan.net.build(channels, classes).to(device)
+        net = plan.net.build(inside, classes).to(device)
         net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         recipe = plan.recipe
         return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(), Selection(recipe.selection))

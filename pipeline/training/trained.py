@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
-from pipeline.nets.resnet import ResNet, Shape
+from pipeline.nets.net import Net
 from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS, empty_network
 from trueodds import logits
-from trueodds.files import FileError, read_json, write_json, write_npz
+from trueodds.files import write_json, write_npz
 
 if TYPE_CHECKING:
     from pipeline.data.dataset import DataSet
@@ -32,7 +31,7 @@ class Trained:
     `checkpoint` is still there: remove it when the rest is safely written.
     """
 
-    net: ResNet
+    net: Net
     logits: dict[str, npt.NDArray[np.float32]]
     history: list[dict[str, Any]]
     epoch_rows: dict[str, npt.NDArray[Any]]
@@ -52,32 +51,6 @@ class Trained:
         splits = {split: logits.Logits(values, data.arrays[split][1]) for split, values in self.logits.items()}
         logits.write(logits_file, splits, self.settings["notes"])
         self.checkpoint.remove()
-
-
-def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
-    """How the network in `folder` was made.
-
-    Raises:
-        FileError: a file that is missing or damaged, or a network of other data.
-    """
-    settings: dict[str, Any] = read_json(folder / SETTINGS)
-    if settings["data_sha256"] != data.card["sha256"]:
-        raise FileError(f"{folder} was trained on other data than were fetched; run the stages in order: dvc repro")
-    return settings
-
-
-def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> ResNet:
-    """The net that `Trained.write` left in `folder` with these settings.
-
-    Raises:
-        FileError: a file that is missing or damaged, or another net's.
-    """
-    try:
-        net = Shape(**settings["net"]).build(data.card["input"]["channels"], len(data.card["classes"]))
-        net.load_state_dict(load_file(folder / WEIGHTS))
-    except (SafetensorError, RuntimeError, TypeError) as error:
-        raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
-    return net
 
 
 def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:

@@ -137,7 +137,7 @@ def test_classes_with_a_single_image_or_no_validation_row_are_said(
         [3, 0, 3, 0],
     ]
     alone, validation, test = dataset.card["notes"]
-    assert alone == "A single image is all there is of class lily: one split alone has it."
+    assert alone == "A single row is all there is of class lily: one split alone has it."
     assert validation.startswith("No validation row is left of classes lily, tulip: calibrators are fitted")
     assert test == "No test row is left of classes lily, tulip: the metrics on test rows leave it out."
     assert all(f"flowers: {note}" in caplog.text for note in dataset.card["notes"])

@@ -119,7 +119,7 @@ def test_without_a_test_split_one_is_held_out(workspace: Path) -> None:
         ({"y_train": np.zeros(39, int)}, r"y_train has shape \(39,\); expected \(40,\)"),
         ({"x_train": np.zeros((40, 6, 5, 3), np.float32)}, "x_train is float32"),
         ({"x_train": np.zeros((40, 6, 5, 3), bool)}, "x_train is bool"),
-        ({"x_train": np.zeros((40, 6, 5), np.uint8)}, r"shape \(40, 6, 5\); expected uint8"),
+        ({"x_train": np.zeros((40, 6, 5), np.uint8)}, r"shape \(40, 6, 5\); expected images, uint8"),
         ({"x_train": np.zeros((40, 6, 5, 4), np.uint8)}, "1 or 3 channels"),
         ({"x_test": np.zeros((20, 5, 5, 3), np.uint8)}, "test images are 5 x 5 x 3, training images 6 x 5 x 3"),
         ({"class_names": np.array(["cat", "cat"])}, "at least two different names"),
@@ -143,7 +143,7 @@ def test_a_cut_off_file_is_refused(workspace: Path) -> None:
 
 
 def test_unknown_name_says_where_it_looked_and_what_is_near(workspace: Path) -> None:
-    with pytest.raises(DataError, match=r"cifar10, cifar100\).*datasets/cifr100\.npz.*Did you mean 'cifar100'\?"):
+    with pytest.raises(DataError, match=r"cifar10, cifar100, .*datasets/cifr100\.npz.*Did you mean 'cifar100'\?"):
         data.load(Data(dataset="cifr100"))
 
 

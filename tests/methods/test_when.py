@@ -15,7 +15,7 @@ from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
 from pipeline.methods.method import Weighted, When
-from pipeline.training.batches import ImageBatches
+from pipeline.training.batches import Batches
 from pipeline.training.recipes import resolve
 from tests.methods.batches import batch
 from tests.training_runs import train
@@ -106,11 +106,11 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
     train_orders = [order for (order,) in orders if len(order) == 200]
     assert len(train_orders) == 2 and len(held_out_orders) == 2
 
-    recipe = resolve(training, "digits")
+    recipe = resolve(training, "digits", "image")
     torch.manual_seed(0)
     net = nets.build("resnet8", 1, 10, width=4).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
-    batches = {split: ImageBatches.of(digits, split, torch.device("cpu")) for split in ("train", "held_out")}
+    batches = {split: Batches.of(digits, split, torch.device("cpu")) for split in ("train", "held_out")}
 
     def step(loss: Tensor, rows: int) -> None:
         optimizer.zero_grad()
@@ -125,11 +125,11 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         for rows in order.tensor_split(4):
             optimizer.param_groups[0]["lr"] = recipe.rate_at(done / 8)
             part = batches["train"]
-            step(nn.functional.cross_entropy(net(part.normalise(part.images_NHWC[rows])), part.labels_N[rows]), 50)
+            step(nn.functional.cross_entropy(net(part.normalise(part.rows[rows])), part.labels_N[rows]), 50)
             done += 1
             if done % 2 == 0:
                 part, rows = batches["held_out"], waiting.pop(0)
-                step(3.0 * penalties.mmce(net(part.normalise(part.images_NHWC[rows])), part.labels_N[rows]), 50)
+                step(3.0 * penalties.mmce(net(part.normalise(part.rows[rows])), part.labels_N[rows]), 50)
     for name, value in net.state_dict().items():
         assert torch.allclose(value, result.net.state_dict()[name], rtol=1e-4, atol=1e-5), name
 

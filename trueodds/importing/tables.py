@@ -14,8 +14,12 @@ from trueodds.importing.errors import LabelledRowsError
 from trueodds.texts import listed
 
 
-def read(path: Path, label: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
+def read(
+    path: Path, label: str, *, setting: str = "--label"
+) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
     """Names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
+
+    `setting` is what names the column `label`, for messages.
 
     Raises:
         LabelledRowsError: no such column, cells that are no numbers, rows without a label.
@@ -23,8 +27,11 @@ def read(path: Path, label: str) -> tuple[tuple[str, ...], npt.NDArray[np.float6
     """
     header, columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
     if label not in columns:
-        cure = f"name the column of the labels with --label.{nearest(label, header)}"
+        cure = f"name the column of the labels: {setting}.{nearest(label, header)}"
         raise LabelledRowsError(f"{path} has no column {label!r}; it has {listed(header)}; {cure}")
+    if "" in header:
+        cure = "name it, or leave it out (as pandas does by to_csv(path, index=False))"
+        raise LabelledRowsError(f"{path}: column {header.index('') + 1} of the header has no name; {cure}")
     if len(columns) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise LabelledRowsError(f"{path} has the column {twice!r} twice; give each a name of its own")

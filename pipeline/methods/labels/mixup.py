@@ -19,14 +19,14 @@ class Mixup:
     def __init__(self, *, alpha: float = 1.0) -> None:
         self.alpha = alpha
 
-    def batch(self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def batch(self, inputs: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         seed = torch.randint(2**62, (2,), generator=generator).tolist()
         rng = np.random.default_rng(seed)
         drawn = rng.beta(self.alpha, self.alpha)
         share = max(drawn, 1 - drawn)
-        other_N = torch.from_numpy(rng.permutation(len(images))).to(images.device)
-        t_NC = distribution(targets, classes, images.dtype)
-        return torch.lerp(images[other_N], images, share), torch.lerp(t_NC[other_N], t_NC, share)
+        other_N = torch.from_numpy(rng.permutation(len(inputs))).to(inputs.device)
+        t_NC = distribution(targets, classes, inputs.dtype)
+        return torch.lerp(inputs[other_N], inputs, share), torch.lerp(t_NC[other_N], t_NC, share)
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
         return targets

@@ -26,8 +26,8 @@ class Smoothing:
     def __init__(self, *, epsilon: float = 0.1) -> None:
         self.epsilon = epsilon
 
-    def batch(self, images: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        return images, targets
+    def batch(self, inputs: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        return inputs, targets
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
         return smooth(targets, logits_NC.shape[1], self.strength(logits_NC.detach(), targets), logits_NC.dtype)

@@ -1,0 +1,52 @@
+"""Vectors on their way into a data set: columns with names, float32, values that may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from pipeline.data.raw import DataError, Vectors
+from trueodds.inputs import InputError, VectorInput
+
+
+def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
+    """Rows of numbers of any type as float32, NaN where a value is missing; `name` is for messages.
+
+    Raises:
+        DataError: names that a card cannot hold, other than numbers, another number of columns than names, values
+            that are infinite or beyond float32.
+    """
+    try:
+        kind = VectorInput(features=list(features), missing=True)
+    except ValidationError as error:
+        raise DataError(f"{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+    if x.dtype.kind not in "fiub" or x.shape[1:] != kind.shape:
+        raise DataError(f"{name} is {x.dtype} of shape {x.shape}; expected numbers (rows, {len(features)})")
+    try:
+        return kind.checked(x, name)
+    except InputError as error:
+        raise DataError(str(error)) from None
+
+
+def moments(x: npt.NDArray[Any], features: Sequence[str], name: str) -> dict[str, list[float]]:
+    """Mean and standard deviation of each column over the values that are there, as float32 has them.
+
+    A column of one value has the deviation 1: its rows are 0 once standardised.
+
+    Raises:
+        DataError: a column without any value; `name` is the data set's.
+    """
+    means, deviations = [], []
+    for feature, column in zip(features, x.T, strict=True):
+        values = column[~np.isnan(column)].astype(np.float64)
+        if not len(values):
+            problem = f"{name}: no training row has a value of the feature {feature!r}"
+            raise DataError(f"{problem}; leave the column out, or raise data.train_size")
+        deviation = np.float32(values.std()) if values.min() < values.max() else np.float32(0)
+        means.append(float(np.float32(values.mean())))
+        deviations.append(float(deviation) or 1.0)
+    return {"mean": means, "std": deviations}

@@ -1,0 +1,41 @@
+"""A multilayer perceptron for vectors, as the tabular literature has it (Gorishniy et al. 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from pipeline.data.raw import Kind
+from pipeline.nets.net import Net, Shape
+
+
+@dataclass(frozen=True)
+class MLPShape(Shape):
+    """Units of a hidden layer, hidden layers, and the share of their outputs that training drops."""
+
+    width: int
+    depth: int
+    dropout: float
+    kind: ClassVar[Kind] = "vector"
+
+    def build(self, inside: int, classes: int) -> MLP:
+        return MLP(inside, classes, width=self.width, depth=self.depth, dropout=self.dropout)
+
+
+class MLP(Net):
+    """`depth` blocks Dropout(ReLU(Linear(x))) of `width` units, then a linear layer (Gorishniy et al. 2021)."""
+
+    def __init__(self, inside: int, classes: int, *, width: int, depth: int, dropout: float) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in pairwise([inside, *[width] * depth]):
+            layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
+        self.hidden = nn.Sequential(*layers)
+        self.head = nn.Linear(width, classes)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        outputs_ND: Tensor = self.hidden(inputs)
+        return outputs_ND
