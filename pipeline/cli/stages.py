@@ -49,7 +49,7 @@ def add_parser(commands: Subparsers) -> None:
         common.add_parameters(parser)
     forms = commands.choices["export"].add_mutually_exclusive_group()
     for option, work, about in (
-        ("--fold", FOLD, f"{stages.FOLDED} from the bundle: one graph, pixels in, calibrated probabilities out"),
+        ("--fold", FOLD, f"{stages.FOLDED} from the bundle: one graph, rows in, calibrated probabilities out"),
         ("--int8", INT8, f"{stages.INT8} from the bundle: quantised and calibrated anew"),
     ):
         forms.add_argument(option, dest="work", action="store_const", const=work, help=about)

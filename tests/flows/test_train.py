@@ -142,7 +142,7 @@ def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, parameter: s
 
 
 def test_the_schema_is_that_of_params_yaml(prefect: Prefect) -> None:
-    for name in ("digits", "cifar10", "cifar100", "own"):
+    for name in ("digits", "breast_cancer", "cifar10", "cifar100", "own"):
         deployment = prefect.get(f"deployments/name/train/{name}")
         properties = deployment["parameter_openapi_schema"]["properties"]
         assert properties.pop("publish")["enum"] == ["shadow", "default", "never"]
