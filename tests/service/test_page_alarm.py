@@ -59,7 +59,7 @@ def test_somebody_acknowledges(tab: Chromium, alarmed: httpx.Client, script: boo
     )
     tab.run("document.querySelector('.acknowledge button').click()")
     tab.wait_for("document.querySelector('#now-title')?.textContent === 'Alarm, acknowledged'")
-    words = tab.run("document.querySelector('.todo').textContent")
+    words = tab.run("document.querySelector('.quote').textContent")
     assert "Ada" in words and words.count("dirty <lens> & dust") == 1
     assert tab.run("document.querySelector('.acknowledge')") is None
     known = alarmed.get("/calibration-report").json()["alarm"]["nulls"][0]["acknowledged"]
@@ -77,5 +77,5 @@ def test_a_sliding_window_stays_chosen(tab: Chromium, alarmed: httpx.Client) -> 
         "document.querySelector('#trend-chart') !== null && document.querySelector('#class-slices-table') !== null"
     )
     tab.open(f"{base}/calibration-report/choose?window=last&last=50&by=class&tag=x&format=html")
-    assert "the 50 newest labels" in tab.run("document.querySelector('#choice .shown').textContent")
+    assert "the 50 newest labels" in tab.run("document.querySelector('#choice summary').textContent")
     assert tab.run("document.documentElement.scrollWidth") == 1200

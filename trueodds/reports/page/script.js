@@ -107,7 +107,7 @@
   // Only what changed is replaced, with what was open, scrolled or focused in it.
   function replace(part, fresh) {
     const focused = part.contains(document.activeElement) ? document.activeElement : null;
-    const place = focused && all(FOCUS, part).indexOf(focused);
+    const home = focused?.closest("[id]"), place = home && all(FOCUS, home).indexOf(focused);
     const open = all("details", part).map((d) => [d.id, d.open]);
     const scrolled = all(".scroll", part).map((box) => [box.id, box.scrollLeft, box.scrollTop]);
     part.replaceWith(fresh);
@@ -115,7 +115,7 @@
     const found = (id) => id && document.getElementById(id);
     for (const [id, state] of open) if (found(id)) found(id).open = state;
     for (const [id, left, top] of scrolled) found(id)?.scrollTo(left, top);
-    if (focused) (found(focused.id) || all(FOCUS, fresh)[place])?.focus({ preventScroll: true });
+    if (focused) (found(focused.id) || all(FOCUS, found(home.id) || fresh)[place])?.focus({ preventScroll: true });
   }
 
   function take(next) {
