@@ -241,12 +241,12 @@ TODO: list[tuple[str, Claim]] = [
         since,
     ),
     (
-        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the furthest)?:"
+        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the clearest)?:"
         rf" (.*), right {P} of the time where it says {P} \({N} labels?\)\.",
         marked,
     ),
     (
-        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the furthest)?:"
+        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the clearest)?:"
         rf" (.*), whose calibration error is {E}, where chance shows up to {E} \({N} labels?\)\.",
         marked,
     ),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trueodds.reports.checks import clearness
 from trueodds.reports.schemas import Report, Slice, TrendPoint
 from trueodds.reports.words import period
 
@@ -91,7 +92,7 @@ def rows_of(r: Report, name: str) -> list[Slice]:
 
 
 def marked(r: Report, texts: list[str]) -> bool:
-    """Of the furthest slice; the numbers can be checked where the report has the table, too."""
+    """Of the clearest slice; the numbers can be checked where the report has the table, too."""
     *_, name, first, one, other, labels = texts
     rows = rows_of(r, name)
     if not rows:
@@ -99,12 +100,9 @@ def marked(r: Report, texts: list[str]) -> bool:
     off = [row for row in rows if row.more_than_chance]
     (row,) = (row for row in off if row.name == first)
     numbers = (row.accuracy, row.mean_confidence) if one.endswith("%") else (row.ece, row.floor_p95)
-    excess = [(row.ece or 0.0) - (row.floor_p95 or 0.0) for row in off]
     count = {"Both": 2}.get(texts[0]) or int(re.findall(r"\d+", texts[0])[0])
     return (
-        len(off) == count
-        and max(excess) == (row.ece or 0.0) - (row.floor_p95 or 0.0)
-        and all_show([one, other, labels], *numbers, row.labelled)
+        len(off) == count and row == max(off, key=clearness) and all_show([one, other, labels], *numbers, row.labelled)
     )
 
 

@@ -188,9 +188,11 @@ def test_the_example_is_the_range_that_a_person_would_feel() -> None:
     """Not the 9,000 sure answers, though their half point is the larger part of the ECE."""
     assert 9000 * 0.005 > 100 * 0.26
     over, under = clearest_range(SURE, -1), clearest_range(SURE, 1)
-    assert over and astuple(over) == pytest.approx((0.5, 0.8, 200, 0.65, 0.455))
+    assert over and astuple(over) == pytest.approx((0.7, 0.8, 100, 0.75, 0.49))
     assert under and astuple(under) == pytest.approx((0.4, 0.5, 40, 0.45, 0.46))
     assert clearest_range(SURE[1:], 1) is None
+    few = clearest_range([bin_of(0.8, 0.9, 2, 0.85, 0.0), *SURE], -1)
+    assert few is not None and few.count == 100, "two answers are hardly any"
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
@@ -206,7 +208,12 @@ def test_the_clearest_range_is_that_of_a_plain_search(sign: int) -> None:
 
 
 def felt(run: list[Bin], sign: int) -> float:
-    return sign * sum(b.count * (b.gap or 0.0) for b in run) / math.sqrt(sum(b.count for b in run))
+    """The gap less three standard errors; nothing for a gap of the other sign."""
+    n, right = sum(b.count for b in run), sum(b.count * (b.accuracy or 0.0) for b in run)
+    gap = sign * sum(b.count * (b.gap or 0.0) for b in run) / n
+    claimed = sum(b.count * (b.mean_confidence or 0.0) * (1 - (b.mean_confidence or 0.0)) for b in run) / n
+    seen = (right + 1) / (n + 2) * (1 - (right + 1) / (n + 2))
+    return gap - 3 * math.sqrt(max(claimed, seen) / n) if gap > 0 else -math.inf
 
 
 def test_percentages_that_can_be_told_apart() -> None:

@@ -34,11 +34,11 @@ DUSK = slice_of("dusk", 0.8, 0.7, 0.1, marked=True)
 FOG = slice_of("fog", 0.8, 0.79, 0.3, marked=True)
 
 
-def test_the_furthest_of_those_off_by_more_than_chance() -> None:
+def test_the_clearest_of_those_off_by_more_than_chance() -> None:
     night = "night, right 61% of the time where it says 83% (420 labels)."
     assert readings(DAY, NIGHT) == [f"1 of 2 tags is off by more than chance: {night}"]
-    assert readings(DAY, NIGHT, DUSK) == [f"2 of 3 tags are off by more than chance, the furthest: {night}"]
-    assert readings(NIGHT, DUSK) == [f"Both tags are off by more than chance, the furthest: {night}"]
+    assert readings(DAY, NIGHT, DUSK) == [f"2 of 3 tags are off by more than chance, the clearest: {night}"]
+    assert readings(NIGHT, DUSK) == [f"Both tags are off by more than chance, the clearest: {night}"]
     assert readings(DAY, DAY) == ["Neither of both tags alone is off by more than chance."]
     assert readings(DAY) == [] and readings(DAY, Slice(name="new", answers=3, labelled=0)) == []
     (fog,) = first_checks(classes=[FOG, DAY])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from trueodds.metrics.changes import gap_segments
@@ -26,13 +27,12 @@ def first_checks(
     """One sentence for each of them that has something to compare, with the window that shows it.
 
     Since when: the periods, split where the gap changes by more than chance (`trueodds.metrics.changes`), with the view
-    of the segment that is the furthest off. Tag and class: of those that are off by more than chance, the one whose ECE
-    is the furthest above what chance alone shows.
+    of the segment that is the furthest off. Tag and class: of those that are off by more than chance, the clearest one.
     """
     checks = [
         _since(trend) if trend else None,
-        _furthest("tag", "tags", tags or [], "tag"),
-        _furthest("class", "predicted classes", classes or [], "predicted_class"),
+        _clearest("tag", "tags", tags or [], "tag"),
+        _clearest("class", "predicted classes", classes or [], "predicted_class"),
     ]
     return [check for check in checks if check]
 
@@ -68,7 +68,7 @@ def _points(gap: float) -> str:
     return f"{100 * abs(gap):.1f} points {'less' if gap < 0 else 'more'}"
 
 
-def _furthest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check | None:
+def _clearest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check | None:
     known = [row for row in rows if row.labelled]
     if len(known) < 2:
         return None
@@ -76,12 +76,17 @@ def _furthest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check
     if not marked:
         none = "Neither of both" if len(known) == 2 else f"None of {len(known)}"
         return Check.model_validate({"about": about, "reading": f"{none} {name} alone is off by more than chance."})
-    first = max(marked, key=lambda row: (row.ece or 0.0) - (row.floor_p95 or 0.0))
+    first = max(marked, key=clearness)
     every = "Both" if len(known) == 2 else f"All {len(known)}"
     count = every if len(marked) == len(known) else f"{len(marked)} of {len(known)}"
-    which = "is off by more than chance" if len(marked) == 1 else "are off by more than chance, the furthest"
+    which = "is off by more than chance" if len(marked) == 1 else "are off by more than chance, the clearest"
     reading = f"{count} {name} {which}: {first.name}, {_how(first)}."
     return Check.model_validate({"about": about, "reading": reading, "window": {field: first.name}})
+
+
+def clearness(row: Slice) -> float:
+    """How far its ECE is above what chance shows, times the square root of its labels: two labels show little."""
+    return ((row.ece or 0.0) - (row.floor_p95 or 0.0)) * math.sqrt(row.labelled)
 
 
 def _how(row: Slice) -> str:

@@ -152,23 +152,29 @@ class Range:
 
 
 def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
-    """The neighbouring bins whose error a person would feel: the largest gap times the square root of their answers.
+    """The neighbouring bins whose error a person would feel: the largest gap that is left after three standard errors.
 
-    By gap times answers it would be half a point among thousands of answers that are all but certain, rather than ten
-    points in the middle. `sign`: of the gap, -1 where more is claimed than kept. None where no bin has such a gap.
+    By its part of the ECE it would be half a point among thousands of answers that are all but certain, rather than
+    twenty in the middle; by the gap alone, chance in a handful of answers. The variance is the larger one of being
+    right as often as claimed, c (1 - c), and as often as seen, (right + 1) / (n + 2). `sign`: of the gap, -1 where more
+    is claimed than kept. None where no neighbouring bins have such a gap.
     """
     occupied = [b for b in bins if b.count]
-    count_M = np.array([b.count for b in occupied], float)
-    claimed_M, right_M = (
-        count_M * np.array([getattr(b, name) for b in occupied], float) for name in ("mean_confidence", "accuracy")
+    count_M, claimed_M, right_M = (
+        np.array([b.count * (getattr(b, name) if name else 1.0) for b in occupied], float)
+        for name in ("", "mean_confidence", "accuracy")
     )
-    ends = [np.concatenate([[0.0], values_M.cumsum()]) for values_M in (count_M, claimed_M, right_M)]
-    count_MM, claimed_MM, right_MM = (np.triu(end[None, 1:] - end[:-1, None]) for end in ends)
-    score_MM = sign * (right_MM - claimed_MM) / np.sqrt(np.maximum(count_MM, 1))
+    columns = count_M, claimed_M, right_M, claimed_M * (1 - claimed_M / count_M)
+    ends = (np.concatenate([[0.0], values_M.cumsum()]) for values_M in columns)
+    count_MM, claimed_MM, right_MM, chance_MM = (np.triu(end[None, 1:] - end[:-1, None]) for end in ends)
+    n_MM, seen_MM = np.maximum(count_MM, 1), (right_MM + 1) / (count_MM + 2)
+    gap_MM = sign * (right_MM - claimed_MM) / n_MM
+    error_MM = np.sqrt(np.maximum(chance_MM / n_MM, seen_MM * (1 - seen_MM)) / n_MM)
+    score_MM = np.where((count_MM > 0) & (gap_MM > 0), gap_MM - 3 * error_MM, -np.inf)
     first, last = np.unravel_index(int(score_MM.argmax()), score_MM.shape)
-    count = float(count_MM[first, last])
-    if score_MM[first, last] <= 0:
+    if not np.isfinite(score_MM[first, last]):
         return None
+    count = float(count_MM[first, last])
     means = float(claimed_MM[first, last]) / count, float(right_MM[first, last]) / count
     return Range(occupied[first].lo, occupied[last].hi, round(count), *means)
 
