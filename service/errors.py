@@ -34,6 +34,7 @@ RefusalCode = Literal[
     "conflicting_answer",
     "other_form",
     "version_taken",
+    "too_many_versions",
 ]
 STATUSES: dict[RefusalCode, int] = {
     "invalid_row": 422,
@@ -45,6 +46,7 @@ STATUSES: dict[RefusalCode, int] = {
     "conflicting_answer": 409,
     "other_form": 422,
     "version_taken": 409,
+    "too_many_versions": 409,
 }
 """Of a call whose first refused row has the code."""
 SHOWN = 20

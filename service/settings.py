@@ -132,6 +132,9 @@ class Settings(BaseSettings):
     max_batch: int = Field(64, ge=1, description="inputs the model takes at once")
     max_waiting: int = Field(1024, ge=1, description="inputs that may wait for a model before /predict answers 503")
     max_pinned: int = Field(4, ge=1, description="versions kept loaded only because they were asked for by name")
+    max_observed: int = Field(
+        1000, ge=0, description="versions of other servers' models that /observe makes known; 0: it takes none"
+    )
     threads: int | None = Field(
         None,
         ge=1,

@@ -23,6 +23,7 @@ class Storing:
 
     def __init__(self, runtime: Runtime, shared: Shared, request_id: str) -> None:
         self._store, self._registry = runtime.store, runtime.registry
+        self._most = runtime.settings.max_observed
         self._shared, self._request_id = shared, request_id
 
     async def store_each(self, rows: list[Observation]) -> list[str | Refusal]:
@@ -73,7 +74,7 @@ class Storing:
         """Versions that are not known yet, the rows that fit their versions, and those that do not."""
         new, batches, refusals = list[Version](), list[Batch](), list[Refusal]()
         for key, group in sorted(self._by_version(rows).items()):
-            version = known.get(key) or self._new_version(group[0], key[0])
+            version = known.get(key) or self._new_version(group[0], key[0], [*known.values(), *new])
             if isinstance(version, Version) and not version.is_observed:
                 version = _taken(group[0])
             if isinstance(version, Refusal):
@@ -93,9 +94,16 @@ class Storing:
             groups.setdefault((model, row.version), []).append(row)
         return groups
 
-    def _new_version(self, first: Observation, model: str) -> Version | Refusal:
-        taken = self._registry.is_published(first.model, first.version)
-        return _taken(first) if taken else version_of(first, self._shared, model)
+    def _new_version(self, first: Observation, model: str, known: Sequence[Version]) -> Version | Refusal:
+        if self._registry.is_published(first.model, first.version):
+            return _taken(first)
+        if sum(version.is_observed for version in known) >= self._most:
+            message = (
+                f"{first.model}/{first.version} would be one version more than the {self._most:,} of other servers that"
+                " may be known. Is its name one for each answer? Otherwise raise TRUEODDS_MAX_OBSERVED"
+            )
+            return Refusal(first.row, first.id, "too_many_versions", message)
+        return version_of(first, self._shared, model)
 
 
 def _taken(row: Observation) -> Refusal:

@@ -99,6 +99,27 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
 
 
 @pytest.mark.full
+def test_of_a_model_that_another_server_serves_the_calibrator_is_an_artifact(
+    prefect: Prefect, service: tuple[httpx.Client, Path]
+) -> None:
+    client, _ = service
+    rng = np.random.default_rng(0)
+    z_NC = rng.normal(0, 2, (600, 3))
+    truth_N = (softmax(z_NC).cumsum(axis=1) < rng.random((600, 1))).sum(axis=1)
+    rows = [{"id": f"r{n}", "probabilities": row} for n, row in enumerate(softmax(2 * z_NC).tolist())]
+    client.post("/observe", json={"observations": rows, "model": "mail", "version": "7"}).raise_for_status()
+    labels = [{"id": f"r{n}", "label": int(label)} for n, label in enumerate(truth_N)]
+    client.post("/feedback", json={"labels": labels}).raise_for_status()
+    parameters: dict[str, Any] = {"service": str(client.base_url), "model": "mail", "candidates": ["temperature"]}
+    rehearsed = prefect.completed(submit(prefect, "recalibrate/live", **parameters, dry_run=True))
+    assert "Labelled answers of mail/7 for a fit: 600" in rehearsed["state"]["message"]
+    run = prefect.completed(submit(prefect, "recalibrate/live", **parameters, version="7", reason="alarm"))
+    assert run["state_name"] == "Fitted" and "temperature: NLL" in run["state"]["message"]
+    calibrator = prefect.artifacts(run["id"])["calibrator"]
+    assert '"calibrator": "temperature"' in calibrator
+
+
+@pytest.mark.full
 def test_refusals_and_schedules(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     _, models = service
     daily = prefect.get("deployments/name/recalibrate/live")

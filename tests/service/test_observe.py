@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyarrow import parquet
 import trueodds
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
+from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.metrics import CalibrationSums
@@ -355,3 +357,26 @@ def test_what_a_shadow_would_have_answered_gets_the_same_labels(client: Client, 
     rows = np.load(io.BytesIO(both.content))
     order = np.argsort([f"r{n}" for n in range(30)]) if label == "before" else slice(None)  # held labels come by id
     np.testing.assert_allclose(trueodds.metrics.softmax(rows["val_shadow_logits"]), q_NC[order], rtol=1e-5)
+
+
+def test_a_name_for_each_answer_does_not_make_versions_without_end(serve: Callable[..., Client]) -> None:
+    client = serve({"max_observed": 2})
+    rows = [{"id": f"r{n}", "probabilities": [0.5, 0.5], "model": "mail", "version": f"v{n}"} for n in range(4)]
+    answer = client.post("/observe", content="\n".join(map(json.dumps, rows)).encode(), headers=LINES).json()
+    assert (answer["stored"], answer["failed"]) == (2, 2)
+    assert "mail/v2 would be one version more than the 2 of other servers" in answer["problems"][0]["message"]
+    assert "raise TRUEODDS_MAX_OBSERVED" in refusal(client, 409, rows[3])
+    assert observe(client, rows[0] | {"id": "more"})["stored"] == 1
+
+
+def test_the_alarm_fires(client: Client) -> None:
+    observe(client, {"observations": rows_of(np.tile([0.98, 0.01, 0.01], (80, 1))), **WHOSE})
+    client.label([{"id": f"r{n}", "label": 1} for n in range(80)])
+    until(lambda: client.report(**WHOSE)["alarm"]["state"] == "fired")
+    assert client.report(**WHOSE)["verdict"] == "over_confident"
+
+
+def test_without_pyarrow_parquet_is_refused_with_the_cure(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    answer = client.post("/observe", content=b"PAR1", headers={"content-type": PARQUET}, params=WHOSE)
+    assert answer.status_code == 415 and "pip install 'trueodds[serve,table]'" in answer.json()["error"]["message"]
