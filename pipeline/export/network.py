@@ -21,6 +21,7 @@ from pipeline.training.batches import NORMALISERS, VectorNormaliser
 from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
+from trueodds.importing.onnx_file import without_metadata
 from trueodds.inputs import Input
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
@@ -177,17 +178,7 @@ def _write_onnx(servable: nn.Module, example: Inputs, path: Path, tensor: str) -
             quiet.setLevel(level)
     if program is None:
         raise ExportError("torch.onnx.export returned no program")
-    path.write_bytes(_without_metadata(program.model_proto).SerializeToString(deterministic=True))
-
-
-def _without_metadata(model: Any) -> Any:
-    """The exporter notes Python stack traces, with the paths of this machine, at every node: not for others to read."""
-    for part in (*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
-        del part.metadata_props[:]
-        part.doc_string = ""
-    del model.graph.metadata_props[:]
-    del model.metadata_props[:]
-    return model
+    path.write_bytes(without_metadata(program.model_proto).SerializeToString(deterministic=True))
 
 
 def _checked(servable: nn.Module, rows: Inputs, path: Path) -> Any:
