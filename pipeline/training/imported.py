@@ -71,9 +71,10 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     if scored.classes != tuple(names):
         problem = f"{path} names its classes {listed(scored.classes)}, and the data set {listed(names.tolist())}"
         raise ConfigError(f"{problem}; bring both to one order, such as by the names of the data set's folders")
-    if scored.converted.kind.kind == "vector" and tuple(scored.converted.kind.features) != features:
-        problem = f"{path} takes the features {listed(scored.converted.kind.features)}, and the data set has them as"
-        raise ConfigError(f"{problem} {listed(features)}; bring both to one order")
+    taken = scored.converted.kind.model_dump().get("features", [])
+    if tuple(taken) != features:
+        problem = f"{path} takes the features {listed(taken)}, and the data set has them as {listed(features)}"
+        raise ConfigError(f"{problem}; bring both to one order")
     for note in scored.notes:
         log.warning(note)
     empty_network(folder)

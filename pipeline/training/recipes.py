@@ -13,6 +13,9 @@ from trueodds.errors import ConfigError, unknown
 USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adagrad": 0.01}
 """Where params.yaml names another optimizer than the recipe and no learning_rate."""
 
+AUTOMATIC: dict[Kind, str] = {"image": "cpu", "vector": "mlp"}
+"""The recipe `auto`, but of the digits, which have their own."""
+
 
 @dataclass(frozen=True)
 class NamedRecipe:
@@ -131,7 +134,7 @@ def resolve(training: Training, dataset: str, kind: Kind) -> Recipe:
     Raises:
         ConfigError: an unknown recipe, or a leaf that the chosen optimizer or schedule does not have.
     """
-    automatic = "mlp" if kind == "vector" else "digits" if dataset == "digits" else "cpu"
+    automatic = "digits" if dataset == "digits" else AUTOMATIC[kind]
     name = automatic if training.recipe == "auto" else training.recipe
     if name not in RECIPES:
         raise unknown("recipe", name, ["auto", *RECIPES])

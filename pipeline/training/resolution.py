@@ -18,6 +18,8 @@ from trueodds.errors import ConfigError
 log = logging.getLogger("pipeline.training")
 
 LOOP = "pipeline.training.loop"
+AUGMENTED: tuple[Kind, ...] = ("image",)
+"""Kinds of rows with pixels to move."""
 
 
 def plan_of(training: Training, dataset: str, kind: Kind, held_out: int | None) -> Plan:
@@ -33,8 +35,8 @@ def plan_of(training: Training, dataset: str, kind: Kind, held_out: int | None) 
     shape = nets.resolve(recipe.net, width=training.width, depth=training.depth, dropout=training.dropout)
     method = methods.resolve(training.method, training.method_options)
     _check_net(shape, training, dataset, kind)
-    if kind == "vector":
-        _refuse_pixels(recipe, method, dataset)
+    if kind not in AUGMENTED:
+        _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, held_out)
     if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
         raise ConfigError(
@@ -54,17 +56,18 @@ def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> No
         )
 
 
-def _refuse_pixels(recipe: Recipe, method: Composition, dataset: str) -> None:
-    """Raises ConfigError for what changes pixels, of a data set of vectors."""
+def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind: Kind) -> None:
+    """Raises ConfigError for what changes pixels, of a data set without."""
     if recipe.padding or recipe.flip:
         raise ConfigError(
             f"training.padding is {recipe.padding} and flip {str(recipe.flip).lower()}: they move the pixels of images,"
-            f" and data set {dataset!r} holds vectors; set padding: 0 and flip: false, or recipe: mlp"
+            f" and data set {dataset!r} holds {kind}s; set padding: 0 and flip: false, or recipe:"
+            f" {recipes.AUTOMATIC[kind]}"
         )
     if views := [part.name for part in method.components if part.role == "views"]:
         raise ConfigError(
-            f"method {method.name!r}: {views[0]} changes the pixels of images, and data set {dataset!r} holds vectors;"
-            f" leave {views[0]} out (mixup works on vectors)"
+            f"method {method.name!r}: {views[0]} changes the pixels of images, and data set {dataset!r} holds {kind}s;"
+            f" leave {views[0]} out (mixup works on {kind}s)"
         )
 
 

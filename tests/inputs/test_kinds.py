@@ -151,12 +151,11 @@ def test_a_crop_is_cut_where_the_size_is_right_already() -> None:
 
 MAKERS = {
     "pipeline/data/vectors.py": "rows of training data",
-    "pipeline/training/": "parts that need pixels, and the recipe for what has none",
     "trueodds/importing/": "the card of a model from elsewhere: it finds out what its graph takes",
 }
 READERS = {
     "pipeline/data/": "training data that are image files",
-    "service/cli/replay/": "images, and how they drift",
+    "service/cli/replay/": "images, as they drift",
     "service/settings.py": "the limit on pixels",
 }
 """Of image files, by the functions below the kind."""
