@@ -135,13 +135,14 @@ async def version_infer(request: Request, model: str, version: str) -> Response:
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
     registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
-    kind, classes = engine.input, len(engine.version.classes)
+    kind, classes = engine.card.input, len(engine.version.classes)
+    taken = TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.shape], parameters=kind)
     return _json(
         schemas.ModelMetadata(
             name=model,
             versions=registry.versions(model),
             platform="onnxruntime_onnx",
-            inputs=[TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.shape])],
+            inputs=[taken],
             outputs=[
                 TensorMetadata(name="prediction_id", datatype="BYTES", shape=[-1]),
                 TensorMetadata(name="label", datatype="BYTES", shape=[-1]),

@@ -15,7 +15,7 @@ from service.infer.tensors import DTYPES
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG
 from service.predict.request_body import RAW
-from trueodds.inputs import KINDS
+from trueodds.inputs import KINDS, Input
 from trueodds.inputs.kind import SMALL
 from trueodds.texts import with_article
 
@@ -45,6 +45,9 @@ class TensorMetadata(BaseModel):
     name: str
     datatype: str
     shape: list[int] = Field(description="-1: any number of rows")
+    parameters: Input | None = Field(
+        None, description="of the input: what the model's card says of it", exclude_if=lambda value: value is None
+    )
 
 
 class ModelMetadata(BaseModel):

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from service.__main__ import main
 from service.cli.replay import ReplayError
+from service.cli.replay.caller import instance
 from service.cli.replay.drift import KINDS, Schedule, clock, seconds
-from service.cli.replay.source import Shape, Source, read
+from service.cli.replay.source import Signature, Source, read
 from service.cli.replay.stream import Bias, Event, Stream
+from trueodds.inputs import ImageInput, Limits, VectorInput
 from trueodds.inputs.image import pictures
 
-SHAPE = Shape(8, 6, 1, 10)
+MODEL = Signature(ImageInput(height=8, width=6, channels=1), 10)
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)
 
 
@@ -109,9 +111,9 @@ def test_the_seed_decides_everything_and_drift_changes_pixels_only() -> None:
         return [(e.number, e.at, e.label, e.delay, e.fate, e.tag) for e in stream]
 
     assert fates(first) == fates(again) == fates(noisy) != fates(other)
-    assert all((a.pixels_HWC == b.pixels_HWC).all() for a, b in zip(first, again, strict=True))
-    assert {(a.pixels_HWC != b.pixels_HWC).any() for a, b in zip(first, noisy, strict=True) if a.at >= 30} == {True}
-    assert not any((a.pixels_HWC != b.pixels_HWC).any() for a, b in zip(first, noisy, strict=True) if a.at < 30)
+    assert all((a.row == b.row).all() for a, b in zip(first, again, strict=True))
+    assert {(a.row != b.row).any() for a, b in zip(first, noisy, strict=True) if a.at >= 30} == {True}
+    assert not any((a.row != b.row).any() for a, b in zip(first, noisy, strict=True) if a.at < 30)
 
 
 def test_arrivals_delays_and_tags_are_as_asked() -> None:
@@ -154,19 +156,19 @@ def test_a_bias_that_cannot_be_read_is_named(text: str) -> None:
 def test_npz(tmp_path: Path) -> None:
     y = np.arange(50) % 10
     np.savez(tmp_path / "a.npz", x_train=PIXELS, y_train=y, x_test=PIXELS[:20, :, :, 0], y_test=y[:20])
-    rows = read(tmp_path / "a.npz", SHAPE)
+    rows = read(tmp_path / "a.npz", MODEL)
     assert rows.name.endswith("(test)") and len(rows) == 20 and rows.label(3) == 3
-    assert (rows.image(7) == PIXELS[7]).all()
-    assert len(read(tmp_path / "a.npz", SHAPE, "train")) == 50
+    assert (rows.row(7) == PIXELS[7]).all()
+    assert len(read(tmp_path / "a.npz", MODEL, "train")) == 50
     np.savez(tmp_path / "named.npz", x_train=PIXELS, y_train=y, class_names=[f"c{k}" for k in range(10)])
-    assert read(tmp_path / "named.npz", SHAPE).label(3) == "c3"
+    assert read(tmp_path / "named.npz", MODEL).label(3) == "c3"
 
 
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
         ({"x": PIXELS}, "it has none, expected is x_<split> and y_<split>"),
-        ({"x_test": PIXELS / 255, "y_test": np.zeros(50, int)}, "x_test is float64 of shape (50, 8, 6, 1)"),
+        ({"x_test": PIXELS / 255, "y_test": np.zeros(50, int)}, "Send pixels as they are, not scaled"),
         ({"x_test": PIXELS[:, :4], "y_test": np.zeros(50, int)}, "the model takes uint8, N x 8 x 6 x 1"),
         ({"x_test": PIXELS, "y_test": np.zeros(50)}, "y_test is float64"),
         ({"x_test": PIXELS, "y_test": np.zeros(49, int)}, "expected 50 integers"),
@@ -176,7 +178,7 @@ def test_npz(tmp_path: Path) -> None:
 def test_arrays_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(ReplayError) as refused:
-        read(tmp_path / "a.npz", SHAPE)
+        read(tmp_path / "a.npz", MODEL)
     assert words in str(refused.value)
 
 
@@ -184,20 +186,68 @@ def test_folder(tmp_path: Path) -> None:
     for row, name in enumerate(("cat", "dog", "dog")):
         (tmp_path / "test" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "test" / name / f"{row}.png").write_bytes(pictures.encode_png(PIXELS[row]))
-    rows = read(tmp_path, SHAPE)
+    rows = read(tmp_path, MODEL)
     assert [rows.label(int(k)) for k in rows.labels_N] == ["cat", "dog", "dog"]
-    assert (rows.image(2) == PIXELS[2]).all()
-    assert read(tmp_path, Shape(4, 4, 3, 2)).image(0).shape == (4, 4, 3), "scaled as the service does"
-    assert len(read(tmp_path / "test", SHAPE)) == 3, "classes without a split"
+    assert (rows.row(2) == PIXELS[2]).all()
+    cropped = ImageInput(height=4, width=4, channels=3, resized=True, crop=0.5)
+    (served,) = cropped.from_files([("0.png", pictures.encode_png(PIXELS[0]))], Limits())
+    assert (read(tmp_path, Signature(cropped, 2)).row(0) == served).all(), "scaled and cut as the service does"
+    assert len(read(tmp_path / "test", MODEL)) == 3, "classes without a split"
     for path, split, words in (
         (tmp_path, "train", "has no split 'train'; it has test"),
         (tmp_path / "test" / "cat", None, "holds no image"),
         (tmp_path / "none", None, "does not exist"),
     ):
         with pytest.raises(ReplayError, match=words):
-            read(path, SHAPE, split)
-    with pytest.raises(ReplayError, match=r"8 x 6 x 1 pixels; the model takes 9 x 6 x 1"):
-        read(tmp_path, Shape(9, 6, 1, 2))
+            read(path, MODEL, split)
+    with pytest.raises(ReplayError, match=r"0\.png .*; the model takes 9 x 6"):
+        read(tmp_path, Signature(ImageInput(height=9, width=6, channels=1), 2))
+
+
+VECTORS = Signature(VectorInput(features=["a", "b"], missing=True), 2)
+VECTOR_ROWS = np.array([[1, 10], [np.nan, 30], [3, 50], [5, 70]])
+
+
+def test_vectors(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x_test=VECTOR_ROWS, y_test=[0, 1, 0, 1], feature_names=["a", "b"])
+    rows = read(tmp_path / "a.npz", VECTORS)
+    assert rows.noun == "vector" and rows.deviation_D == pytest.approx([np.std([1, 3, 5]), np.std([10, 30, 50, 70])])
+    assert np.array_equal([rows.row(k) for k in range(4)], VECTOR_ROWS.astype(np.float32), equal_nan=True)
+    assert instance(rows.row(1)) == [None, 30.0]
+
+    def drawn(*drift: str) -> Any:
+        stream = Stream(rows, 30.0, classes=2, drift=Schedule.parse(drift))
+        return np.stack([event.row for event in islice(stream.events(), 4000)])
+
+    plain, noisy = drawn("labels:0.5@0s"), drawn("noise:0.5@0s")
+    assert noisy.dtype == np.float32 and np.array_equal(np.isnan(plain), np.isnan(noisy))
+    assert np.nanstd(noisy - plain, axis=0) == pytest.approx(rows.deviation_D / 2, rel=0.05)
+    with pytest.raises(
+        ReplayError, match="--drift blur is of images, and the model takes vectors; allowed are noise, l"
+    ):
+        drawn("noise:0.1@0s,blur:1@3s")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        (
+            {"x_test": VECTOR_ROWS[:, :1]},
+            r"x_test is float64 of shape \(4, 1\); the model takes float32, N x 2, N from",
+        ),
+        ({"feature_names": ["b", "a"]}, "feature_names are 'b', 'a'; the model takes 'a', 'b', in this order; bring"),
+        ({"x_test": VECTOR_ROWS * np.inf}, r"x_test at \[0, 0\] \('a'\) is inf"),
+        ({"y_test": [0, 1, 2, 0]}, r"holds the label 2; allowed are 0\.\.1"),
+    ],
+)
+def test_vectors_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
+    np.savez(tmp_path / "a.npz", **{"x_test": VECTOR_ROWS, "y_test": [0, 1, 0, 1], **arrays})
+    with pytest.raises(ReplayError, match=words):
+        read(tmp_path / "a.npz", VECTORS)
+    with pytest.raises(
+        ReplayError, match=r"a folder of images, and the model takes vectors; give an \.npz with x_test"
+    ):
+        read(tmp_path, VECTORS)
 
 
 @pytest.mark.parametrize(

@@ -21,19 +21,22 @@ from service.cli.replay import ReplayError
 from service.cli.replay.caller import Caller
 from service.cli.replay.drift import Schedule
 from service.cli.replay.runner import Replay, ReplayPlan, alarm_text
-from service.cli.replay.source import Shape, read
+from service.cli.replay.source import Signature, read
 from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import MODEL, ModelFolder
 from trueodds.calibrators import Temperature
+from trueodds.inputs import ImageInput
 from trueodds.inputs.image.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
 from trueodds.reports import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)
+HEIGHT, WIDTH, CHANNELS = SHAPE
+TAKES = Signature(ImageInput(height=HEIGHT, width=WIDTH, channels=CHANNELS), len(CLASSES))
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def counts(out: str) -> tuple[int, int, int]:
 
 
 def stream(folder: Path, **changes: object) -> Stream:
-    source = read(folder / "data.npz", Shape(*SHAPE, len(CLASSES)))
+    source = read(folder / "data.npz", TAKES)
     options = {"rate": 100.0, "delay": 3.0, "classes": len(CLASSES), "seed": 3}
     return Stream(source, **options | changes)  # type: ignore[arg-type]
 
@@ -113,7 +116,7 @@ def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     due = [e for e in labelled if e.at + e.delay <= 20]
     assert counts(done.stdout) == (len(sent), len(due), len(labelled) - len(due))
     assert (report["answers"], report["labelled"]) == (len(sent), len(due))
-    probabilities_NC = answers_to(folder, np.stack([e.pixels_HWC for e in due]))
+    probabilities_NC = answers_to(folder, np.stack([e.row for e in due]))
     sums = CalibrationSums.from_probabilities(probabilities_NC, [e.label for e in due])
     assert report["ece"] == pytest.approx(ece(sums), abs=1e-9)
     assert f"{report['ece']:.3f} [{report['ece_lower']:.3f}, {report['ece_upper']:.3f}]" in done.stdout
@@ -165,7 +168,7 @@ def test_a_service_that_is_killed_meanwhile_loses_and_doubles_nothing(folder: Pa
 
     def work(url: str) -> None:
         with Caller(url, patience=20, say=log.append) as caller:
-            assert caller.shape() == Shape(*SHAPE, len(CLASSES))
+            assert caller.signature() == TAKES
             Replay(caller, stream(folder, rate=400.0, delay=0.5), plan, log.append).run()
 
     with server(folder) as (client, process):
@@ -209,7 +212,7 @@ def test_ctrl_c_ends_it_in_order(folder: Path) -> None:
 def test_a_service_that_is_not_there(url: str, words: str) -> None:
     lines: list[str] = []
     with pytest.raises(ReplayError) as refused, Caller(url, patience=0.2, say=lines.append) as caller:
-        caller.shape()
+        caller.signature()
     assert words in str(refused.value)
     assert bool(lines) == ("did not answer" in words)
 

@@ -80,7 +80,9 @@ def test_all_ways_to_send_a_vector_agree_with_the_bundle_applied_by_hand(vectors
 
 def test_tensors_of_the_open_inference_protocol(vectors: Client) -> None:
     metadata = vectors.get("/v2/models/tiny").json()
-    assert metadata["inputs"] == [{"name": "features", "datatype": "FP32", "shape": [-1, len(NAMES)]}]
+    card = {"kind": "vector", "features": list(NAMES), "missing": False}
+    shape = [-1, len(NAMES)]
+    assert metadata["inputs"] == [{"name": "features", "datatype": "FP32", "shape": shape, "parameters": card}]
     expected = [v for p in vectors.predict(LISTS) for v in p["probabilities"]]
 
     def answers(body: dict[str, Any] | bytes, **headers: str) -> list[float]:

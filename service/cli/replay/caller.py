@@ -1,4 +1,4 @@
-"""Calls to the running service. While it is away they are repeated, which is safe: each image has an id."""
+"""Calls to the running service. While it is away they are repeated, which is safe: each row has an id."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
+from pydantic import TypeAdapter
 
 from service.cli.replay import ReplayError
-from service.cli.replay.source import Shape
+from service.cli.replay.source import Signature
 from service.cli.replay.stream import Event
+from trueodds.inputs import Input, Inputs
 
 AWAY = (502, 503, 504)
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -74,8 +76,8 @@ class Caller:
     def __exit__(self, *error: object) -> None:
         self._http.close()
 
-    def shape(self) -> Shape:
-        """The shape of the model's inputs, once the service is there; sets `answering` to the model and its version.
+    def signature(self) -> Signature:
+        """What the model takes, once the service is there; sets `answering` to the model and its version.
 
         Raises:
             ReplayError: no such model or version, or no service.
@@ -85,13 +87,13 @@ class Caller:
         metadata = self._call(
             "GET", f"/v2/models/{quote(model, '')}" + (f"/versions/{quote(version, '')}" if version else "")
         )
-        _, height, width, channels = metadata["inputs"][0]["shape"]
+        kind: Input = TypeAdapter(Input).validate_python(metadata["inputs"][0]["parameters"])
         outputs = {output["name"]: output["shape"] for output in metadata["outputs"]}
         if version is None:
             known = self._call("GET", "/models")["models"]
             version = next(one["default"] for one in known if one["model"] == model)
         self.answering = model, version
-        return Shape(height, width, channels, outputs["probabilities"][1])
+        return Signature(kind, outputs["probabilities"][1])
 
     def predict(self, events: list[Event]) -> list[Answer]:
         """Answers in the order of the events; sent again, the stored ones.
@@ -100,7 +102,7 @@ class Caller:
             ReplayError: refused, or the service stayed away.
         """
         body: dict[str, Any] = {
-            "instances": [{"pixels_b64": base64.b64encode(event.pixels_HWC.tobytes()).decode()} for event in events],
+            "instances": [instance(event.row) for event in events],
             "ids": [f"{self._run}-{event.number}" for event in events],
         }
         if events[0].tag is not None:
@@ -146,6 +148,13 @@ class Caller:
                 self._say(f"{self.url} does not answer ({reason}); trying again for {self._patience:g} s")
             time.sleep(min(PAUSES[min(attempt, len(PAUSES) - 1)], self._patience - away))
             attempt += 1
+
+
+def instance(row: Inputs) -> Any:
+    """One row as JSON: the bytes of an image's pixels, or the numbers of a vector, null where one is missing."""
+    if row.ndim == 3:
+        return {"pixels_b64": base64.b64encode(row.tobytes()).decode()}
+    return [None if value != value else value for value in row.tolist()]
 
 
 def _error(response: httpx.Response) -> str:

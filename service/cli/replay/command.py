@@ -1,8 +1,9 @@
 """Sends a data set to a running service, with labels that come late, in part, and with drift.
 
-Images arrive at random (Poisson), drawn with replacement; each one's true label follows after a random delay, or never.
-Every few seconds a line says what the service's report says: accuracy and ECE of all labels so far; what the ECE of a
-calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence and at how much it fires.
+Rows (images or vectors) arrive at random (Poisson), drawn with replacement; each one's true label follows after a
+random delay, or never. Every few seconds a line says what the service's report says: accuracy and ECE of all labels so
+far; what the ECE of a calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence and at
+how much it fires.
 Ctrl-C ends it: labels that are due are still sent.
 """
 
@@ -70,13 +71,13 @@ def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
     plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
     with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
-        shape = caller.shape()
-        source = read(arguments.data, shape, arguments.split)
+        model = caller.signature()
+        source = read(arguments.data, model, arguments.split)
         stream = Stream(
-            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), shape.classes, arguments.seed
+            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), model.classes, arguments.seed
         )
         who = "/".join(caller.answering or ())
-        say(f"{plural(len(source), 'image')} of {source.name} to {who} at {caller.url}")
+        say(f"{plural(len(source), source.noun)} of {source.name} to {who} at {caller.url}")
         return Replay(caller, stream, plan, say, stopped).run()
 
 
@@ -86,12 +87,17 @@ def add_parser(commands: Subparsers) -> None:
     grammar = f"--drift {GRAMMAR}\n{kinds}\n\n--bias NAME:RATIO\n{biases}"
     parser = commands.add_parser("replay", description=__doc__, epilog=f"{grammar}\n\nexamples:\n{EXAMPLE}")
     add = parser.add_argument
-    add("--data", type=Path, required=True, help=".npz with x_test and y_test, or a folder [test/]<class>/*.png")
+    add(
+        "--data",
+        type=Path,
+        required=True,
+        help=".npz with x_test and y_test, or a folder of images [test/]<class>/*.png",
+    )
     add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
     add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
     add("--model", help="default: the one that is served")
     add("--version", help="default: the one that is served")
-    add("--rate", type=_rate, default=20.0, help="images a second, on average (default: 20)")
+    add("--rate", type=_rate, default=20.0, help="rows a second, on average (default: 20)")
     add("--delay", type=_seconds, default=2.0, help="mean time until a label comes, such as 4s (default: 2s)")
     add("--labelled", type=_share, default=1.0, metavar="SHARE", help="share of the answers with a label (default: 1)")
     add(
@@ -108,7 +114,7 @@ def add_parser(commands: Subparsers) -> None:
         metavar="NAME:RATIO",
         help="labelling that depends on the answer, see below",
     )
-    add("--tag", action="append", default=[], help="tag of the images; of several each image gets one at random")
+    add("--tag", action="append", default=[], help="tag of the rows; of several each row gets one at random")
     add("--seconds", type=_seconds, default=math.inf, metavar="TIME", help="such as 2m (default: until Ctrl-C)")
     add("--speed", type=_speed, default=1.0, help="so many times as fast, or max: without any pause (default: 1)")
     add("--every", type=_pause, default=5.0, metavar="TIME", help="between two lines (default: 5s)")
@@ -146,7 +152,7 @@ def _number(text: str, low: float, high: float, what: str) -> float:
 
 
 def _rate(text: str) -> float:
-    return _number(text, 1e-3, 1e5, "0.001 to 100000 images a second")
+    return _number(text, 1e-3, 1e5, "0.001 to 100000 rows a second")
 
 
 def _share(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Drift: changes of images and labels while a replay runs.
+"""Drift: changes of rows and labels while a replay runs.
 
     KIND:STRENGTH@TIME          from then on
     KIND:STRENGTH@TIME..TIME    growing evenly from what was before, and staying
@@ -17,10 +17,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 
 from service.cli.replay import ReplayError
 from trueodds.errors import nearest
+from trueodds.inputs import Inputs
 from trueodds.inputs.image.pictures import Pixels
 
 
@@ -29,13 +31,22 @@ class Kind(NamedTuple):
     low: float
     high: float
     meaning: str
+    pixels: bool = False
+    """Whether it is of images alone."""
 
 
 KINDS = {
-    "noise": Kind(0, 0, 4, "normal noise on every pixel; standard deviation in fractions of the range 0..255"),
-    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels"),
-    "contrast": Kind(1, 0, 4, "factor on each pixel's difference from its image's mean; 1 changes nothing"),
-    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255"),
+    "noise": Kind(
+        0,
+        0,
+        4,
+        "normal noise on every pixel or feature; standard deviation in fractions of 0..255, or of the feature's own",
+    ),
+    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels", pixels=True),
+    "contrast": Kind(
+        1, 0, 4, "factor on each pixel's difference from its image's mean; 1 changes nothing", pixels=True
+    ),
+    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255", pixels=True),
     "labels": Kind(0, 0, 1, "share of the true labels that are replaced by another class, drawn at random"),
 }
 GRAMMAR = "KIND:STRENGTH@TIME or KIND:STRENGTH@TIME..TIME, such as noise:0.5@40s or blur:2@30s..2m"
@@ -97,6 +108,12 @@ class Schedule:
                     raise ReplayError(f"two entries for {kind} overlap ({places}); give one after the other")
         return cls(tuple(steps))
 
+    def check_vectors(self) -> None:
+        """Raises ReplayError for drift that only images can have."""
+        if wrong := next((step.kind for step in self.steps if KINDS[step.kind].pixels), None):
+            allowed = ", ".join(name for name, kind in KINDS.items() if not kind.pixels)
+            raise ReplayError(f"--drift {wrong} is of images, and the model takes vectors; allowed are {allowed}")
+
     def strength(self, kind: str, at: float) -> float:
         """The strength of a kind of drift at a time; its neutral value before any entry."""
         value = KINDS[kind].neutral
@@ -126,6 +143,19 @@ class Schedule:
             image_HWC += noise * generator.standard_normal(image_HWC.shape)
         drifted_HWC: Pixels = np.rint(255 * image_HWC.clip(0, 1)).astype(np.uint8)
         return drifted_HWC
+
+    def noisy(
+        self, vector_D: Inputs, deviation_D: npt.NDArray[np.float64], at: float, generator: np.random.Generator
+    ) -> Inputs:
+        """One vector with its noise at a time, in units of `deviation_D`; what is missing stays so.
+
+        Unchanged, and nothing drawn, while there is none.
+        """
+        if not (noise := self.strength("noise", at)):
+            return vector_D
+        noise_D = noise * deviation_D * generator.standard_normal(vector_D.shape)
+        noisy_D: Inputs = (vector_D + noise_D).astype(vector_D.dtype)
+        return noisy_D
 
 
 def _step(entry: str) -> Step:

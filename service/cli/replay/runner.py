@@ -1,8 +1,9 @@
-"""Keeps the stream's time: sends images when they are due and labels when they are, and says how it goes."""
+"""Keeps the stream's time: sends rows when they are due and labels when they are, and says how it goes."""
 
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import time
 from collections.abc import Callable
@@ -10,16 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.cli.replay import ReplayError
-from service.cli.replay.caller import Answer, Caller
+from service.cli.replay.caller import Answer, Caller, instance
 from service.cli.replay.drift import clock
 from service.cli.replay.stream import Bias, Event, Stream
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.texts import plural
 
 TOGETHER, AT_ONCE = 0.05, 64
-"""Images that are due within so many seconds go in one call; without a clock, about so many images."""
-BATCH_BYTES = 4_000_000
-"""Bytes of pixels in one call at most."""
+"""Rows that are due within so many seconds go in one call; without a clock, about so many rows."""
+BATCH_BYTES = 5_000_000
+"""Bytes of rows in one call at most, as JSON."""
 LABELS = 1000
 """Labels in one call at most."""
 BEHIND = 2.0
@@ -28,7 +29,7 @@ CATCH_UP = 5.0
 """Seconds at the end that `until_alarm` gives the service to judge the last labels."""
 NAP = 0.1
 """Seconds of sleep at most, so that `stopped` is called often."""
-HEADER = "   time   images   labels  accuracy   ECE [interval]           by chance   alarm"
+HEADER = "   time{:>9}   labels  accuracy   ECE [interval]           by chance   alarm"
 FIRED = ("fired", "acknowledged")
 
 
@@ -44,9 +45,9 @@ class ReplayPlan:
     every: float = 5.0
     until_alarm: bool = False
     drain: bool = False
-    """After the last image go on until every label has been sent."""
+    """After the last row go on until every label has been sent."""
     batch: int = 128
-    """Images in one call at most."""
+    """Rows in one call at most."""
 
 
 class Replay:
@@ -63,7 +64,7 @@ class Replay:
         self._caller, self._stream, self._plan, self._say, self._stopped = caller, stream, plan, say, stopped
         self._on_the_way: list[tuple[float, int, str, str | int]] = []  # due, number, id, label: a heap
         self._steps = stream.drift.steps
-        self._images = self._labels = 0
+        self._rows = self._labels = 0
         self._now = 0.0
         self._answering = caller.answering
         self._alarm: str | None = None
@@ -84,7 +85,7 @@ class Replay:
                 f"the alarm of {who} has fired before, and a version's alarm fires once; publish another version, or"
                 " leave --until-alarm out"
             )
-        self._say(HEADER)
+        self._say(HEADER.format(f"{self._stream.source.noun}s"))
         self._loop()
         if self._stopped():
             self._say("stopped: the labels that are due are sent, then it ends")
@@ -100,21 +101,21 @@ class Replay:
         plan, events = self._plan, self._stream.events()
         coming, status_at, started = next(events), plan.every, time.monotonic()
         together = max(TOGETHER, AT_ONCE / self._stream.rate) if math.isinf(plan.speed) else TOGETHER * plan.speed
-        size = max(1, min(plan.batch, BATCH_BYTES // coming.pixels_HWC.size))
+        size = max(1, min(plan.batch, BATCH_BYTES // len(json.dumps(instance(coming.row)))))
         while not self._stopped():
-            image_at = coming.at if coming.at <= plan.seconds else math.inf
-            if self._now >= plan.seconds and math.isinf(image_at) and not (plan.drain and self._on_the_way):
+            row_at = coming.at if coming.at <= plan.seconds else math.inf
+            if self._now >= plan.seconds and math.isinf(row_at) and not (plan.drain and self._on_the_way):
                 return
             label_at = self._on_the_way[0][0] if self._on_the_way else math.inf
             end = plan.seconds if self._now < plan.seconds else math.inf
-            self._wait(min(image_at + together, label_at + together, status_at, end), started)
+            self._wait(min(row_at + together, label_at + together, status_at, end), started)
             self._announce()
             batch: list[Event] = []
             while coming.at <= min(self._now, plan.seconds) and len(batch) < size:
                 batch.append(coming)
                 coming = next(events)
             if batch:
-                self._send_images(batch)
+                self._send_rows(batch)
             unsent_at = coming.at if coming.at <= plan.seconds else math.inf
             self._send_labels(min(self._now, unsent_at))  # a label of what is not sent yet may be due before others
             if self._now >= status_at:
@@ -138,9 +139,9 @@ class Replay:
             self._say(f"{clock(self._steps[0].start):>7}   {self._steps[0]}")
             self._steps = self._steps[1:]
 
-    def _send_images(self, batch: list[Event]) -> None:
+    def _send_rows(self, batch: list[Event]) -> None:
         answers = self._caller.predict(batch)
-        self._images += len(batch)
+        self._rows += len(batch)
         for event, answer in zip(batch, answers, strict=True):
             label = self._stream.source.label(event.label)
             right = _is(answer, label)
@@ -167,7 +168,7 @@ class Replay:
         accuracy, chance = (_share(report[name]) for name in ("accuracy", "floor_p95"))
         late = f"   {behind:.0f} s behind: the service does not keep up" if behind > BEHIND * self._plan.speed else ""
         self._say(
-            f"{clock(self._now):>7}{self._images:>9,}{self._labels:>9,}{accuracy:>10}   {_ece(report):<24} "
+            f"{clock(self._now):>7}{self._rows:>9,}{self._labels:>9,}{accuracy:>10}   {_ece(report):<24} "
             f"{chance:>9}   {text}{late}"
         )
         if self._alarm == "fired" and before != "fired":
@@ -188,9 +189,8 @@ class Replay:
     def _summary(self) -> None:
         report, unsent = self._report, len(self._on_the_way)
         late = f"; {unsent:,} more were still on the way and stay unsent" if unsent else ""
-        self._say(
-            f"\n{plural(self._images, 'image')} in {clock(self._now)}, {plural(self._labels, 'label')} sent{late}."
-        )
+        sent = plural(self._rows, self._stream.source.noun)
+        self._say(f"\n{sent} in {clock(self._now)}, {plural(self._labels, 'label')} sent{late}.")
         self._say(report["headline"])
         self._say(f"{self._caller.url}/calibration-report?model={report['model']}&version={report['version']}")
 

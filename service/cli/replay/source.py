@@ -1,4 +1,4 @@
-"""Images with labels to replay: an .npz file, or a folder with one folder for each class."""
+"""Rows with labels to replay: an .npz file of what the model takes, or a folder of images, a folder for each class."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from service.cli.replay import ReplayError
 from trueodds import files
-from trueodds.inputs.image import pictures
-from trueodds.inputs.image.pictures import PictureError, Pixels, Scaling
+from trueodds.inputs import Input, InputError, Inputs, Limits
+from trueodds.texts import listed
 
 SPLITS = ("test", "val", "train", "held_out")
 """The first one that is there is taken: a model should be watched on what it has not learnt from."""
@@ -22,27 +23,29 @@ KEPT_IMAGES = 4096
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The inputs and the number of classes of the served model, as the service says."""
+class Signature:
+    """What the served model takes, and its number of classes, as the service says."""
 
-    height: int
-    width: int
-    channels: int
+    input: Input
     classes: int
 
     def __str__(self) -> str:
-        return f"{self.height} x {self.width} x {self.channels}"
+        return f"{self.input.dtype}, N x {' x '.join(map(str, self.input.shape))}"
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows to draw from; `image` gives one as H x W x C uint8."""
+    """Rows to draw from; `row` gives one as the model takes it."""
 
     name: str
-    image: Callable[[int], Pixels]
+    row: Callable[[int], Inputs]
     labels_N: npt.NDArray[np.int64]
     classes: tuple[str, ...] | None
     """Names of the labels; without them labels are sent as indices."""
+    noun: str = "image"
+    """What one row is called."""
+    deviation_D: npt.NDArray[np.float64] | None = None
+    """Standard deviation of each feature; None: of images."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -52,8 +55,8 @@ class Source:
         return index if self.classes is None else self.classes[index]
 
 
-def read(path: Path, shape: Shape, split: str | None = None) -> Source:
-    """`path`: an .npz with x_<split>, y_<split> and maybe class_names, or a folder <split>/<class>/*.png.
+def read(path: Path, model: Signature, split: str | None = None) -> Source:
+    """`path`: an .npz with x_<split>, y_<split> and maybe class_names and feature_names, or <split>/<class>/*.png.
 
     `artifacts/data/arrays.npz`, which `dvc repro` writes, is one. `split`: left out, the first of SPLITS that is
     there. A folder's images are scaled and cut as the service does, to the size that the model takes.
@@ -64,34 +67,42 @@ def read(path: Path, shape: Shape, split: str | None = None) -> Source:
     if not path.exists():
         raise ReplayError(f"{path} does not exist; give an .npz file or a folder of images (dvc repro writes one)")
     try:
-        return _folder(path, shape, split) if path.is_dir() else _npz(path, shape, split)
-    except files.FileError as error:
+        return _folder(path, model, split) if path.is_dir() else _npz(path, model, split)
+    except (files.FileError, InputError) as error:
         raise ReplayError(str(error)) from None
 
 
-def _npz(path: Path, shape: Shape, split: str | None) -> Source:
+def _npz(path: Path, model: Signature, split: str | None) -> Source:
     arrays = files.read_npz(path)
     there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
     split = _split(path, split, there, "x_<split> and y_<split>")
-    images_NHWC, labels_N = arrays[f"x_{split}"], arrays[f"y_{split}"]
-    if images_NHWC.ndim == 3:
-        images_NHWC = images_NHWC[..., None]
-    model_shape = (shape.height, shape.width, shape.channels)
-    if images_NHWC.dtype != np.uint8 or images_NHWC.shape[1:] != model_shape or not len(images_NHWC):
-        array = f"{images_NHWC.dtype} of shape {images_NHWC.shape}"
-        raise ReplayError(f"{path}: x_{split} is {array}; the model takes uint8, N x {shape}, N from 1 on")
-    if labels_N.dtype.kind not in "iu" or labels_N.shape != (len(images_NHWC),):
+    x, labels_N, shape = arrays[f"x_{split}"], arrays[f"y_{split}"], model.input.shape
+    if x.shape[1:] == shape[:-1] and shape[-1] == 1:
+        x = x[..., None]
+    if x.dtype.kind not in "uif" or x.shape[1:] != shape or not len(x):
+        problem = f"{path}: x_{split} is {x.dtype} of shape {x.shape}"
+        raise ReplayError(f"{problem}; the model takes {model}, N from 1 on")
+    if labels_N.dtype.kind not in "iu" or labels_N.shape != (len(x),):
         array = f"{labels_N.dtype} of shape {labels_N.shape}"
-        raise ReplayError(f"{path}: y_{split} is {array}; expected {len(images_NHWC)} integers, one for each image")
-    classes = None
-    if "class_names" in arrays:
-        names = np.atleast_1d(arrays["class_names"])
-        classes = tuple(str(n) for n in (np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names))
-    _check_labels(f"{path}: y_{split}", labels_N, shape.classes if classes is None else len(classes))
-    return Source(f"{path} ({split})", images_NHWC.__getitem__, labels_N.astype(np.int64), classes)
+        raise ReplayError(f"{path}: y_{split} is {array}; expected {len(x)} integers, one for each {model.input.noun}")
+    classes = _texts(arrays["class_names"]) if "class_names" in arrays else None
+    _check_labels(f"{path}: y_{split}", labels_N, model.classes if classes is None else len(classes))
+    features = model.input.model_dump().get("features", [])
+    names = _texts(arrays.get("feature_names", np.array(features)))
+    if names != tuple(features):
+        problem = f"{path}: feature_names are {listed(names)}; the model takes {listed(features)}"
+        raise ReplayError(f"{problem}, in this order; bring the columns into it")
+    rows = model.input.checked(x, f"{path}: x_{split}")
+    deviation_D = _deviations(rows) if features else None
+    return Source(
+        f"{path} ({split})", rows.__getitem__, labels_N.astype(np.int64), classes, model.input.noun, deviation_D
+    )
 
 
-def _folder(path: Path, shape: Shape, split: str | None) -> Source:
+def _folder(path: Path, model: Signature, split: str | None) -> Source:
+    if not model.input.files:
+        cure = f"give an .npz with x_test ({model}) and y_test"
+        raise ReplayError(f"{path} is a folder of images, and the model takes {model.input.noun}s; {cure}")
     there = [name for name in SPLITS if (path / name).is_dir()]
     top, name = path, str(path)
     if there or split:
@@ -106,21 +117,29 @@ def _folder(path: Path, shape: Shape, split: str | None) -> Source:
     ]
     if not images:
         raise ReplayError(f"{top} holds no image; expected {top}/<class>/*.png, .jpg or .jpeg")
-    scaling = Scaling(shape.height) if shape.height == shape.width else None
 
     @lru_cache(KEPT_IMAGES)
-    def image(row: int) -> Pixels:
+    def image(row: int) -> Inputs:
+        file, _ = images[row]
         try:
-            pixels_HWC = pictures.read(images[row][0], shape.channels, scaling)
-        except (PictureError, OSError) as error:
-            raise ReplayError(f"{images[row][0]}: {error}") from None
-        if pixels_HWC.shape != (shape.height, shape.width, shape.channels):
-            size = " x ".join(map(str, pixels_HWC.shape))
-            raise ReplayError(f"{images[row][0]} has {size} pixels; the model takes {shape}")
-        return pixels_HWC
+            (image_HWC,) = model.input.from_files([(str(file), file.read_bytes())], Limits())
+        except (InputError, OSError) as error:
+            raise ReplayError(str(error)) from None
+        return np.asarray(image_HWC)
 
     image(0)
     return Source(name, image, np.array([label for _, label in images]), classes)
+
+
+def _deviations(rows_ND: Inputs) -> npt.NDArray[np.float64]:
+    """Of each feature over the values that are there; 0 where there is none."""
+    columns = (column[~np.isnan(column)].astype(np.float64) for column in rows_ND.T)
+    return np.array([column.std() if len(column) else 0.0 for column in columns])
+
+
+def _texts(names: npt.NDArray[Any]) -> tuple[str, ...]:
+    names = np.atleast_1d(names)
+    return tuple(str(name) for name in (np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names))
 
 
 def _split(path: Path, split: str | None, there: list[str], expected: str) -> str:

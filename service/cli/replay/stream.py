@@ -1,4 +1,4 @@
-"""The stream of images: their times, labels and delays of labels, decided by a seed alone."""
+"""The stream of rows: their times, labels and delays of labels, decided by a seed alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.cli.replay import ReplayError
 from service.cli.replay.drift import Schedule
 from service.cli.replay.source import Source
 from trueodds.errors import nearest
-from trueodds.inputs.image.pictures import Pixels
+from trueodds.inputs import Inputs
 
 BIASES = {
     "wrong": "wrong answers are so many times as likely to get their label",
@@ -65,11 +65,11 @@ class Bias:
 
 @dataclass(frozen=True)
 class Event:
-    """One image of the stream, and what fate has for its label. Times in seconds."""
+    """One row of the stream, and what fate has for its label. Times in seconds."""
 
     number: int
     at: float
-    pixels_HWC: Pixels
+    row: Inputs
     label: int
     delay: float
     fate: float
@@ -88,6 +88,10 @@ class Stream:
     tags: tuple[str, ...] = ()
     classes: int = 2
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.source.deviation_D is not None:
+            self.drift.check_vectors()
 
     def events(self) -> Iterator[Event]:
         """Without end, in order of time; the same for the same seed, whatever became of earlier ones."""
@@ -108,10 +112,16 @@ class Stream:
                 yield Event(
                     number,
                     at,
-                    self.drift.changed(self.source.image(row), at, own),
+                    self._drifted(row, at, own),
                     label,
                     float(delay_N[n]),
                     float(fate_N[n]),
                     self.tags[int(tag_N[n])] if self.tags else None,
                 )
                 number += 1
+
+    def _drifted(self, row: int, at: float, generator: np.random.Generator) -> Inputs:
+        inputs, deviation_D = self.source.row(row), self.source.deviation_D
+        if deviation_D is None:
+            return self.drift.changed(inputs, at, generator)
+        return self.drift.noisy(inputs, deviation_D, at, generator)
