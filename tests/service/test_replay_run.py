@@ -122,6 +122,20 @@ def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     assert f"{report['ece']:.3f} [{report['ece_lower']:.3f}, {report['ece_upper']:.3f}]" in done.stdout
 
 
+def test_vectors_arrive(tmp_path: Path) -> None:
+    """Labelled as the model answers, missing values among them: each is right."""
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", features=("a", "b"), missing=True))
+    rows_ND = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+    rows_ND[::9, 1] = np.nan
+    (logits_NC,) = ort.InferenceSession(str(tmp_path / "bundle" / MODEL)).run(None, {"features": rows_ND})
+    np.savez(tmp_path / "data.npz", x_test=rows_ND, y_test=logits_NC.argmax(1), class_names=CLASSES)
+    with server(tmp_path) as (client, _):
+        done = replay(tmp_path, client.base_url, "--seconds", "3", "--rate", "100", "--speed", "max", "--drain")
+        report = client.get("/calibration-report").json()
+    assert (done.returncode, done.stderr) == (0, "") and "300 vectors of" in done.stdout
+    assert report["answers"] == report["labelled"] > 200 and report["accuracy"] == 1
+
+
 class Listening(Caller):
     """Remembers the numbers of the images whose labels it has sent."""
 
