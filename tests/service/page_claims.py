@@ -163,9 +163,13 @@ TODO: list[tuple[str, Claim]] = [
     ),
     (
         r"Nothing has to be done\. Keep sending true labels, so that it stays known\.",
-        lambda r, t: not refuted(r) and (r.ece_upper or 1) <= r.tolerance,
+        lambda r, t: r.window.is_everything and not refuted(r) and (r.ece_upper or 1) <= r.tolerance,
     ),
     (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
+    (
+        r"What is shown here needs nothing\.",
+        lambda r, t: not r.window.is_everything and (r.ece_upper or 1) <= r.tolerance,
+    ),
     (
         r"It is good enough as it is: recalibrating would make it better still\.",
         lambda r, t: helps(r, "yes") and (r.ece_upper or 1) <= r.tolerance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from functools import partial
 from html import unescape
 from typing import Any
@@ -17,7 +18,7 @@ from tests.service.page_parts import NOW
 from tests.service.page_sentences import check_page
 from tests.service.test_headline import Stream
 from tests.service.tiny_bundle import CLASSES, pictures
-from trueodds.reports.schemas import Report
+from trueodds.reports.schemas import Report, Window
 
 
 def drawn(rng: Any, probabilities: list[float], temperature: float) -> int:
@@ -71,9 +72,14 @@ def test_good_enough_and_better_still() -> None:
     report = stream.look()
     assert report.verdict == "within_tolerance" and report.advice is not None
     check_page(pages.render(report), report)
-    advice = report.advice.model_copy(update={"helps": "yes", "command": "trueodds recalibrate"})
+    changes = {"helps": "yes", "reading": "Recalibrating would help.", "command": "trueodds recalibrate"}
+    advice = report.advice.model_copy(update=changes)
     html = pages.render(report.model_copy(update={"advice": advice}))
     assert "recalibrating would make it better still" in html and "Nothing has to be done" not in html
+    part = stream.look(window=Window(since=datetime(2023, 11, 14, tzinfo=UTC))).model_copy(update={"advice": advice})
+    html = pages.render(part)
+    assert part.verdict == "within_tolerance" and "What is shown here needs nothing." in html
+    assert "good enough" not in html and "Recalibrating would help." in html, "of all labels so far"
 
 
 def test_a_wrong_number_is_noticed() -> None:
