@@ -48,7 +48,7 @@ def test_served_calibrated_then_over_confident(client: Client) -> None:
             continue
         looks += 100
         until(partial(watched, client, given))
-        for query in ({}, {"tag": "day"}, {"last": "100"}, {"by": "tag"}, {"by": "class"}):
+        for query in ({}, {"tag": "day"}, {"last": "100"}, {"by": "tag"}, {"by": "class"})[: None if k > 12 else 1]:
             trend = {} if "last" in query else {"trend": "auto"}
             report = client.get("/calibration-report", params={**query, **trend}).text
             html = client.get("/calibration-report", params={**query, "format": "html"}).text
