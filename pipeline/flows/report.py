@@ -68,11 +68,13 @@ def calibration_report(
 
 
 def report_markdown(report: dict[str, Any], days: str) -> str:
-    """The report's reading, alarm, advice and numbers; what it does not hold is left out."""
+    """The report's reading, alarm, first checks, advice and numbers; what it does not hold is left out."""
     lines = [f"# {report['model']}/{report['version']}, {days}", "", report["reading"], ""]
     alarm, advice, labelling = (report.get(part) or {} for part in ("alarm", "advice", "labelling"))
     if alarm:
         lines += [f"**Alarm: {alarm['state']}.** {alarm['reading']}", ""]
+    checks = [f"- {check['reading']}" for check in report.get("checks", ())]
+    lines += ["What to look at first:", "", *checks, ""] if checks else []
     if advice:
         command = f" `{advice['command']}`" if advice.get("command") else ""
         lines += [f"**Recalibrate?** {advice['reading']}{command}", ""]

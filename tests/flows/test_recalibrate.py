@@ -244,10 +244,12 @@ def test_the_weeks_report_shows_what_there_is() -> None:
     assert report_markdown(report, "a week") == "# m/v, a week\n\nTwo of three.\n"
     report |= {"ece": 0.1, "ece_lower": 0.05, "ece_upper": 0.2, "floor_mean": 0.02, "floor_p95": 0.03, "nll": 0.5}
     report["alarm"] = {"state": "fired", "reading": "The ECE exceeds .02."}
+    report["checks"] = [{"about": "tag", "reading": "1 of 2 tags is off by more than chance.", "window": None}]
     report["advice"] = {"reading": "It would help.", "command": "trueodds recalibrate"}
     point = {"start": "2026-01-05T00:00:00Z", "answers": 1234, "labelled": 10, "ece": 0.12, "accuracy": 0.9}
     report["trend"] = {"unit": "day", "points": [point, {"start": "x", "answers": 0, "labelled": 0}]}
     text = report_markdown(report, "a week")
     assert "**Alarm: fired.** The ECE exceeds .02." in text and "`trueodds recalibrate`" in text
+    assert "\n\nWhat to look at first:\n\n- 1 of 2 tags is off by more than chance.\n\n**Recalibrate?**" in text
     assert "| ECE | 0.1000 | 0.0500 .. 0.2000 |" in text and "| NLL (nats) | 0.5000 |  |" in text
     assert "| 2026-01-05 | 1,234 | 10 | 0.9000 | 0.1200 |  |" in text and text.count("\n| x") == 0
