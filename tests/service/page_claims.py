@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tests.service.page_truth import (
     all_show,
     at,
+    crowded,
     doubled,
     groups,
     helps,
@@ -319,8 +320,14 @@ CAUTIONS: list[tuple[str, Claim]] = [
     ),
     (
         r"The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
-        r" they may not stand for them \(p = ([\d.e-]+)\)\.",
+        r" they may not stand for them \(p [=<] ([\d.e-]+)\)\.",
         lambda r, t: bool(r.labelling.choice and r.labelling.choice.p_value < 0.01),
+    ),
+    (
+        rf"{P} of the answers have confidences from {E} to {E}, one cell: their number does not tell which of them got"
+        r" labels, so nothing can be weighted by it\. Give each answer's chance of getting a label \(its propensity\),"
+        r" or choose at random which get one\.",
+        crowded,
     ),
     (
         rf"Weighted to stand for all answers, the best estimate of the calibration error is {E} \({E} to {E}\)"
@@ -330,7 +337,7 @@ CAUTIONS: list[tuple[str, Claim]] = [
     (
         r"Labels of (wrong|right) answers come sooner, by more than chance at 99 looks in 100: what is known"
         r" today may not be the whole truth\. At equal confidence, .* points (more|less) often than the others"
-        r" \([\d,]+ labels, p = [\d.e-]+\)\.",
+        r" \([\d,]+ labels, p [=<] [\d.e-]+\)\.",
         lambda r, t: (t[0] == "right") == (t[1] == "more"),
     ),
     (rf"Of {N} (classes|tags), {N} (?:is|are) off by more than chance; chance alone would mark about [\d.]+\.", groups),

@@ -75,6 +75,11 @@ def doubled(r: Report, texts: list[str]) -> bool:
     return all_show(texts, s.accuracy, s.ece)
 
 
+def crowded(r: Report, texts: list[str]) -> bool:
+    cell = r.labelling.crowded
+    return cell is not None and cell.refused and all_show(texts, cell.share, cell.lower, cell.upper)
+
+
 def weighted(r: Report, texts: list[str]) -> bool:
     w = r.labelling.weighted[-1]
     return all_show(texts, w.ece_estimate, w.ece_lower, w.ece_upper, w.accuracy)

@@ -18,7 +18,10 @@ from tests.service.page_parts import NOW
 from tests.service.page_sentences import check_page
 from tests.service.test_headline import Stream
 from tests.service.tiny_bundle import CLASSES, pictures
+from trueodds.metrics import CalibrationSums
+from trueodds.reports import report_of
 from trueodds.reports.schemas import Report, Window
+from trueodds.sums.answers import AnswerSums
 
 
 def drawn(rng: Any, probabilities: list[float], temperature: float) -> int:
@@ -100,3 +103,17 @@ def test_a_wrong_number_is_noticed() -> None:
             check_page(html[:at] + str((int(digit[0]) + 3) % 10) + html[at + 1 :], report)
     with pytest.raises(AssertionError):
         check_page(html.replace('class="now alarm"', 'class="now fine"'), report)
+
+
+def test_labels_that_are_no_fair_choice() -> None:
+    """Three answers in four share a cell and hardly get labels: no p-value is 0, however small it is."""
+    rng = np.random.default_rng(0)
+    confidence_N = np.where(rng.random(20_000) < 0.75, 0.9999, rng.uniform(0.5, 1, 20_000))
+    right_N, kept_N = rng.random(20_000) < confidence_N, rng.random(20_000) < np.where(confidence_N > 0.999, 0.1, 0.5)
+    ones = np.ones(kept_N.sum())
+    labelled = CalibrationSums.from_top(confidence_N[kept_N], right_N[kept_N], nll_N=ones, brier_N=ones)
+    cells = CalibrationSums.from_top(confidence_N, right_N).cells[0]
+    report = report_of("m", "v", AnswerSums(cells.astype(np.int64), labelled))
+    html = pages.render(report)
+    check_page(html, report)
+    assert "they may not stand for them (p &lt; 0.0001)." in html and "p = 0)" not in html

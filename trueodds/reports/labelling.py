@@ -15,6 +15,7 @@ from trueodds.reports.options import Options
 from trueodds.reports.rows import LabelledRows
 from trueodds.reports.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
 from trueodds.reports.verdict import labelled
+from trueodds.reports.words import p_value
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import coarse_counts
 from trueodds.texts import plural
@@ -73,7 +74,7 @@ def _against_all(sums: AnswerSums, bins: int, level: float, cells: int) -> Label
             warning=choice.warning,
             p_value=choice.p_value,
             statistic=choice.chi_square,
-            reading=f"{choice.reading.removesuffix('.')} (p = {choice.p_value:.2g}).",
+            reading=f"{choice.reading.removesuffix('.')} ({p_value(choice.p_value)}).",
         )
         fullest = _fullest(sums, cells)
         if fullest.crowded:
@@ -136,7 +137,7 @@ def _label_free(sums: AnswerSums) -> LabelFree:
 @memoised(128)
 def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean: float) -> Drift:
     drift = metrics.confidence_drift(coarse_counts(sums.answers_C), counts)
-    mean, chance = _label_free(sums).accuracy, f"p = {drift.p_value:.2g}"
+    mean, chance = _label_free(sums).accuracy, p_value(drift.p_value)
     both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
     moved = (
         f"Confidences are not those of {of_rows}: {both}, and {drift.distance:.1%} of the answers have moved across"
@@ -175,7 +176,7 @@ def _delay(rows: LabelledRows) -> Finding | None:
         f"{delay.reading} At equal confidence, answers whose label came within"
         f" {_duration(float(np.median(delay_L)))} are right {abs(100 * delay.difference):.1f} points"
         f" {'more' if delay.difference >= 0 else 'less'} often than the others ({len(delay_L):,} labels,"
-        f" p = {delay.p_value:.2g})."
+        f" {p_value(delay.p_value)})."
     )
     return Finding(warning=delay.warning, p_value=delay.p_value, statistic=delay.z, reading=reading)
 
