@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from service.errors import Refusal
+from service.errors import Refusal, ServiceError
 from service.models.model import of_logits
+from service.observe.formats import check_classes
 from service.observe.observation import Form, Observation, Shared
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
@@ -44,6 +45,10 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
     if classes is None:
         message = f"nothing is known of {first.model}/{first.version} yet; name its classes in the call: ?classes=a,b,c"
         return Refusal(first.row, first.id, "invalid_row", message)
+    try:
+        check_classes(classes)
+    except ServiceError as error:
+        return Refusal(first.row, first.id, "invalid_row", str(error))
     has_logits = first.form != "confidence"
     return Version(model, first.version, classes, Identity(), {}, is_observed=True, has_logits=has_logits)
 

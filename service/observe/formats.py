@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from service.bulk.lines import CsvLines, JsonLines
 from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
+from service.predict.options import check_tag
 from trueodds.texts import short
 
 SHARED = ("model", "version", "classes", "tag", "shadow")
@@ -24,9 +26,16 @@ COLUMNS = (
 )
 
 
-def class_names(text: str) -> tuple[str, ...]:
-    """Names with commas between them, quoted as in CSV where one has a comma."""
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
+def shared_of(model: str | None, version: str | None, classes: str | None, tag: str | None, shadow: bool) -> Shared:
+    """What a query says of all rows; names of classes have commas between them, and quotes as in CSV.
+
+    Raises:
+        ServiceError: 422 for names that are none, or no tag.
+    """
+    names = None
+    if classes is not None:
+        names = check_classes([name.strip() for name in next(csv.reader([classes], skipinitialspace=True), [])])
+    return Shared(time.time_ns() // 1_000_000, model, version, names, check_tag(tag, "tag"), shadow)
 
 
 def check_classes(classes: Any) -> tuple[str, ...]:

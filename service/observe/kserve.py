@@ -24,7 +24,7 @@ from service.observe.inference_bodies import Answers, answers_of, ids_of
 from service.observe.observation import Form, Observation, Shared, observation_of
 from service.observe.schemas import ObservationSummary
 from service.observe.storing import Storing
-from service.predict.options import MAX_TAG, check_tag
+from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
@@ -81,26 +81,18 @@ async def take_event(
     `trueodds_kserve_events_total`. Without `ids` requests are counted only.
     """
     runtime, report = runtime_of(request), Report(None)
-    shared = Shared(
-        time.time_ns() // 1_000_000,
-        model,
-        version,
-        None if classes is None else formats.check_classes(formats.class_names(classes)),
-        check_tag(tag, "tag"),
-        shadow,
-    )
+    shared = formats.shared_of(model, version, classes, tag, shadow)
     event: CloudEvent | None = None
     try:
         event = await read_event(request, runtime.settings.max_json_values)
         needed = ids is not None or event.kind == "response"
         inference = await event.inference(runtime.settings.max_json_values) if needed else None
+        answers = answers_of(inference, output, form) if event.kind == "response" else None
         pair = await _paired(runtime.store, event, inference, shared, ids)
-        outcome = "taken"
+        outcome = "waiting" if pair is None and ids is not None else "taken"
         if pair is not None:
-            answers = answers_of(pair.response, output, form)
+            answers = answers or answers_of(pair.response, output, form)
             await _store(runtime, request, pair, answers, shared, report)
-        elif ids is not None:
-            outcome = "waiting"
     except ServiceError as error:
         runtime.telemetry.event(event.kind if event else "unknown", error.code)
         raise
@@ -140,11 +132,12 @@ async def _store(
 ) -> None:
     """Store the rows of a response, each standing alone, and what came of them in the report."""
     event, count = pair.event, len(answers.rows)
+    whose = {"model": shared.model or event.service, "version": shared.version or answers.version or "1"}
     ids = pair.ids or [f"{event.id}-{n}" for n in range(count)]
     if len(ids) != count:
+        await runtime.store.remove_pair(whose["model"], event.id)
         message = f"the request has {len(ids):,} ids and the response {count:,} rows; expected one for each"
         raise ServiceError(422, "no_ids", message)
-    whose = {"model": shared.model or event.service, "version": shared.version or answers.version or "1"}
     rows = [
         observation_of(n, {"id": id_, answers.form: numbers, "time": pair.at, **whose}, shared)
         for n, (id_, numbers) in enumerate(zip(ids, answers.rows, strict=True))

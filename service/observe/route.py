@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -17,7 +16,7 @@ from service.observe.observation import Form, Shared
 from service.observe.parquet import PARQUET
 from service.observe.schemas import ObservationSummary
 from service.observe.storing import Storing
-from service.predict.options import MAX_TAG, check_tag
+from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
 
 BLOCK = 1024**2
@@ -82,14 +81,7 @@ async def observe(
     application/x-ndjson` the answer has one line for every row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    shared = Shared(
-        time.time_ns() // 1_000_000,
-        model,
-        version,
-        None if classes is None else formats.check_classes(formats.class_names(classes)),
-        check_tag(tag, "tag"),
-        shadow,
-    )
+    shared = formats.shared_of(model, version, classes, tag, shadow)
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, shared)
     if media_type == NDJSON:

@@ -146,6 +146,13 @@ def test_pairs_come_in_either_order(client: Client, first: str, protocol: str) -
     send(client, "request", few, "other", ids="key")
     error = send(client, "response", bodies["response"], "other", status=422, ids="key")["error"]
     assert error["message"] == "the request has 1 ids and the response 2 rows; expected one for each"
+    send(client, "request", bodies["request"], "other", ids="key")
+    assert send(client, "response", bodies["response"], "other", ids="key")["already_known"] == 2, (
+        "the pair was forgotten"
+    )
+    assert send(client, "response", {"predictions": [1]}, "bad", status=422, ids="key")["error"]["code"] == (
+        "no_probabilities"
+    )
     assert send(client, "request", {"instances": [[1]]}, "none", status=422, ids="key")["error"]["code"] == "no_ids"
 
 

@@ -177,6 +177,7 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         ({"probabilities": [1.5, -0.5]}, "probabilities holds 1.5; allowed is [0, 1]"),
         ({"probabilities": [0.5, "0.5"]}, "probabilities holds '0.5'; allowed are numbers"),
         ({"probabilities": [0.5, True]}, "probabilities holds True; allowed are numbers"),
+        ({"probabilities": {"": 0.5, "x": 0.5}, "version": "8"}, "expected two names or more, each once"),
         ({"probabilities": [1.0]}, "probabilities is 1 number; expected a list with a number for each class"),
         ({"probabilities": [0.2, 0.3, 0.5]}, "probabilities has 3 numbers, mail/7 has 2 classes ('0', '1')"),
         ({"probabilities": {"0": 0.5, "2": 0.5}}, "mail/7 has the classes '0', '1', not '2'"),
