@@ -39,7 +39,7 @@ from service.store.housekeeping import keep_house
 VERSION = "0.1.0"
 DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
 
-1. `POST /predict` with images: every answer has an `id`.
+1. `POST /predict` with images: every answer has an `id`. Or `POST /observe` with what another server has answered.
 2. `POST /feedback` with that `id` and the true label, as soon as it is known.
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
 
