@@ -139,7 +139,10 @@ def observed_notes(version: Version) -> list[str]:
     if version.is_observed:
         notes.append("Another server answers for this version: there are no test values to compare with.")
     if not version.has_logits:
-        notes.append("Only the probability of what was predicted is known: there is no NLL and no Brier score.")
+        notes.append(
+            "Only the probability of what was predicted is known: there is no NLL and no Brier score, and for a"
+            " recalibration the probabilities of all classes have to be sent."
+        )
     return notes
 
 
@@ -159,6 +162,8 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
             address=settings.alarm_url or base_url.rstrip("/"),
             corrected=data.corrected_block,
         )
+        if not version.has_logits:
+            advice = advice.model_copy(update={"command": None})
     except StoreError as error:
         notes.append(f"There is no word on the alarm: {error}.")
     return report_of(
