@@ -35,14 +35,18 @@ class ObservedModel:
         """The model that is named, if another server serves it; a version of both is of the service.
 
         Raises:
-            AnswerError: the service does not answer.
+            AnswerError: the service does not answer, or not as TrueOdds does.
         """
         if request.model is None:
             return None
         tree = request.client.json("/models")
-        observed = {row["model"]: tuple(row["versions"]) for row in tree["observed"]}
-        versions = observed.get(request.model, ())
-        is_published = request.model in [row["model"] for row in tree["models"]]
+        try:
+            observed = {row["model"]: tuple(row["versions"]) for row in tree["observed"]}
+            published = {row["model"] for row in tree["models"]}
+        except (LookupError, TypeError):
+            message = f"{request.client.url}/models answered JSON of another form: not a TrueOdds of this release?"
+            raise AnswerError(message) from None
+        versions, is_published = observed.get(request.model, ()), request.model in published
         if not versions or (is_published and request.version not in versions):
             return None
         return cls(request.model, versions, observed.get(shadow_of(request.model), ()))
