@@ -51,6 +51,14 @@ def refusal(client: Client, status: int, body: Any, **query: Any) -> str:
     return message
 
 
+@pytest.fixture(scope="module")
+def watched(serve_once: Callable[..., Client]) -> Client:
+    """For calls that are refused: one answer of mail/7 is known."""
+    client = serve_once()
+    observe(client, {"id": "first", "probabilities": [0.5, 0.5], **WHOSE})
+    return client
+
+
 def table(p_NC: np.ndarray) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(len(p_NC))], **dict(zip(CLASSES, p_NC.T, strict=True))})
 
@@ -203,17 +211,16 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
     ],
     ids=str,
 )
-def test_refusals_say_what_was_sent_and_the_cure(client: Client, row: dict[str, Any], words: str) -> None:
-    observe(client, {"id": "first", "probabilities": [0.5, 0.5], **WHOSE})
+def test_refusals_say_what_was_sent_and_the_cure(watched: Client, row: dict[str, Any], words: str) -> None:
     body = {"id": "a", **WHOSE} | row
     for form in (body, {"observations": [body]}):
-        message = refusal(client, 422, form)
+        message = refusal(watched, 422, form)
         assert message.endswith("Nothing was stored.")
         for part in words.split(".*"):
             assert part in message
-    lines = client.post("/observe", content=json.dumps(body).encode(), headers=LINES).json()
+    lines = watched.post("/observe", content=json.dumps(body).encode(), headers=LINES).json()
     assert (lines["failed"], lines["stored"]) == (1, 0)
-    assert client.report(**WHOSE)["answers"] == 1
+    assert watched.report(**WHOSE)["answers"] == 1
 
 
 @pytest.mark.parametrize(
@@ -231,9 +238,9 @@ def test_refusals_say_what_was_sent_and_the_cure(client: Client, row: dict[str, 
     ],
 )
 def test_bodies_of_another_shape(
-    client: Client, content: bytes, headers: dict[str, str], status: int, words: str
+    watched: Client, content: bytes, headers: dict[str, str], status: int, words: str
 ) -> None:
-    answer = client.post("/observe", content=content, headers=headers, params=WHOSE)
+    answer = watched.post("/observe", content=content, headers=headers, params=WHOSE)
     assert (answer.status_code, words in answer.json()["error"]["message"]) == (status, True), answer.text
 
 
@@ -245,10 +252,17 @@ def test_bodies_of_another_shape(
         ({"name": ["a"], "probabilities": [[0.5, 0.5]]}, "expected a header"),
     ],
 )
-def test_columns_of_parquet_that_are_no_observations(client: Client, columns: dict[str, Any], words: str) -> None:
+def test_columns_of_parquet_that_are_no_observations(watched: Client, columns: dict[str, Any], words: str) -> None:
     body, headers = parquet_of(pa.table(columns)), {"content-type": PARQUET}
-    answer = client.post("/observe", content=body, headers=headers, params=WHOSE)
+    answer = watched.post("/observe", content=body, headers=headers, params=WHOSE)
     assert answer.status_code == 422 and words in answer.json()["error"]["message"]
+
+
+def test_a_parquet_file_of_too_many_values_is_refused(watched: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.observe.parquet.MOST_VALUES", 10)
+    body, headers = parquet_of(table(answers(5))), {"content-type": PARQUET}
+    answer = watched.post("/observe", content=body, headers=headers, params=WHOSE)
+    assert (answer.status_code, "20 values; the limit is 10" in answer.text) == (413, True)
 
 
 def test_rows_of_parquet_stand_alone(client: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from trueodds.client.queries import ObserveOptions
 from trueodds.errors import ConfigError
+from trueodds.sums.inputs import Array
 from trueodds.texts import short
 
 NUMBERS = 200_000
@@ -35,18 +36,21 @@ def observation_rows(
         shape = f"the numbers have shape {array.shape}, the ids are {short(ids)}"
         raise ConfigError(f"{shape}; expected ids, and N x C probabilities, or N confidences with `predicted`")
     form = "confidence" if only_predicted else "logits" if options.get("logits") else "probabilities"
-    columns: dict[str, list[Any]] = {"id": list(ids), form: array.tolist()}
+    columns: dict[str, Sequence[Any] | Array] = {"id": list(ids), form: array}
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [_plain(value) for value in values]  # type: ignore[attr-defined]
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
         raise ConfigError(f"there are {lengths}; expected one of each for every row")
-    rows = (
-        {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
-        for cells in zip(*columns.values(), strict=True)
-    )
-    return rows, max(1, NUMBERS // array[0].size) if len(array) else 1
+    return _rows(columns, form), max(1, NUMBERS // array[0].size) if len(array) else 1
+
+
+def _rows(columns: dict[str, Sequence[Any] | Array], form: str) -> Iterator[dict[str, Any]]:
+    """Numbers become a list row by row: all at once they would take four times the room of the array."""
+    for cells in zip(*columns.values(), strict=True):
+        row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
+        yield row | {form: row[form].tolist()}
 
 
 def shared_options(options: ObserveOptions) -> dict[str, Any]:
