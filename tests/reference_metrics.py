@@ -151,3 +151,19 @@ def sece(rows: Rows, bandwidth: float) -> float:
         weights = [math.exp(-((c - other) ** 2) / (2 * bandwidth**2)) for other, _ in rows]
         total += abs(math.fsum(w * a for w, (_, a) in zip(weights, rows, strict=True)) / math.fsum(weights) - c)
     return total / len(rows)
+
+
+def ece_p_value(rows: Rows, bins: int) -> float:
+    """P(sum_b |X_b - C_b| >= the observed one), X_b ~ Binomial(n_b, C_b / n_b), by all combinations of counts."""
+    members = [bin_members for bin_members in width_bins(rows, bins) if bin_members]
+    observed = sum((abs(sum((a - c for c, a in part), Fraction(0))) for part in members), Fraction(0))
+    total = 0.0
+    for counts in itertools.product(*(range(len(part) + 1) for part in members)):
+        distance, chance = Fraction(0), 1.0
+        for k, part in zip(counts, members, strict=True):
+            mean = sum((c for c, _ in part), Fraction(0))
+            p = float(mean / len(part))
+            distance += abs(k - mean)
+            chance *= math.comb(len(part), k) * p**k * (1 - p) ** (len(part) - k)
+        total += chance * (distance >= observed - Fraction(1, 10**9))
+    return total

@@ -69,8 +69,8 @@ LAYERS = {
     "trueodds/metrics": """
         summary
         classwise labelling
-        binned decomposition smooth intervals
-        alarms changes drift ranked significance
+        binned decomposition smooth intervals significance
+        alarms changes drift ranked
         scores
     """,
     "trueodds/reports": """

@@ -340,7 +340,11 @@ CAUTIONS: list[tuple[str, Claim]] = [
         r" \([\d,]+ labels, p [=<] [\d.e-]+\)\.",
         lambda r, t: (t[0] == "right") == (t[1] == "more"),
     ),
-    (rf"Of {N} (classes|tags), {N} (?:is|are) off by more than chance; chance alone would mark about [\d.]+\.", groups),
+    (
+        rf"Of {N} (classes|tags), {N} (?:is|are) off by more than chance \(false discovery rate 5%: if all were"
+        r" calibrated, any would be marked at 1 look in 20 at most\)\.",
+        groups,
+    ),
     (
         r"Confidences are not those of the [\d,]+ validation rows: .*",
         lambda r, t: bool(r.labelling.drift and r.labelling.drift.warning),

@@ -232,11 +232,12 @@ def slices(names: tuple[str, ...], rows: int = 300, truth: Callable[[Any], Any] 
         named = metrics.summary(part := sums(rows + 10 * k, truth if k % 2 else right, seed=50 + k), bins=15)
         lower, upper = metrics.binomial_interval(part.cells[2].sum(), part.n, level=0.95)
         known = {key: named[key] for key in ("accuracy", "mean_confidence", "signed_gap", "ece", "floor_p95")}
-        more = named["ece"] > named["floor_p95"]
+        p_value = metrics.ece_test(part).p_value
         parts.append(
             Slice.model_validate(
                 known
-                | {"name": name, "answers": 12 * part.n, "labelled": part.n, "more_than_chance": more}
+                | {"name": name, "answers": 12 * part.n, "labelled": part.n, "p_value": p_value}
+                | {"more_than_chance": p_value < 0.01}
                 | {"accuracy_lower": float(lower), "accuracy_upper": float(upper)}
             )
         )

@@ -61,6 +61,7 @@ from trueodds.metrics.scores import (
     signed_gap,
 )
 from trueodds.metrics.significance.calibration import CalibrationTest, calibration_test
+from trueodds.metrics.significance.expected_calibration_error import EceTest, ece_test
 from trueodds.metrics.significance.kolmogorov_smirnov import KsTest, ks_test
 from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
 from trueodds.metrics.summary import summary
@@ -82,6 +83,7 @@ __all__ = [
     "CrowdedCellError",
     "EProcess",
     "EceInterval",
+    "EceTest",
     "FractionAbove",
     "FullestCell",
     "GapSequence",
@@ -110,6 +112,7 @@ __all__ = [
     "ece",
     "ece_interval",
     "ece_per_class",
+    "ece_test",
     "error_rate",
     "fraction_above",
     "fullest_cell",

@@ -118,7 +118,12 @@ class Slice(BaseModel):
     signed_gap: float | None = None
     ece: float | None = None
     floor_p95: float | None = None
-    more_than_chance: bool = Field(False, description="whether the ECE is above its floor's 95th percentile")
+    p_value: float | None = Field(None, description="chance of as large an ECE under perfect calibration")
+    more_than_chance: bool = Field(
+        False,
+        description="by the p-values of all rows of the table (Benjamini-Hochberg): of those marked, at most 5% are"
+        " calibrated, in the mean over many tables",
+    )
 
 
 class TrendPoint(BaseModel):

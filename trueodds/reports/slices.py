@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from scipy.stats import false_discovery_control
+
 from trueodds import metrics
 from trueodds.reports.memo import memoised
 from trueodds.reports.options import Options
@@ -12,15 +14,22 @@ from trueodds.reports.schemas import NO_TAG, Slice, Trend, TrendPoint, Unit
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 
+FALSE_DISCOVERY_RATE = 0.05
+
 
 def slices_of(sums_by_name: Mapping[str, AnswerSums], options: Options) -> list[Slice]:
-    """One row of a table for each name, in their order."""
-    return [_slice(name, sums, options) for name, sums in sums_by_name.items()]
+    """One row of a table for each name, in their order.
+
+    Of those with labels, `more_than_chance` are the ones that Benjamini and Hochberg (1995) choose by their p-values so
+    that, of those chosen, 5% at most are calibrated in the mean over many tables; where all of a table are calibrated,
+    any is chosen in 5% of such tables at most. Holds for rows that are independent given their confidences.
+    """
+    return _table(sums_by_name.items(), options)
 
 
 def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: Options) -> list[Slice]:
     """One row for each tag, the most frequent first; the tag "" is that of answers that have none."""
-    rows = [_slice(name or NO_TAG, sums, options) for name, sums in sums_by_tag.items()]
+    rows = _table(((name or NO_TAG, sums) for name, sums in sums_by_tag.items()), options)
     return sorted(rows, key=lambda row: (-row.answers, row.name))
 
 
@@ -37,6 +46,15 @@ def trend_of(unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Opt
     return Trend(unit=unit, points=points)
 
 
+def _table(named: Iterable[tuple[str, AnswerSums]], options: Options) -> list[Slice]:
+    rows = [_slice(name, sums, options) for name, sums in named]
+    tested = [row for row in rows if row.p_value is not None]
+    adjusted = false_discovery_control([row.p_value for row in tested]) if tested else []
+    for row, p_value in zip(tested, adjusted, strict=True):
+        row.more_than_chance = bool(p_value <= FALSE_DISCOVERY_RATE)
+    return rows
+
+
 def _slice(name: str, sums: AnswerSums, options: Options) -> Slice:
     figures = _slice_figures(sums, options.bins, options.binning, options.level)
     return Slice.model_validate({"name": name, **_counts(sums), **figures})
@@ -47,25 +65,21 @@ def _counts(sums: AnswerSums) -> dict[str, int]:
 
 
 @memoised(1024)
-def _slice_figures(sums: AnswerSums, bins: int, binning: Binning, level: float) -> dict[str, float | bool]:
+def _slice_figures(sums: AnswerSums, bins: int, binning: Binning, level: float) -> dict[str, float]:
     labelled, n = sums.labelled, sums.labelled.n
     if not n:
         return {}
     low, high = metrics.binomial_interval([labelled.total("correct")], [n], level=level)
-    table, floor = (
-        metrics.whole_bins(labelled, bins, binning),
-        metrics.noise_floor(labelled, bins=bins, binning=binning),
-    )
-    ece = float(abs(table.gap_B).sum() / table.n)
+    test = metrics.ece_test(labelled, bins=bins, binning=binning)
     return {
         "accuracy": metrics.accuracy(labelled),
         "accuracy_lower": float(low[0]),
         "accuracy_upper": float(high[0]),
         "mean_confidence": metrics.mean_confidence(labelled),
         "signed_gap": metrics.signed_gap(labelled),
-        "ece": ece,
-        "floor_p95": floor.p95,
-        "more_than_chance": ece > floor.p95,
+        "ece": test.ece,
+        "floor_p95": metrics.noise_floor(labelled, bins=bins, binning=binning).p95,
+        "p_value": test.p_value,
     }
 
 

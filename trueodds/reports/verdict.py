@@ -237,8 +237,8 @@ def cautions(sums: AnswerSums, labelling: Labelling, tables: Mapping[str, Sequen
         if len(with_labels) > 1:
             flagged = sum(row.more_than_chance for row in with_labels)
             sentences.append(
-                f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance;"
-                f" chance alone would mark about {0.05 * len(with_labels):.2g}."
+                f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance"
+                " (false discovery rate 5%: if all were calibrated, any would be marked at 1 look in 20 at most)."
             )
     return sentences
 

@@ -88,7 +88,7 @@ def _inside(count_M: Array, chance_M: Array, bound: float) -> float:
     least_M = np.maximum(low_M - np.concatenate([[0], high_M[:-1]]), 0)
     most_M = np.minimum(high_M - np.concatenate([[0], low_M[:-1]]), count_M.astype(np.int64))
     size_M = np.maximum(most_M - least_M + 1, 0)
-    chances = _binomial(np.repeat(count_M, size_M), np.repeat(chance_M, size_M), _places(least_M, size_M))
+    chances = binomial_probability(np.repeat(count_M, size_M), np.repeat(chance_M, size_M), _places(least_M, size_M))
     end_M = np.cumsum(size_M)
     for low, high, least, size, end in zip(*(v.tolist() for v in (low_M, high_M, least_M, size_M, end_M)), strict=True):
         if not size or low > high:
@@ -109,7 +109,7 @@ def _places(least_M: npt.NDArray[np.int64], size_M: npt.NDArray[np.int64]) -> Ar
     return place
 
 
-def _binomial(n: Array, p: Array, k: Array) -> Array:
+def binomial_probability(n: Array | float, p: Array | float, k: Array) -> Array:
     """P(X = k) of n tosses."""
     ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     probability: Array = np.exp(ways + xlogy(k, p) + xlog1py(n - k, -p))

@@ -40,6 +40,13 @@ TERMS = (
         "Noise floor",
         "The ECE that a perfectly calibrated model shows on as many labels, by chance alone.",
     ),
+    Term(
+        "",
+        "More than chance",
+        "Of versions, tags or classes beside each other: p is the chance that a perfectly calibrated model shows an ECE"
+        " as large on as many labels. Rows are marked together (Benjamini-Hochberg): of many marked rows 5% at most are"
+        " calibrated, and where all are, any is marked at 1 look in 20 at most.",
+    ),
     Term("smooth_ece", "Smooth ECE", "The same idea without ranges: neighbouring confidences are averaged smoothly."),
     Term("mce", "Worst range (MCE)", "The largest distance of a single range. With few labels in it, it says little."),
     Term(
