@@ -11,7 +11,7 @@ import pytest
 import trueodds
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.reports.evaluation import CalibrationReport
+from trueodds.reports.table.evaluation import CalibrationReport
 
 RNG = np.random.default_rng(0)
 P = metrics.softmax(RNG.normal(0, 3, (800, 3)))

@@ -24,18 +24,18 @@ LAYERS = {
     "trueodds": """
         __main__
         importing
-        cli client
+        client
         calibrated reports
         bundle evaluation
         calibrators
         logits metrics
         sums inputs
-        files
+        files cli
         errors texts processes
     """,
     "trueodds/inputs": """
         image vector
-        kind npy
+        kind npy columns
         errors
     """,
     "trueodds/bundle": """
@@ -74,15 +74,21 @@ LAYERS = {
         scores
     """,
     "trueodds/reports": """
-        composition evaluation page
+        table
+        composition page
         checks labelling
         verdict
-        notebook
         estimands figures slices reliability
         axis words
         memo options
         rows schemas style
         alarm
+    """,
+    "trueodds/reports/table": """
+        command
+        text report
+        evaluation sums reading
+        notebook answers
     """,
     "trueodds/reports/page": """
         rendering
@@ -189,9 +195,10 @@ LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
-    "importing": {"onnx", "onnxruntime", "google", "pyarrow"},
+    "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg"},
+    "inputs/columns.py": {"pyarrow"},
     "processes/progress.py": {"tqdm"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trueodds.calibrators import Calibrator, fit
     from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
-    from trueodds.reports.evaluation import report
+    from trueodds.reports.table.evaluation import report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
 
@@ -75,7 +75,7 @@ _HOMES = {
     "UserError": "trueodds.errors",
     "fit": "trueodds.calibrators",
     "logits_of": "trueodds.sums.inputs",
-    "report": "trueodds.reports.evaluation",
+    "report": "trueodds.reports.table.evaluation",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for public

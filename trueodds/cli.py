@@ -52,6 +52,7 @@ class Command:
 COMMANDS = {
     "calibrate": Command("trueodds.importing.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
     "import": Command("trueodds.importing.command", "make a bundle of an ONNX model of your own", "import"),
+    "report": Command("trueodds.reports.table.command", "report on a table of answers with their labels"),
 }
 """Of the library: what needs neither the pipeline nor the service."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.data import vectors
 from pipeline.data.raw import DataError, Raw, checked
+from trueodds.files import FileError
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 
@@ -25,7 +26,7 @@ def read(path: Path, label: str) -> Raw:
     """
     try:
         features, x, names_N = tables.read(path, label, setting="data.label_column in params.yaml")
-    except LabelledRowsError as error:
+    except (FileError, LabelledRowsError) as error:
         raise DataError(str(error)) from None
     names = sorted(set(names_N.tolist()))
     if all(name.removeprefix("-").isdecimal() for name in names):

@@ -19,7 +19,7 @@ from trueodds.importing import logit_rows
 from trueodds.importing.candidates import Comparison, compare
 from trueodds.importing.logit_rows import FORMS, LogitRows
 from trueodds.importing.rows import LABEL
-from trueodds.reports.evaluation import CalibrationReport
+from trueodds.reports.table.evaluation import CalibrationReport
 from trueodds.reports.words import decimal, span
 from trueodds.texts import plural
 

@@ -13,7 +13,7 @@ from trueodds.calibrators.base import Labels
 from trueodds.calibrators.held_out import FOLDS, stratified
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.reports.evaluation import CalibrationReport, report
+from trueodds.reports.table.evaluation import CalibrationReport, report
 from trueodds.sums.inputs import Array
 
 AS_IT_IS = "identity"

@@ -7,11 +7,19 @@ from typing import Any
 
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.estimands import estimands
-from trueodds.reports.figures import figures_of
+from trueodds.reports.figures import calibration_p_value, figures_of
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
-from trueodds.reports.verdict import CERTAIN, TOLERANCE, cautions, headline, is_within, verdict_of
+from trueodds.reports.verdict import (
+    CERTAIN,
+    TOLERANCE,
+    cautions,
+    headline,
+    is_within,
+    verdict_at_one_look,
+    verdict_of,
+)
 from trueodds.sums.answers import AnswerSums
 
 
@@ -23,6 +31,7 @@ def report_of(
     *,
     offline: Mapping[str, Any] | None = None,
     labelling: Labelling | None = None,
+    tolerance: float | None = None,
     alarm: Alarm | None = None,
     advice: Advice | None = None,
     corrected: int = 0,
@@ -37,20 +46,26 @@ def report_of(
     """Figures and their reading; null where there are no labels.
 
     `labelling`: by `labelling_of`; without it, that of the sums alone. `alarm` and `advice`: of all labels so far;
-    without them nothing counts as shown. `notes`: more cautions. `next_steps`: see `headline`.
+    without them nothing counts as shown, unless `options.one_look`: then a test of these labels tells. `tolerance`: the
+    alarm's, without an alarm 0.02. `notes`: more cautions. `next_steps`: see `headline`.
     """
     options = options or Options()
-    everything = options.window.is_everything
+    everything = options.window.is_everything and not options.one_look
 
     def figures_at(level: float) -> dict[str, Any]:
         return figures_of(sums.labelled, options.bins, options.binning, level, everything)
 
     figures, labelling = figures_at(options.level), labelling or labelling_of(sums, options)
-    tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
+    if tolerance is None:
+        tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
     within = is_within(sums, figures_at(CERTAIN), labelling, tolerance)
     verdict = verdict_of(sums, figures, alarm if everything else None, advice, within=within)
+    if options.one_look and sums.labelled.n:
+        p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
+        figures = figures | {"calibration_p_value": p_value}  # a new one: what is memoised is shared
+        verdict = verdict_at_one_look(p_value, figures["signed_gap"], figures["ece"], within=within)
     first = headline(verdict, sums, figures, options, tolerance, next_steps)
-    second = [*cautions(sums, labelling, {"classes": classes, "tags": tags}), *notes]
+    second = [*cautions(sums, labelling, {"classes": classes, "tags": tags}, one_look=options.one_look), *notes]
     return Report(
         model=model,
         version=version,
@@ -62,6 +77,7 @@ def report_of(
         cautions=second,
         answers=sums.answers,
         labelled=sums.labelled.n,
+        one_look=options.one_look,
         corrected=corrected,
         coverage=labelling.coverage,
         level=options.level,

@@ -42,8 +42,14 @@ def estimands(sums: AnswerSums, options: Options) -> dict[str, str]:
     if sums.labelled.n < sums.answers:
         condition = f", if the {sums.labelled.n:,} labelled ones are a fair choice of them (see labelling)"
     limits = "hold after every label at once, corrections aside"
-    if not window.is_everything:
+    if options.one_look or not window.is_everything:
         limits = "are exact binomial ones, for one look at this many labels"
     gap = f"{_PLAIN['signed_gap']}; its limits {limits}"
     grid = f"; smooth_ece and ks see {options.cells} cells of confidence only" if options.cells < CELLS else ""
-    return {"population": f"{population}{condition}{grid}", **_PLAIN, "signed_gap": gap}
+    test = {"calibration_p_value": "the chance that a perfectly calibrated model shows gaps as telling, at one look"}
+    return {
+        "population": f"{population}{condition}{grid}",
+        **_PLAIN,
+        "signed_gap": gap,
+        **(test if options.one_look else {}),
+    }

@@ -62,6 +62,11 @@ def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float,
     return figures | dict(zip(("signed_gap_lower", "signed_gap_upper"), limits, strict=True))
 
 
+def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:
+    """Of the null that every confidence is the probability of being right; bins of equal mass: over 15 equal ones."""
+    return metrics.calibration_test(sums, bins=bins if binning == "width" else 15).p_value
+
+
 def _scores(sums: CalibrationSums, level: float) -> Figures:
     """NLL and Brier score with their limits; none where only the predicted class's probability is known."""
     if not sums.has_scores:

@@ -18,3 +18,5 @@ class Options:
     level: float = 0.95
     cells: int = CELLS
     """Cells of confidence on which the answers are counted: a divisor of 3,000."""
+    one_look: bool = False
+    """The answers are those of a table, all there at once. Otherwise they come in, and people look again and again."""

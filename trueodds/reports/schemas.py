@@ -269,6 +269,7 @@ class Report(BaseModel):
         " evidence are of labels as they are now. Labels removed by retention are not counted",
     )
     coverage: float | None = Field(description="labelled / answers")
+    one_look: bool = Field(False, description="answers of a table, all there at once; no alarm watches over them")
     error_rate: float | None = Field(None, description="1 - accuracy")
     accuracy: float | None = None
     accuracy_lower: float | None = None
@@ -298,6 +299,9 @@ class Report(BaseModel):
     mce_bin: WorstBin | None = None
     ks: float | None = Field(None, description="largest |cumulative accuracy - confidence|")
     ks_p_value: float | None = Field(None, description="chance of as large a KS under perfect calibration")
+    calibration_p_value: float | None = Field(
+        None, description="at one look at a table: of the null that every confidence is the probability of being right"
+    )
     nll: float | None = Field(
         None, description="negative log-likelihood, nats; null, as brier, where answers come without all probabilities"
     )

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from trueodds.reports import words
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.figures import Figures
 from trueodds.reports.options import Options
@@ -19,6 +20,10 @@ MEASURED_FROM = 500
 """Labels from which the coverage of the ECE interval was measured."""
 TOLERANCE = 0.02
 """A calibration error that is small enough, where no alarm names its own."""
+SURE = 0.05
+"""p-value of the test of a table below which its gaps are more than chance."""
+PLAIN = 0.001
+"""p-value below which they are called by their name, without "leans"."""
 CERTAIN = 0.95
 """Level of the interval whose upper end must be within the tolerance, whatever level is asked for."""
 
@@ -87,6 +92,27 @@ def verdict_of(
     return "cannot_tell"
 
 
+def verdict_at_one_look(p_value: float, signed_gap: float, ece: float, *, within: bool) -> Verdict:
+    """How labels that are looked at once stand, by the p-value of the test of calibration."""
+    if within:
+        return "within_tolerance"
+    if p_value >= SURE:
+        return "cannot_tell"
+    direction = direction_of(signed_gap, ece)
+    return direction if p_value < PLAIN else LEANS[direction]
+
+
+def reading_at_one_look(verdict: Verdict, p_value: float, ece_upper: float, tolerance: float) -> str:
+    """What such a verdict means. `ece_upper`: the upper limit of its interval."""
+    p = words.p_value(p_value)
+    more = "more than chance" if p_value < SURE else "no larger than chance makes them"
+    if verdict == "within_tolerance":
+        return f"The calibration error is within {tolerance:g} at 95%. The gaps are {more} ({p})."
+    if verdict == "cannot_tell":
+        return f"The gaps are {more} ({p}), but an ECE of up to {ece_upper:.3f} would fit these rows as well."
+    return f"The gaps are {more} ({p}). {MEANS[verdict]}"
+
+
 def direction_of(signed_gap: float, ece: float) -> Direction:
     """Which way the confidences are off; uneven: less than half of the ECE is of one sign."""
     if abs(signed_gap) < ece / 2:
@@ -116,6 +142,8 @@ def headline(
         unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
         return " ".join(filter(None, (unknown, next_step)))
     n = sums.labelled.n
+    if options.one_look:
+        return _headline_at_one_look(verdict, sums, figures, tolerance)
     counts = f"{labelled(n, sums.answers)}."
     if window.last is not None:
         counts = f"The {plural(n, 'label')} that arrived last."
@@ -128,9 +156,7 @@ def headline(
             f" {percent(figures['accuracy'])} of the time. {ece}, {chance} than chance alone would show (up to {p95})"
         )
         return f"{standing}; {MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
-    signs = {"over_confident": (-1,), "under_confident": (1,)}.get(verdict.removeprefix("leans_"), (-1, 1))
-    examples = [clearest_range(figures["bins"], sign) for sign in signs]  # they must bear the verdict out
-    shown = "; ".join(_example(example) for example in examples if example)
+    shown = _examples(verdict, figures)
     one_look = f"{_ONE_LOOK} {_SETTLES if window.is_everything else _ELSEWHERE}"
     chance, reason = ("this is more", one_look) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
     means = f"{MEANS[verdict]} {reason}" if verdict in LEANS.values() else MEANS[verdict]
@@ -138,6 +164,25 @@ def headline(
         f"{counts} {shown[0].upper()}{shown[1:]}. {ece} ({level}); chance alone would show up to {p95} at 19 looks"
         f" in 20: {chance}. {means}"
     )
+
+
+def _headline_at_one_look(verdict: Verdict, sums: AnswerSums, figures: Figures, tolerance: float) -> str:
+    claims = f"the model claims {percent(figures['mean_confidence'])} on average"
+    sentences = [
+        f"{labelled(sums.labelled.n, sums.answers)}.",
+        f"On them {claims} and is right {percent(figures['accuracy'])} of the time.",
+        reading_at_one_look(verdict, figures["calibration_p_value"], figures["ece_upper"], tolerance),
+    ]
+    if verdict not in ("within_tolerance", "cannot_tell") and (shown := _examples(verdict, figures)):
+        sentences.append(f"{shown[0].upper()}{shown[1:]}.")
+    return " ".join(sentences)
+
+
+def _examples(verdict: Verdict, figures: Figures) -> str:
+    """Ranges that bear the verdict out."""
+    signs = {"over_confident": (-1,), "under_confident": (1,)}.get(verdict.removeprefix("leans_"), (-1, 1))
+    examples = [clearest_range(figures["bins"], sign) for sign in signs]
+    return "; ".join(_example(example) for example in examples if example)
 
 
 @dataclass(frozen=True)
@@ -202,7 +247,9 @@ def labelled(count: int, answers: int) -> str:
     return f"{count:,} of {plural(answers, 'answer')} {'has a label' if count == 1 else 'have labels'}"
 
 
-def cautions(sums: AnswerSums, labelling: Labelling, tables: Mapping[str, Sequence[Slice] | None]) -> list[str]:
+def cautions(
+    sums: AnswerSums, labelling: Labelling, tables: Mapping[str, Sequence[Slice] | None], *, one_look: bool = False
+) -> list[str]:
     """Sentences to keep in mind: warnings about the labels, and how much `tables` (classes, tags) show by chance."""
     n, sentences = sums.labelled.n, []
     if labelling.drift and labelling.drift.warning:
@@ -214,7 +261,9 @@ def cautions(sums: AnswerSums, labelling: Labelling, tables: Mapping[str, Sequen
             f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured from {MEASURED_FROM} on,"
             " so take it as a rough guide."
         )
-    sentences.append("The interval is for one look at this many labels: watching it after every label will cry wolf.")
+    if not one_look:
+        watching = "watching it after every label will cry wolf"
+        sentences.append(f"The interval is for one look at this many labels: {watching}.")
     if labelling.choice and labelling.choice.warning:
         instead = "".join(
             f" Weighted to stand for all answers, the best estimate of the calibration error is"

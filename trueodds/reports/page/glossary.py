@@ -69,12 +69,15 @@ TERMS = (
     Term("", "Shadow", "A version that is scored on the same inputs without being answered."),
 )
 
-ESTIMANDS_ELSEWHERE = ("error_rate", "ece_upper", "floor_p95", "ks_p_value", "bins.accuracy")
+OF_A_SERVER = ("Evidence", "Shadow")
+"""Terms that the report of a table does not use."""
+ESTIMANDS_ELSEWHERE = ("error_rate", "ece_upper", "floor_p95", "ks_p_value", "calibration_p_value", "bins.accuracy")
 """Estimands of numbers that the page shows beside another one."""
 
 
 def glossary(report: Report) -> list[Term]:
     """The terms, with what each number of the report is an estimate of; estimands without a term follow."""
     left = {key: text for key, text in report.estimands.items() if key not in ESTIMANDS_ELSEWHERE}
-    terms = [Term(term.key, term.name, term.text, left.pop(term.key, "")) for term in TERMS]
+    known = [term for term in TERMS if not (report.one_look and term.name in OF_A_SERVER)]
+    terms = [Term(term.key, term.name, term.text, left.pop(term.key, "")) for term in known]
     return terms + [Term(key, key.replace("_", " "), "", text) for key, text in left.items()]

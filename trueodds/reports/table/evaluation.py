@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import unknown
-from trueodds.reports import notebook
-from trueodds.reports.figures import figures_of
+from trueodds.reports.figures import calibration_p_value, figures_of
 from trueodds.reports.reliability import reliability
-from trueodds.reports.schemas import Bin, WorstBin
+from trueodds.reports.schemas import Bin, Verdict, WorstBin
 from trueodds.reports.style import picture
-from trueodds.reports.verdict import MEANS, MEASURED_FROM, direction_of
-from trueodds.reports.words import decimal, p_value, percent, signed, span
+from trueodds.reports.table import notebook
+from trueodds.reports.verdict import CERTAIN, MEASURED_FROM, TOLERANCE, reading_at_one_look, verdict_at_one_look
+from trueodds.reports.words import decimal, percent, signed, span
 from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import as_array, both_classes, check_level
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
-
-SURE = 0.05
-"""Level of the calibration test in `reading`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +69,8 @@ class CalibrationReport:
     ks_p_value: float
     calibration_p_value: float
     """Of the null that every confidence is the probability of being right."""
+    verdict: Verdict
+    """How the rows stand: within a calibration error of 0.02 at 95%, else by `calibration_p_value`."""
     nll: float
     """Nats."""
     nll_lower: float
@@ -85,40 +85,11 @@ class CalibrationReport:
     def reading(self) -> str:
         """The numbers in plain words."""
         n = f" Fewer than {MEASURED_FROM} rows: take the ECE's interval as a rough guide." * (self.n < MEASURED_FROM)
-        p = p_value(self.calibration_p_value)
-        if self.calibration_p_value < SURE:
-            return f"The gaps are more than chance ({p}). {MEANS[direction_of(self.signed_gap, self.ece)]}{n}"
-        fits = f"but an ECE of up to {self.ece_upper:.3f} would fit these rows as well"
-        return f"The gaps are no larger than chance makes them ({p}), {fits}.{n}"
+        return reading_at_one_look(self.verdict, self.calibration_p_value, self.ece_upper, TOLERANCE) + n
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """(name, value, interval, note) of each number, as it is shown."""
-        accuracy = span(self.accuracy_lower, self.accuracy_upper, "percent")
-        gap = span(self.signed_gap_lower, self.signed_gap_upper, "signed")
-        ece, nll, brier = (
-            span(lower, upper, digits=4)
-            for lower, upper in (
-                (self.ece_lower, self.ece_upper),
-                (self.nll_lower, self.nll_upper),
-                (self.brier_lower, self.brier_upper),
-            )
-        )
-        bins = f"{len(self.bins)} bins of equal {'width' if self.binning == 'width' else 'count'}"
-        floor = f"of a calibrated model; up to {decimal(self.floor_p95, 4)} by chance"
-        worst = f"{plural(self.mce_bin.count, 'row')}, {self.mce_bin.lo:.0%} to {self.mce_bin.hi:.0%}"
-        return [
-            ("accuracy", percent(self.accuracy), accuracy, ""),
-            ("mean confidence", percent(self.mean_confidence), "", "should equal the accuracy"),
-            ("gap, points", signed(self.signed_gap, ""), gap, ""),
-            ("ECE", decimal(self.ece, 4), "", bins),
-            ("  estimate", decimal(self.ece_estimate, 4), ece, "without what chance adds"),
-            ("  noise floor", decimal(self.floor_mean, 4), "", floor),
-            ("smooth ECE", decimal(self.smooth_ece, 4), "", "without bins"),
-            ("classwise ECE", decimal(self.classwise_ece, 4), "", "mean over the classes"),
-            ("worst bin (MCE)", decimal(self.mce, 4), "", worst),
-            ("NLL, nats", decimal(self.nll, 4), nll, ""),
-            ("Brier score", decimal(self.brier, 4), brier, ""),
-        ]
+        return figure_rows(vars(self))
 
     @property
     def title(self) -> str:
@@ -128,10 +99,7 @@ class CalibrationReport:
         )
 
     def __str__(self) -> str:
-        rows = self.table()
-        name, value, interval = (max(len(row[column]) for row in rows) for column in range(3))
-        lines = [f"{a:<{name}}  {b:>{value}}  {c:<{interval}}  {d}".rstrip() for a, b, c, d in rows]
-        return "\n".join([self.title, *lines, self.reading])
+        return "\n".join([self.title, *aligned(self.table(), "<><<"), self.reading])
 
     def _repr_html_(self) -> str:
         return notebook.html(self.title, self.table(), self.reading, reliability(self.bins).svg())
@@ -139,6 +107,44 @@ class CalibrationReport:
     def svg(self) -> str:
         """The reliability diagram as a picture for a file, in colours of its own."""
         return picture(reliability(self.bins).svg())
+
+
+def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """(name, value, interval, note) of each number of a report, by its name there; a dash for what is not known."""
+
+    def limits(name: str, how: str = "decimal") -> str:
+        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, digits=4)
+
+    bins = f"{len(figures['bins'])} bins of equal {'width' if figures['binning'] == 'width' else 'count'}"
+    floor = f"of a calibrated model; up to {decimal(figures['floor_p95'], 4)} by chance"
+    worst = figures["mce_bin"]
+    place = f"{plural(worst.count, 'row')}, {worst.lo:.0%} to {worst.hi:.0%}"
+    scores = "" if figures["nll"] is not None else "not known without the probabilities of all classes"
+    classwise = ("classwise ECE", decimal(figures.get("classwise_ece"), 4), "", "mean over the classes")
+    return [
+        ("accuracy", percent(figures["accuracy"]), limits("accuracy", "percent"), ""),
+        ("mean confidence", percent(figures["mean_confidence"]), "", "should equal the accuracy"),
+        ("gap, points", signed(figures["signed_gap"], ""), limits("signed_gap", "signed"), ""),
+        ("ECE", decimal(figures["ece"], 4), "", bins),
+        ("  estimate", decimal(figures["ece_estimate"], 4), limits("ece"), "without what chance adds"),
+        ("  noise floor", decimal(figures["floor_mean"], 4), "", floor),
+        ("smooth ECE", decimal(figures["smooth_ece"], 4), "", "without bins"),
+        *([classwise] if "classwise_ece" in figures else []),
+        ("worst bin (MCE)", decimal(figures["mce"], 4), "", place),
+        ("NLL, nats", decimal(figures["nll"], 4), limits("nll") if not scores else "", scores),
+        ("Brier score", decimal(figures["brier"], 4), limits("brier") if not scores else "", scores),
+    ]
+
+
+def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Rows of equal length as lines with columns; `sides`: < or > for each column.
+
+    >>> aligned([("cat", "7"), ("hippo", "12")], "<>")
+    ['cat     7', 'hippo  12']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    forms = [f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True)]
+    return ["  ".join(form.format(cell) for form, cell in zip(forms, row, strict=True)).rstrip() for row in rows]
 
 
 def report(
@@ -167,13 +173,16 @@ def report(
     labels_N = labels if classes is None else _indices(labels, list(classes))
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)
+    within = figures_of(sums, bins, binning, CERTAIN, False)["ece_upper"] <= TOLERANCE
+    p_value = calibration_p_value(sums, bins, binning)
     return CalibrationReport(
         n=sums.n,
         classes=p_NC.shape[1],
         level=level,
         binning=binning,
         classwise_ece=metrics.classwise_ece(p_NC, labels_N, bins=bins),
-        calibration_p_value=metrics.calibration_test(sums, bins=bins if binning == "width" else 15).p_value,
+        calibration_p_value=p_value,
+        verdict=verdict_at_one_look(p_value, figures["signed_gap"], figures["ece"], within=within),
         **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
     )
 

@@ -1,0 +1,334 @@
+"""`trueodds report`: a table of answers in each of its forms, the same numbers as `trueodds.report`, and refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+import trueodds
+from trueodds import cli, metrics
+from trueodds.inputs import columns
+from trueodds.inputs.columns import Texts, milliseconds
+from trueodds.reports import Report
+from trueodds.reports.table import reading
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.sums import sums_by, sums_by_period, sums_of
+
+RNG = np.random.default_rng(0)
+N, NAMES = 900, ("cat", "dog", "hare")
+Z = RNG.normal(0, 3, (N, 3))
+P = metrics.softmax(Z)
+Y = (metrics.softmax(Z / 2).cumsum(axis=1) < RNG.random((N, 1))).sum(axis=1)
+LABELLED = RNG.random(N) < 0.8
+TAGS = RNG.choice(["day", "night", ""], N)
+TIMES = np.datetime64("2026-03-01T22:00", "m") + 15 * np.arange(N)
+
+
+def table(path: Path, data: dict[str, Any]) -> Path:
+    """A CSV or Parquet file; None is an empty cell."""
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.table(data), path)
+        return path
+    rows = zip(*(np.asarray(column, object).tolist() for column in data.values()), strict=True)
+    lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+    path.write_text("\n".join([",".join(data), *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def by_class() -> dict[str, Any]:
+    return {name: P[:, k] for k, name in enumerate(NAMES)}
+
+
+def named() -> list[str | None]:
+    return [NAMES[y] if known else None for y, known in zip(Y, LABELLED, strict=True)]
+
+
+def npz(path: Path, **arrays: Any) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+def written(form: str, folder: Path) -> tuple[Path, Form]:
+    """The same answers in one of the forms that a table has."""
+    masked = np.where(LABELLED, Y, -1)
+    match form:
+        case "probabilities":
+            return npz(folder / "a.npz", probabilities=P, labels=masked), Form()
+        case "logits":
+            return npz(folder / "a.npz", logits=Z, labels=masked), Form()
+        case "both":
+            return npz(folder / "a.npz", logits=Z * 2, probabilities=P, labels=masked), Form(scale="probabilities")
+        case "NaN":
+            return npz(folder / "a.npz", probabilities=P, labels=np.where(LABELLED, Y, np.nan)), Form()
+        case "names":
+            names = np.array([name or "" for name in named()])
+            return npz(folder / "a.npz", probabilities=P, labels=names, class_names=NAMES), Form()
+        case "npy":
+            np.save(folder / "p.npy", P)
+            np.save(folder / "y.npy", masked)
+            return folder / "p.npy", Form(labels=folder / "y.npy")
+        case "csv" | "parquet":
+            return table(folder / f"a.{form}", {"id": np.arange(N), **by_class(), "label": named()}), Form()
+        case "some columns":
+            data = {"age": np.arange(N), **by_class(), "truth": named()}
+            return table(folder / "a.csv", data), Form(label="truth", classes=NAMES)
+        case _:
+            data = {f"z_{name}": Z[:, k] for k, name in enumerate(NAMES)}
+            return table(folder / "a.parquet", {**data, "label": masked}), Form(scale="logits")
+
+
+FORMS = ["probabilities", "logits", "both", "NaN", "names", "npy", "csv", "parquet", "some columns", "logits by column"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_shows_the_numbers_of_trueodds_report(form: str, tmp_path: Path) -> None:
+    report = report_of_answers(reading.read(*written(form, tmp_path)))
+    assert (report.answers, report.labelled) == (N, LABELLED.sum()) and report.alarm is None
+    rows = trueodds.report(P[LABELLED], Y[LABELLED])
+    shared = (report.model_fields_set & set(vars(rows))) - {"classes"}
+    assert {"ece", "nll_upper", "signed_gap_lower", "calibration_p_value", "verdict", "bins"} < shared
+    assert {name: getattr(report, name) for name in shared} == {name: getattr(rows, name) for name in shared}
+    assert rows.reading in report.headline
+
+
+CONFIDENCE, TOP = P.max(axis=1), P.argmax(axis=1)
+
+
+@pytest.mark.parametrize("form", ["correct.npz", "predicted.npz", "predicted.csv", "correct.parquet"])
+def test_confidence_alone_makes_up_no_score(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right = np.where(LABELLED, TOP == Y, np.nan)
+    answers = {"confidence": CONFIDENCE, "predicted": np.array(NAMES)[TOP]}
+    label = "labels" if form.endswith(".npz") else "label"
+    truth = {"correct": right} if form.startswith("correct") else {label: np.array([n or "" for n in named()])}
+    path = npz(tmp_path / form, **answers, **truth) if label == "labels" else table(tmp_path / form, answers | truth)
+    report = report_of_answers(reading.read(path), by="class")
+    rows = trueodds.report(P[LABELLED], Y[LABELLED])
+    assert (report.ece, report.accuracy, report.labelled) == (rows.ece, rows.accuracy, rows.n)
+    assert report.nll is None and report.brier is None
+    assert {row.name: row.answers for row in report.classes or []} == {
+        name: (k == TOP).sum() for k, name in enumerate(NAMES)
+    }
+    assert run(path) == 0
+    assert "NLL, nats             –" in capsys.readouterr().out
+
+
+def test_p_of_the_positive_class_alone_is_both_classes(tmp_path: Path) -> None:
+    p, y = P[:, 1] / P[:, :2].sum(axis=1), (Y == 1).astype(int)
+    expected = trueodds.report(p, y)
+    for path in (
+        npz(tmp_path / "a.npz", probabilities=p, labels=y),
+        table(tmp_path / "a.csv", {"p": p, "label": y == 1}),
+    ):
+        report = report_of_answers(reading.read(path))
+        assert (report.ece, report.nll) == (expected.ece, expected.nll)
+
+
+def test_groups_and_periods_are_those_of_their_rows_alone(tmp_path: Path) -> None:
+    labels = np.where(LABELLED, Y, -1)
+    answers = reading.read(npz(tmp_path / "a.npz", probabilities=P, labels=labels, tags=TAGS, times=TIMES))
+    assert answers.groups.tags and answers.predicted
+
+    def of(rows: np.ndarray) -> metrics.CalibrationSums:
+        known = rows & LABELLED
+        return metrics.CalibrationSums.from_top(CONFIDENCE[known], (TOP == Y)[known])
+
+    for names, values in ((answers.groups.tags, TAGS), (answers.predicted, np.array([str(k) for k in TOP]))):
+        for name, sums in sums_by(answers, names).items():
+            assert sums.answers == (values == name).sum() and sums.labelled == of(values == name)
+    for unit, code, count in (("hour", "h", 225), ("day", "D", 11), ("month", "M", 1), ("auto", "D", 11)):
+        chosen, periods = sums_by_period(answers, unit)  # type: ignore[arg-type]
+        assert len(periods) == count and chosen == ("day" if unit == "auto" else unit)
+        for start_ms, sums in periods:
+            rows = TIMES.astype(f"datetime64[{code}]") == np.datetime64(start_ms, "ms")
+            assert sums.answers == rows.sum() and sums.labelled == of(rows)
+    whole = sums_of(answers)
+    assert sum(sums.labelled.n for _, sums in sums_by_period(answers, "hour")[1]) == whole.labelled.n
+
+
+def run(*words: object) -> int:
+    return cli.main("trueodds", cli.COMMANDS, ["report", *map(str, words)])
+
+
+def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = {**by_class(), "label": named(), "tag": TAGS, "time": TIMES.astype("datetime64[ms]"), "version": ["7"] * N}
+    path = table(tmp_path / "a.parquet", data)
+    page, tree = tmp_path / "a.html", tmp_path / "a.json"
+    assert run(path, "--by", "tag", "--trend", "day", "--html", page, "--json", tree) == 0
+    shown = capsys.readouterr().out
+    report = Report.model_validate_json(tree.read_text())
+    assert shown.startswith(f"a.parquet, version 7: {report.headline}\n")
+    assert report.verdict == "over_confident" and [check.about for check in report.checks] == ["time", "tag", "class"]
+    assert re.search(rf"^ECE +{report.ece:.4f} ", shown, re.MULTILINE)
+    assert re.search(r"^night +\d+ +\d+ ", shown, re.MULTILINE)
+    assert re.search(r"^1 Mar 2026 +8 +\d+ ", shown, re.MULTILINE)
+    html = page.read_text()
+    assert report.headline in html and "a.parquet" in html and "more than chance" in shown
+    for hollow in ("POST /", "Keep sending", "live calibration", "labels that are still to come", "e-value", "Shadow"):
+        assert hollow not in html, hollow
+    assert not re.findall(r'(?:href|src|action)="(?![#d])', html)
+
+
+def test_verdicts_at_one_look(tmp_path: Path) -> None:
+    def report(confidence: float, share: float, n: int, tolerance: float = 0.02) -> Report:
+        correct = np.arange(n) < round(share * n)
+        answers = reading.read(npz(tmp_path / "a.npz", confidence=np.full(n, confidence), correct=correct))
+        return report_of_answers(answers, tolerance=tolerance)
+
+    assert report(0.8, 0.8, 100).verdict == "cannot_tell"
+    assert report(0.8, 0.8, 20_000).verdict == "within_tolerance"
+    assert report(0.8, 0.7, 100).verdict == "leans_over_confident"
+    sure = report(0.8, 0.7, 10_000)
+    assert sure.verdict == "over_confident" and report(0.8, 0.9, 10_000).verdict == "under_confident"
+    assert report(0.8, 0.7, 10_000, tolerance=0.2).verdict == "within_tolerance"
+    assert "alarm" not in sure.reading and "look" not in sure.reading
+
+
+def test_without_a_label_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(npz(tmp_path / "a.npz", probabilities=P, labels=np.full(N, -1)), "--html", tmp_path / "a.html") == 0
+    shown = capsys.readouterr().out
+    assert "900 answers, none with a label yet" in shown and "If its confidences are right, " in shown
+    assert "No labels yet" in (tmp_path / "a.html").read_text()
+
+
+def test_times_in_each_form() -> None:
+    expected = [1_767_225_600_000, 1_767_229_200_500]
+    texts = np.array(["2026-01-01T00:00:00Z", "2026-01-01T02:00:00.5+01:00"])
+    for values in (
+        texts,
+        np.array([1_767_225_600, 1_767_229_200.5]),
+        np.array(["1767225600", "1767229200.5"]),
+        np.array(["2026-01-01", "2026-01-01T01:00:00.500"], "datetime64[ns]"),
+    ):
+        assert milliseconds(values, "times").tolist() == expected
+
+
+def test_texts_are_coded_by_what_they_say() -> None:
+    texts = Texts.of_array(np.array([2.0, np.nan, 2.0, 1.5]))
+    assert texts.as_list() == ["2", "", "2", "1.5"] and texts.is_known_N.tolist() == [True, False, True, True]
+    mixed = Texts.of_array(np.array([" a", "a", None, ""], object))
+    assert mixed.values == ("a", "") and mixed.code_N.tolist() == [0, 0, 1, 1]
+
+
+GOOD = {"probabilities": P, "labels": Y}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words", "message"),
+    [
+        ({"x": P}, [], "has no 'probabilities'; it holds x. Expected an .npz with probabilities"),
+        ({"probabilities": P}, [], "has no 'labels'; it holds probabilities"),
+        ({"confidence": CONFIDENCE}, [], "has no 'correct'; it holds confidence"),
+        (GOOD, ["--logits"], "has no 'logits'; it holds probabilities, labels"),
+        (GOOD | {"logits": Z}, [], "say which to report on: --probabilities or --logits"),
+        (GOOD | {"probabilities": Z}, [], "give --logits if these are logits"),
+        (GOOD | {"probabilities": P / 2}, [], "sums to 0.5; every row must sum to 1 (within 1e-3); give --logits"),
+        ({"logits": P, "labels": Y}, [], "logits holds probabilities: every row lies in [0, 1] and sums to 1; give"),
+        (GOOD | {"probabilities": np.where(P > 0.9, np.nan, P)}, [], "is nan; every value must be finite"),
+        (GOOD | {"labels": Y + 1}, [], "has the label '3'; allowed are 0..2, and nothing or -1 for an answer without"),
+        (GOOD | {"labels": Y[1:]}, [], "labels has 899 rows for 900 answers"),
+        (GOOD | {"labels": P}, [], "labels has shape (900, 3); expected (rows,)"),
+        (GOOD | {"labels": Y.astype(object)}, [], "is not a whole .npz file without Python objects"),
+        (GOOD | {"class_names": ["a", "b"]}, [], "2 names of classes for 3 columns"),
+        (GOOD | {"predicted": Y}, [], "and its highest probability is that of"),
+        (GOOD | {"tags": TAGS[1:]}, [], "tags has 899 rows for 900 answers"),
+        (GOOD | {"times": np.full(N, "noon")}, [], "times holds 'noon'; allowed are ISO 8601"),
+        (GOOD, ["--trend", "day"], "has no column time, which --trend needs"),
+        ({"probabilities": P[:0], "labels": Y[:0]}, [], "probabilities has shape (0, 3)"),
+        ({"confidence": CONFIDENCE + 1, "correct": TOP == Y}, [], "allowed is [0, 1]"),
+        ({"confidence": CONFIDENCE, "correct": Y}, [], "correct holds '2'; allowed are 0, 1, true, false"),
+        ({"confidence": CONFIDENCE, "correct": TOP == Y}, ["--by", "class"], "names no predicted classes"),
+        (GOOD, ["--by", "tag"], "has no column tag, which --by tag needs"),
+        (GOOD, ["--labels", "y.npy"], "holds its labels itself; leave out --labels"),
+        (GOOD, ["--bins", "7"], "--bins is 7; allowed are the divisors of 3000"),
+        (GOOD, ["--level", "95"], "--level is 95.0; allowed is (0, 1)"),
+        (GOOD, ["--tolerance", "2"], "--tolerance is 2.0; allowed is (0, 1)"),
+    ],
+)
+def test_arrays_that_cannot_be_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, Any], words: list[str], message: str
+) -> None:
+    assert run(npz(tmp_path / "a.npz", **arrays), *words) == 1
+    assert message in capsys.readouterr().err
+
+
+ROW = "a,b,label\n0.5,0.5,a\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "message"),
+    [
+        ("none.npz", None, [], "none.npz does not exist; expected an .npz with probabilities"),
+        ("t.txt", "", [], "has the suffix '.txt'; expected an .npz"),
+        ("t.npz", "no zip", [], "is not a whole .npz file"),
+        ("t.parquet", "no", [], "is no Parquet file"),
+        ("t.npy", "no", ["--labels", "t.npy"], "is not a whole .npy file without Python objects"),
+        ("t.npy", "no", [], "name the file of its labels: --labels labels.npy"),
+        ("t.npy", "no", ["--labels", "y.npy"], "y.npy does not exist; expected an .npy of the labels"),
+        (
+            "t.csv",
+            "a,b,lable\n0.5,0.5,a\n",
+            [],
+            "has no column 'label'; it has 'a', 'b', 'lable'; name it with",
+        ),
+        ("t.csv", ROW, ["--classes", "a,c"], "has no column 'c'; it has 'a', 'b', 'label'; name it with --classes"),
+        ("t.csv", "age," + ROW.replace("\n", "\n9,", 1), [], "or name the columns of the classes: --classes a,b,c"),
+        ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),
+        ("t.csv", ROW + "0.5,x,a\n", [], "row 3, column 'b' holds 'x'; allowed are numbers"),
+        ("t.csv", ROW + "0.5,,a\n", [], "probabilities[1, 1] is nan; every value must be finite"),
+        ("t.csv", ROW + "0.5,0.5\n", [], "row 3: 2 cells; the header has 3"),
+        ("t.csv", "a,a,label\n", [], "has the column 'a' twice"),
+        ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (as pandas"),
+        ("t.csv", "a,b,label\n", [], "expected (rows, classes), both at least 1"),
+        ("t.csv", "", [], "has no column 'label'"),
+        ("t.csv", "label,tag\na,b\n", [], "and none of a class; expected"),
+        ("t.csv", "confidence,predicted\n0.9,a\n", [], "has no 'labels'; it holds confidence, predicted"),
+        ("t.csv", "confidence,predicted,label\n0.9,,a\n", [], "answer 1 has no predicted class"),
+        ("t.csv", "confidence,correct\n", [], "holds no answers"),
+    ],
+)
+def test_files_that_cannot_be_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    text: str | None,
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        Path(name).write_text(text)
+    assert run(name, *words) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_too_many_groups_are_names_of_single_answers(tmp_path: Path) -> None:
+    many = np.arange(1001)
+    confidence = npz(tmp_path / "a.npz", confidence=np.full(1001, 0.9), correct=many % 10 > 0, tags=many)
+    with pytest.raises(trueodds.UserError, match="has 1,001 different tags; at most 1,000 are compared"):
+        report_of_answers(reading.read(confidence), by="tag")
+
+
+def test_long_files_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = table(tmp_path / "a.csv", {"p": P[:, 0], "label": named()})
+    whole = columns.read(path, ["p"], ["label"])
+    monkeypatch.setattr(columns, "LINES", 7)
+    parts = columns.read(path, ["p"], ["label"])
+    np.testing.assert_array_equal(parts.numbers["p"], whole.numbers["p"])
+    assert parts.texts["label"].as_list() == whole.texts["label"].as_list() == [name or "" for name in named()]
+
+
+def test_the_json_is_the_report(tmp_path: Path) -> None:
+    path = npz(tmp_path / "a.npz", **GOOD)
+    assert run(path, "--json", tmp_path / "a.json", "--bins", "10", "--binning", "mass", "--level", "0.9") == 0
+    tree = json.loads((tmp_path / "a.json").read_text())
+    rows = trueodds.report(P, Y, bins=10, binning="mass", level=0.9)
+    assert (tree["ece"], tree["nll_lower"], tree["one_look"]) == (rows.ece, rows.nll_lower, True)

@@ -1,0 +1,259 @@
+"""Tables in files, column by column: CSV with a header, or Parquet (extra `table`); and arrays of NumPy."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import MissingExtraError
+from trueodds.files import FileError
+from trueodds.texts import short
+
+Array = npt.NDArray[np.float64]
+SUFFIXES = (".csv", ".parquet")
+LINES = 20_000
+"""Lines of a CSV file that are held as text at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A column of text: its different values, and the place of each row's among them. An empty cell is ""."""
+
+    values: tuple[str, ...]
+    code_N: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, values: Sequence[object], code_N: npt.NDArray[np.intp]) -> Texts:
+        """Values as texts: whole numbers without a point, None and NaN as ""; those that are equal then are one."""
+        place: dict[str, int] = {}
+        code_V = np.array([place.setdefault(_text(value), len(place)) for value in values], np.intp)
+        return cls(tuple(place), code_V[code_N] if len(code_N) else code_N)
+
+    @classmethod
+    def of_array(cls, array_N: npt.NDArray[Any]) -> Texts:
+        """Of numbers, booleans or text."""
+        if array_N.dtype.kind in "fiub":
+            values, code_N = np.unique(array_N, return_inverse=True)
+            return cls.of(values.tolist(), code_N)
+        place: dict[object, int] = {}
+        cells = array_N.tolist()
+        code_N = np.fromiter((place.setdefault(cell, len(place)) for cell in cells), np.intp, len(cells))
+        return cls.of([*place], code_N)
+
+    def __len__(self) -> int:
+        return len(self.code_N)
+
+    @property
+    def is_known_N(self) -> npt.NDArray[np.bool_]:
+        """Which cells are not empty."""
+        known_V = np.array([bool(value) for value in self.values], bool)
+        return known_V[self.code_N] if len(self) else np.zeros(0, bool)
+
+    def as_list(self) -> list[str]:
+        """The text of each row."""
+        return [self.values[code] for code in self.code_N.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns of a table by their names."""
+
+    numbers: dict[str, Array]
+    """NaN for an empty cell."""
+    texts: dict[str, Texts]
+    times: dict[str, npt.NDArray[np.int64]]
+    """Unix milliseconds."""
+
+
+def names(path: Path) -> list[str]:
+    """The names of the columns of a CSV or Parquet file.
+
+    Raises:
+        FileError: a name that comes twice, or is empty; not such a file.
+        MissingExtraError: a Parquet file without pyarrow.
+    """
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header = _header(path, file)[1]
+    else:
+        header = list(_parquet(path).schema_arrow.names)
+    if "" in header:
+        cure = "name it, or leave it out (as pandas does by to_csv(path, index=False))"
+        raise FileError(f"{path}: column {header.index('') + 1} of the header has no name; {cure}")
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise FileError(f"{path} has the column {twice!r} twice; give each a name of its own")
+    return header
+
+
+def read(path: Path, numbers: Sequence[str], texts: Sequence[str], times: Sequence[str] = ()) -> Columns:
+    """Some columns of a CSV or Parquet file, as numbers, as text or as times.
+
+    Raises:
+        FileError: a cell that is no number, or no time; a line of another length than the header; not such a file.
+        MissingExtraError: a Parquet file without pyarrow.
+    """
+    values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *times))
+    try:
+        time_ms = {name: milliseconds(cells[name], f"column {name!r}") for name in times}
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from None
+    coded = {name: cells[name] for name in texts}
+    as_texts = {name: cell if isinstance(cell, Texts) else Texts.of_array(cell) for name, cell in coded.items()}
+    return Columns(values, as_texts, time_ms)
+
+
+def read_npy(path: Path) -> npt.NDArray[Any]:
+    """The array of an .npy file. Raises FileError for another file and for Python objects."""
+    try:
+        with path.open("rb") as file:
+            array = np.lib.format.read_array(file, allow_pickle=False)
+    except (EOFError, ValueError) as error:
+        cure = "write numbers or text with np.save"
+        raise FileError(f"{path} is not a whole .npy file without Python objects ({error}); {cure}") from None
+    return np.asarray(array)
+
+
+def milliseconds(values: npt.NDArray[Any] | Texts, name: str) -> npt.NDArray[np.int64]:
+    """Unix milliseconds of times: `datetime64`, Unix seconds, or ISO 8601, which is UTC where it has no offset.
+
+    Raises:
+        ValueError: a cell that is none of these; it names the column.
+    """
+    if isinstance(values, Texts):
+        time_V = np.array([_ms_of(value, name) for value in values.values], np.int64)
+        return time_V[values.code_N] if len(values) else np.zeros(0, np.int64)
+    if values.dtype.kind == "M":
+        if np.isnat(values).any():
+            raise ValueError(_no_time(name, "NaT"))
+        return values.astype("datetime64[ms]").astype(np.int64)
+    if values.dtype.kind in "fiu":
+        if not np.isfinite(values).all():
+            raise ValueError(_no_time(name, str(values[~np.isfinite(values)][0])))
+        return np.rint(values.astype(np.float64) * 1000).astype(np.int64)
+    return milliseconds(Texts.of_array(values), name)
+
+
+def _ms_of(text: str, name: str) -> int:
+    try:
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            return round(1000 * float(text))
+    except (OverflowError, ValueError):
+        raise ValueError(_no_time(name, repr(text))) from None
+    return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+
+
+def _no_time(name: str, cell: str) -> str:
+    allowed = "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix seconds, in every row"
+    return f"{name} holds {cell}; allowed are {allowed}"
+
+
+def _text(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def _header(path: Path, file: Any) -> tuple[Iterator[list[str]], list[str]]:
+    """The lines after the header, and the header."""
+    lines = csv.reader(file)
+    try:
+        return lines, [name.strip() for name in next(lines, [])]
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileError(f"{path} is no CSV file ({error})") from None
+
+
+Cells = dict[str, "Texts | npt.NDArray[Any]"]
+
+
+def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Array], Cells]:
+    values: dict[str, list[Array]] = {name: [np.zeros(0)] for name in numbers}
+    codes: dict[str, list[npt.NDArray[np.intp]]] = {name: [np.zeros(0, np.intp)] for name in texts}
+    places: dict[str, dict[object, int]] = {name: {} for name in texts}
+    first = 2
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines, header = _header(path, file)
+        column_of = {name: header.index(name) for name in (*numbers, *texts)}
+        while lots := _lines(path, lines):
+            rows = [row for row in lots if row]
+            for k, row in enumerate(rows, first):
+                if len(row) != len(header):
+                    raise FileError(f"{path}, row {k}: {len(row)} cells; the header has {len(header)}")
+            cells = list(zip(*rows, strict=True)) or [()] * len(header)
+            for name in numbers:
+                values[name].append(_floats(path, name, cells[column_of[name]], first))
+            for name in texts:
+                place, column = places[name], cells[column_of[name]]
+                code = (place.setdefault(cell, len(place)) for cell in column)
+                codes[name].append(np.fromiter(code, np.intp, len(column)))
+            first += len(rows)
+    columns = {name: Texts.of([*places[name]], np.concatenate(parts)) for name, parts in codes.items()}
+    return {name: np.concatenate(parts) for name, parts in values.items()}, {**columns}
+
+
+def _lines(path: Path, lines: Iterator[list[str]]) -> list[list[str]]:
+    try:
+        return list(islice(lines, LINES))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise FileError(f"{path} is no CSV file ({error})") from None
+
+
+def _floats(path: Path, name: str, cells: Sequence[Any], first: int) -> Array:
+    """Cells as numbers; `first` is the row of the first one, counted from 1 with the header."""
+    try:
+        return np.array(list(map(float, cells)), np.float64)
+    except (TypeError, ValueError):
+        numbers = np.empty(len(cells))
+    for k, cell in enumerate(cells):
+        try:
+            numbers[k] = float(cell) if cell is not None and str(cell).strip() else np.nan
+        except (TypeError, ValueError):
+            problem = f"{path}, row {first + k}, column {name!r} holds {short(cell)}"
+            raise FileError(f"{problem}; allowed are numbers, and nothing for a missing one") from None
+    return numbers
+
+
+def _parquet(path: Path) -> Any:
+    """The opened file."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(f"reading {path}", "pyarrow", "table") from None
+    try:
+        return parquet.ParquetFile(path)
+    except ArrowInvalid as error:
+        raise FileError(f"{path} is no Parquet file ({error})") from None
+
+
+def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Array], Cells]:
+    from pyarrow import types
+
+    table = _parquet(path).read(columns=[*numbers, *texts])
+    values: dict[str, Array] = {}
+    columns: Cells = {}
+    for name in numbers:
+        array = table[name].to_numpy()
+        plain = array.dtype.kind in "fiub"
+        values[name] = array.astype(np.float64, copy=False) if plain else _floats(path, name, array.tolist(), 2)
+    for name in texts:
+        column = table[name]
+        if types.is_temporal(column.type):
+            columns[name] = column.to_numpy()
+            continue
+        coded = column.dictionary_encode().unify_dictionaries()
+        codes = [np.asarray(chunk.indices.fill_null(-1)) for chunk in coded.chunks]
+        distinct = coded.chunk(0).dictionary.to_pylist() if codes else []
+        columns[name] = Texts.of([*distinct, None], np.concatenate([np.zeros(0, np.intp), *codes]))
+    return values, columns

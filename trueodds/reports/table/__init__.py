@@ -1,0 +1,9 @@
+"""The report of a table of answers with their labels: no server, one look.
+
+evaluation   `trueodds.report` of arrays, in a terminal and in a notebook
+answers      what a table says of each answer
+reading      the forms of such tables
+composition  sums by class, tag, version and time, and the report of them
+text         the report in a terminal
+command      `trueodds report`
+"""

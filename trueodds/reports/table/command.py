@@ -1,0 +1,105 @@
+"""Reports on a table of answers: do the probabilities mean what they say? No server, no model.
+
+A file holds each answer's probabilities, or its confidence, and the true class where that is known; answers without one
+(an empty cell, -1, NaN) count as not labelled. `tag`, `time` and `version` beside them are compared where they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import get_args
+
+from trueodds.cli import Subparsers
+from trueodds.errors import MissingExtraError, UserError
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import Report
+from trueodds.reports.table import reading
+from trueodds.reports.table.report import By, report_of_answers
+from trueodds.reports.table.sums import TrendUnit
+from trueodds.reports.table.text import text_of
+from trueodds.reports.verdict import TOLERANCE
+from trueodds.sums.bins import Binning, check_bins
+from trueodds.sums.inputs import check_level
+
+EXAMPLES = (
+    "report answers.npz --html report.html",
+    "report answers.csv --label species --by tag --trend day",
+    "report probabilities.npy --labels labels.npy --json report.json",
+)
+
+
+class OptionsError(UserError, ValueError):
+    """An option whose value cannot be used."""
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
+    parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermixed=True)
+    parser.add_argument("answers", type=Path, help=reading.FORMS)
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy of probabilities: an .npy")
+    words = f"the column of a table that holds the labels (default: {reading.LABEL})"
+    parser.add_argument("--label", default=reading.LABEL, metavar="COLUMN", help=words)
+    scale = parser.add_mutually_exclusive_group()
+    words = "the numbers of the classes are {}, where the file does not say so"
+    scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
+    scale.add_argument("--logits", action="store_true", help=words.format("logits"))
+    words = "names of the classes, with commas: in the order of an array, or the columns of a table that are classes"
+    parser.add_argument("--classes", default="", metavar="NAMES", help=words)
+    parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
+    words = "bins of equal width (default), or of about as many answers each"
+    parser.add_argument("--binning", choices=get_args(Binning), default="width", help=words)
+    words = "nominal coverage of the intervals (default: 0.95)"
+    parser.add_argument("--level", type=float, default=0.95, help=words)
+    parser.add_argument("--by", choices=get_args(By), help="also a table by predicted class, or by tag")
+    words = "also a point for each hour, day or month; auto: the finest with at most 120 points"
+    parser.add_argument("--trend", choices=get_args(TrendUnit), help=words)
+    words = f"calibration error (ECE) that is put up with (default: {TOLERANCE:g})"
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="ECE", help=words)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, which needs no server")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    options = _options(arguments)
+    form = reading.Form(
+        label=arguments.label,
+        scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
+        classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
+        labels=arguments.labels,
+    )
+    answers = reading.read(arguments.answers, form)
+    trend: TrendUnit | None = arguments.trend
+    if arguments.html and trend is None and answers.groups.time_ms_N is not None:
+        trend = "auto"
+    report = report_of_answers(answers, options, by=arguments.by, trend=trend, tolerance=arguments.tolerance)
+    print(text_of(report))
+    files: dict[Path, str] = {}
+    if arguments.json:
+        files[arguments.json] = report.model_dump_json(indent=2) + "\n"
+    if arguments.html:
+        files[arguments.html] = _page(report)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    if files:
+        print(f"\nWritten: {', '.join(map(str, files))}")
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    try:
+        check_bins(arguments.bins, arguments.binning)
+        check_level(arguments.level)
+    except ValueError as error:
+        raise OptionsError(f"--{error}") from None
+    if not 0 < arguments.tolerance < 1:
+        raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
+    return Options(bins=arguments.bins, binning=arguments.binning, level=arguments.level)
+
+
+def _page(report: Report) -> str:
+    try:
+        from trueodds.reports.page import render
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("--html", error.name or "jinja2", "report") from None
+    return render(report)

@@ -1,0 +1,214 @@
+"""Tables of answers as people keep them: arrays in .npz or .npy, columns in CSV or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import UserError, nearest
+from trueodds.files import FileError, read_npz
+from trueodds.inputs import columns
+from trueodds.inputs.columns import Texts
+from trueodds.reports.table.answers import (
+    Answers,
+    Groups,
+    agreement,
+    correctness,
+    of_confidence,
+    of_probabilities,
+)
+from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
+from trueodds.texts import listed, plural
+
+Scale = Literal["probabilities", "logits"]
+LABEL = "label"
+FORMS = (
+    "an .npz with probabilities (or logits) and labels, or with confidence and correct; a .csv or .parquet table with a"
+    " column for each class, named as it, and one of the labels, or with confidence, predicted and label; or an .npy of"
+    " probabilities beside --labels"
+)
+NOT_CLASSES = ("id", "tag", "time", "version", "confidence", "predicted", "correct")
+"""Columns of a table that have a meaning of their own."""
+_COLUMNS = {"tag": "tags", "version": "versions", "time": "times"}
+"""The column of a table, and the array that is the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What a file does not say of itself."""
+
+    label: str = LABEL
+    """The column of the labels."""
+    scale: Scale | None = None
+    """What the numbers of the classes are; None: as an array is named, else probabilities."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes in the order of an array, or the columns of a table that are classes."""
+    labels: Path | None = None
+    """The file of the labels beside an array."""
+
+
+def read(path: Path, form: Form | None = None) -> Answers:
+    """The answers of a file.
+
+    Raises:
+        FileError: another form, what is missing, values or labels that cannot be used: it says what is allowed.
+        FileNotFoundError: no such file.
+        MissingExtraError: a Parquet file without pyarrow.
+    """
+    form = form or Form()
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist; expected {FORMS}")
+    if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
+        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+    if form.labels and path.suffix != ".npy":
+        raise FileError(f"--labels {form.labels}: {path} holds its labels itself; leave out --labels")
+    try:
+        if path.suffix in columns.SUFFIXES:
+            answers = _of_columns(path, form)
+        else:
+            answers = _of_arrays(path, _arrays(path, form), form)
+    except UserError:
+        raise
+    except ValueError as error:
+        raise FileError(f"{path}: {_cure(str(error))}") from None
+    if not len(answers):
+        raise FileError(f"{path} holds no answers; expected {FORMS}")
+    return answers
+
+
+def _arrays(path: Path, form: Form) -> dict[str, npt.NDArray[Any]]:
+    if path.suffix == ".npz":
+        return read_npz(path)
+    if not form.labels:
+        raise FileError(f"{path} holds one array; name the file of its labels: --labels labels.npy")
+    if not form.labels.is_file():
+        raise FileNotFoundError(f"{form.labels} does not exist; expected an .npy of the labels of {path}")
+    return {form.scale or "probabilities": columns.read_npy(path), "labels": columns.read_npy(form.labels)}
+
+
+def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -> Answers:
+    labels = _vector(arrays, "labels")
+    predicted = _vector(arrays, "predicted")
+    rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
+    groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
+    scale = _scale(path, arrays, form)
+    if scale:
+        if labels is None:
+            raise _missing(path, ["labels"], arrays)
+        p_NC = _probabilities(arrays[scale], scale)
+        classes = form.classes or tuple(map(str, arrays.get("class_names", range(p_NC.shape[-1]))))
+        named = arrays["labels"].dtype.kind not in "fiub"
+        return of_probabilities(path.name, p_NC, labels, classes, named=named, predicted=predicted, groups=groups)
+    if "confidence" not in arrays:
+        raise _missing(path, ["probabilities"], arrays)
+    return _of_confidence(path, arrays["confidence"], _vector(arrays, "correct"), predicted, labels, groups, arrays)
+
+
+def _of_columns(path: Path, form: Form) -> Answers:
+    header = columns.names(path)
+    known = (form.label, *NOT_CLASSES)
+    classes = form.classes or tuple(name for name in header if name not in known)
+    if absent := [name for name in classes if name not in header]:
+        raise _no_column(path, absent[0], header, "--classes")
+    by_confidence = "confidence" in header and not form.classes and not form.scale
+    if not by_confidence and form.label not in header:
+        raise _no_column(path, form.label, header, "--label")
+    if not by_confidence and not classes:
+        raise FileError(f"{path} has the columns {listed(header)}, and none of a class; expected {FORMS}")
+    texts = [name for name in dict.fromkeys((form.label, "predicted", "correct", "tag", "version")) if name in header]
+    times = [name for name in ("time",) if name in header]
+    table = columns.read(path, ["confidence"] if by_confidence else classes, texts, times)
+    held: dict[str, npt.NDArray[Any] | Texts | None] = {name: table.texts.get(name) for name in ("tag", "version")}
+    held["time"] = table.times["time"].astype("datetime64[ms]") if times else None
+    rows = len(next(iter(table.numbers.values())))
+    groups = _groups(held, rows, path)
+    labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
+    if by_confidence:
+        confidence = table.numbers["confidence"]
+        return _of_confidence(path, confidence, correct, predicted, labels, groups, header)
+    values = [table.numbers[name] for name in classes]
+    p_NC = _probabilities(np.stack(values, axis=1), form.scale or "probabilities")
+    if len(classes) == 1:  # the positive class alone
+        classes = ("0", "1")
+    assert labels is not None
+    return of_probabilities(path.name, p_NC, labels, classes, named=True, predicted=predicted, groups=groups)
+
+
+def _of_confidence(
+    path: Path,
+    confidence: npt.NDArray[Any],
+    correct: Texts | None,
+    predicted: Texts | None,
+    labels: Texts | None,
+    groups: Groups,
+    held: Sequence[str] | Mapping[str, Any],
+) -> Answers:
+    if correct is not None:
+        labelled_N, correct_N = correctness(path.name, correct)
+    elif predicted is not None and labels is not None:
+        labelled_N, correct_N = agreement(path.name, predicted, labels)
+    else:
+        raise _missing(path, ["correct"] if predicted is None else ["labels"], held)
+    return of_confidence(path.name, as_numbers(confidence, "confidence"), labelled_N, correct_N, predicted, groups)
+
+
+def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
+    """The array that holds a number for each class; None: there is none."""
+    scales: tuple[Scale, Scale] = ("probabilities", "logits")
+    present = [scale for scale in scales if scale in arrays]
+    if form.scale and form.scale not in present:
+        raise _missing(path, [form.scale], arrays)
+    if len(present) == 2 and not form.scale:
+        raise FileError(f"{path} holds probabilities and logits; say which to report on: --probabilities or --logits")
+    return form.scale or (present[0] if present else None)
+
+
+def _probabilities(values: npt.NDArray[Any], scale: Scale) -> npt.NDArray[np.floating]:
+    if scale == "logits":
+        return softmax(check_logits(values, rows=TELLING_ROWS))
+    return both_classes(values)
+
+
+def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
+    if name not in arrays:
+        return None
+    array = arrays[name]
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one for each answer")
+    return Texts.of_array(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
+
+
+def _groups(held: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:
+    for name, column in held.items():
+        if column is not None and len(column) != rows:
+            raise FileError(f"{path}: {_COLUMNS[name]} has {plural(len(column), 'row')} for {rows:,} answers")
+    tags, versions = (
+        column if column is None or isinstance(column, Texts) else Texts.of_array(column)
+        for column in (held["tag"], held["version"])
+    )
+    times = held["time"]
+    return Groups(tags, versions, None if times is None else columns.milliseconds(times, "times"))
+
+
+def _missing(path: Path, names: Sequence[str], held: Sequence[str] | Mapping[str, Any]) -> FileError:
+    return FileError(f"{path} has no {listed(names)}; it holds {', '.join(held) or 'nothing'}. Expected {FORMS}")
+
+
+def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
+    words = f"{path} has no column {name!r}; it has {listed(header)}; name it with {option}.{nearest(name, header)}"
+    return FileError(words)
+
+
+def _cure(message: str) -> str:
+    """What helps on the command line."""
+    if message.startswith("logits holds probabilities"):
+        return f"{message.partition('. Pass')[0]}; give --probabilities"
+    if "sums to" in message or "If these are logits" in message:
+        start = message.partition(". If these are logits")[0]
+        return f"{start}; give --logits if these are logits, or name the columns of the classes: --classes a,b,c"
+    return message

@@ -1,0 +1,73 @@
+"""Sums of a table's answers: of all of them, by what they belong to, and by the time they were given."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.inputs.columns import Texts
+from trueodds.reports.schemas import Unit
+from trueodds.reports.table.answers import Answers
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import CELLS, cell_of
+from trueodds.sums.sums import CalibrationSums
+
+TrendUnit = Literal["hour", "day", "month", "auto"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+_CODES: dict[Unit, Literal["h", "D", "M"]] = {"hour": "h", "day": "D", "month": "M"}
+MAX_POINTS = 120
+"""Most points of a trend whose unit is left to us, unless it is by month."""
+
+
+def sums_of(answers: Answers) -> AnswerSums:
+    """Of all answers: with NLL and Brier score where all probabilities are known."""
+    answers_C = np.bincount(cell_of(answers.confidence_N), minlength=CELLS)
+    labelled_N = answers.labelled_N
+    if not labelled_N.any():
+        return AnswerSums(answers_C, CalibrationSums.zero())
+    if answers.probabilities_NC is None or answers.label_N is None:
+        rows = answers.confidence_N[labelled_N], answers.correct_N[labelled_N]
+        return AnswerSums(answers_C, CalibrationSums.from_top(*rows))
+    return AnswerSums(answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers)))
+
+
+def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:
+    """Probabilities and labels of the labelled answers of a table that has all probabilities."""
+    assert answers.probabilities_NC is not None and answers.label_N is not None
+    if answers.labelled_N.all():
+        return answers.probabilities_NC, answers.label_N
+    return answers.probabilities_NC[answers.labelled_N], answers.label_N[answers.labelled_N]
+
+
+def sums_by(answers: Answers, names: Texts) -> dict[str, AnswerSums]:
+    """By name, in the order of the names; without NLL and Brier score."""
+    groups = _grouped(answers, names.code_N, len(names.values))
+    return {name: sums for name, sums in zip(names.values, groups, strict=True) if sums.answers}
+
+
+def sums_by_period(answers: Answers, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]:
+    """Each hour, day or month with answers, by its start in Unix milliseconds.
+
+    auto: the finest unit that needs no more than 120 points, else the month.
+    """
+    assert answers.groups.time_ms_N is not None
+    time_N = answers.groups.time_ms_N.astype("datetime64[ms]")
+    for chosen in UNITS if unit == "auto" else (unit,):
+        start_P, period_N = np.unique(time_N.astype(f"datetime64[{_CODES[chosen]}]"), return_inverse=True)
+        if unit != "auto" or chosen == UNITS[-1] or len(start_P) <= MAX_POINTS:
+            break
+    starts_ms = start_P.astype("datetime64[ms]").astype(np.int64).tolist()
+    return chosen, list(zip(starts_ms, _grouped(answers, period_N, len(start_P)), strict=True))
+
+
+def _grouped(answers: Answers, group_N: npt.NDArray[np.intp], groups: int) -> list[AnswerSums]:
+    order_N = group_N.argsort(kind="stable")
+    ends = np.bincount(group_N, minlength=groups).cumsum()[:-1]
+    parts = []
+    for rows in np.split(order_N, ends):
+        known = rows[answers.labelled_N[rows]]
+        labelled = CalibrationSums.from_top(answers.confidence_N[known], answers.correct_N[known])
+        parts.append(AnswerSums(np.bincount(cell_of(answers.confidence_N[rows]), minlength=CELLS), labelled))
+    return parts
