@@ -66,8 +66,13 @@ def test_a_table_names_its_classes(tmp_path: Path) -> None:
     assert calibrate(csv(tmp_path / "val.csv"), "--test", csv(tmp_path / "test.csv"), "--out", tmp_path / "csv") == 0
     np.savez(tmp_path / "p.npz", logits=metrics.softmax(Z), labels=Y)
     assert calibrate(tmp_path / "p.npz", "--probabilities", "--out", tmp_path / "p") == 0
-    one, other = (json.loads((tmp_path / name / "calibrator.json").read_text()) for name in ("csv", "p"))
-    assert one["calibrator"] == other["calibrator"]
+    np.save(tmp_path / "logits.npy", Z)
+    np.save(tmp_path / "labels.npy", Y)
+    words = (tmp_path / "logits.npy", "--labels", tmp_path / "labels.npy")
+    assert calibrate(*words, "--out", tmp_path / "npy") == 0
+    names = ("csv", "p", "npy")
+    fits = [json.loads((tmp_path / name / "calibrator.json").read_text())["calibrator"] for name in names]
+    assert fits[0] == fits[1] == fits[2]
 
 
 def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
@@ -112,6 +117,9 @@ def test_bad_arrays(
         (["a.txt"], "has the suffix '.txt'; expected an .npz"),
         (["names.csv"], "unknown label 'hare'; allowed: cat, dog, 2."),
         (["none.csv"], "has no column 'label'"),
+        (["z.npy"], "z.npy holds one array; name the file of its labels: --labels labels.npy"),
+        (["z.npy", "--labels", "y.npy"], "y.npy does not exist; expected an .npz"),
+        (["good.csv", "--labels", "y.npy"], "good.csv holds its labels; leave out --labels"),
         (["names.csv", "--onnx", "m.onnx", "--probabilities"], "leave out --probabilities"),
         (["good.csv", "--onnx", "a.txt"], "a.txt is no ONNX model"),
     ],
@@ -121,6 +129,7 @@ def test_bad_words(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("nothing")
+    np.save(tmp_path / "z.npy", Z)
     csv(tmp_path / "names.csv", "cat,dog,2,label")
     csv(tmp_path / "none.csv", "cat,dog,hare,class")
     csv(tmp_path / "good.csv")

@@ -25,7 +25,12 @@ from trueodds.texts import plural
 
 OUT = Path("calibration")
 ALL = "all"
-EXAMPLES = ("calibrate logits.npz", "calibrate val.csv --test test.csv", "calibrate logits.npz --onnx model.onnx")
+EXAMPLES = (
+    "calibrate logits.npz",
+    "calibrate val.csv --test test.csv",
+    "calibrate logits.npy --labels labels.npy",
+    "calibrate logits.npz --onnx model.onnx",
+)
 
 
 class OptionsError(UserError, ValueError):
@@ -37,6 +42,7 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("calibrate", description=__doc__, epilog=epilog, intermixed=True)
     parser.add_argument("logits", type=Path, help=FORMS)
     parser.add_argument("--test", type=Path, metavar="FILE", help="rows to measure on, in the same form")
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy of logits: an .npy")
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "the file holds probabilities in place of logits: their logarithms are taken"
@@ -51,7 +57,11 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.onnx and arguments.probabilities:
         raise OptionsError("--onnx folds a calibrator behind logits; export the logits, and leave out --probabilities")
-    source = logit_rows.read(arguments.logits, arguments.label, probabilities=arguments.probabilities)
+    if arguments.labels and arguments.logits.suffix != ".npy":
+        raise OptionsError(f"--labels {arguments.labels}: {arguments.logits} holds its labels; leave out --labels")
+    source = logit_rows.read(
+        arguments.logits, arguments.label, labels=arguments.labels, probabilities=arguments.probabilities
+    )
     if arguments.test:
         test = logit_rows.read(arguments.test, arguments.label, probabilities=arguments.probabilities)
         source = LogitRows(source.rows, test.test or test.rows)

@@ -13,12 +13,14 @@ from trueodds.errors import UserError, unknown
 from trueodds.files import read_npz
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
+from trueodds.inputs.columns import read_npy
 from trueodds.logits import Logits
 from trueodds.sums.inputs import both_classes, check_labels, check_logits, logits_of
 
 FORMS = (
-    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; or a .csv or .parquet"
-    " table with a column of logits for each class, named as it, and one of the labels"
+    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; an .npy of logits"
+    " beside --labels; or a .csv or .parquet table with a column of logits for each class, named as it, and one of the"
+    " labels"
 )
 PAIRS = (("logits", "labels"), ("val_logits", "val_labels"))
 TEST = ("test_logits", "test_labels")
@@ -32,8 +34,8 @@ class LogitRows:
     test: Logits | None = None
 
 
-def read(path: Path, label: str, *, probabilities: bool = False) -> LogitRows:
-    """Rows of a file; of `probabilities`, their logarithms.
+def read(path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False) -> LogitRows:
+    """Rows of a file; of `probabilities`, their logarithms. `labels`: the file of those of an .npy.
 
     Raises:
         LabelledRowsError: no such file, another form, logits or labels that cannot be used: it says what is missing.
@@ -42,14 +44,14 @@ def read(path: Path, label: str, *, probabilities: bool = False) -> LogitRows:
     try:
         if path.suffix in (".csv", ".parquet"):
             return LogitRows(_of_table(path, label, probabilities))
-        if path.suffix != ".npz":
+        if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
-        arrays = read_npz(path)
+        arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
         pair = next((pair for pair in PAIRS if pair[0] in arrays), PAIRS[0])
         rows = _of_arrays(path, arrays, pair, probabilities)
         test = _of_arrays(path, arrays, TEST, probabilities) if TEST[0] in arrays else None
-    except FileNotFoundError:
-        raise LabelledRowsError(f"{path} does not exist; expected {FORMS}") from None
+    except FileNotFoundError as error:
+        raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
     except UserError:
         raise
     except ValueError as error:
@@ -58,6 +60,12 @@ def read(path: Path, label: str, *, probabilities: bool = False) -> LogitRows:
         sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and test_logits {test.logits_NC.shape[1]}"
         raise LabelledRowsError(f"{path}: {sizes}; give both those of one model")
     return LogitRows(rows, test)
+
+
+def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
+    if labels is None:
+        raise LabelledRowsError(f"{path} holds one array; name the file of its labels: --labels labels.npy")
+    return dict(zip(PAIRS[0], map(read_npy, (path, labels)), strict=True))
 
 
 def _of_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool) -> Logits:
