@@ -27,6 +27,7 @@ from service.observe import route as observe
 from service.observe import schemas as observe_schemas
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
+from service.predict.stored import route as predictions
 from service.report import pages
 from service.report import route as report
 from service.report.recent import Recent
@@ -82,8 +83,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         streamed={"/feedback": bulk.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
-    routers = (observe.router, kserve.router, status.router, labels.router, voiding.router, report.router, alarm.router)
-    for router in routers:
+    documented = (
+        *(observe.router, kserve.router, status.router, labels.router, voiding.router),
+        *(predictions.router, report.router, alarm.router),
+    )
+    for router in documented:
         app.include_router(router, dependencies=[query_parameters.DECLARED])
     for router in (predict.fast, pages.router, infer.fast, infer.router):
         app.include_router(router)
@@ -108,7 +112,11 @@ def _examples(runtime: Runtime) -> LiveExamples:
     engine = runtime.engine
     infer_bodies = infer_schemas.examples(engine)
     return LiveExamples(
-        parameters={"model": engine.version.model, "version": engine.version.version},
+        parameters={
+            "model": engine.version.model,
+            "version": engine.version.version,
+            "id": predictions.EXAMPLE_ID,
+        },
         bodies={
             "/predict": predict_schemas.examples(engine),
             "/v2/models/{model}/infer": infer_bodies,

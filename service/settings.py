@@ -115,7 +115,12 @@ class Settings(BaseSettings):
 
     predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
     feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
-    admin_key: KeyHashes = Field((), description=_KEY.format("/admin"))
+    read_key: KeyHashes = Field(
+        (), description=_KEY.format("/calibration-report, /models, /metrics and GET /predictions")
+    )
+    admin_key: KeyHashes = Field(
+        (), description=_KEY.format("/admin, DELETE /predictions and what any other key opens")
+    )
 
     max_instances: int = Field(256, ge=1, description="inputs in one /predict call")
     max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")

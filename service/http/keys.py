@@ -1,10 +1,14 @@
 """The keys of callers: one for each role, of which only the SHA-256 is known here. A role without a key is open.
 
 Keys are random (256 bits), so a plain hash suffices: there is nothing to guess, and no need to be slow.
+
+Browsers send a password (Basic) by themselves, also where a page of another site asks them to. So it opens what is only
+read, and nothing that changes anything.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import secrets
@@ -14,9 +18,10 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from service.errors import ServiceError
+from service.http.accept import prefers_html
 from service.settings import Settings
 
-Role = Literal["predict", "feedback", "admin"]
+Role = Literal["predict", "feedback", "read", "admin"]
 
 
 def make() -> tuple[str, str]:
@@ -36,6 +41,7 @@ class Keys:
         self._hashes: dict[Role, tuple[str, ...]] = {
             "predict": settings.predict_key,
             "feedback": settings.feedback_key,
+            "read": settings.read_key,
             "admin": settings.admin_key,
         }
 
@@ -68,9 +74,28 @@ class Keys:
 def check(request: Request, role: Role) -> None:
     """As `Keys.check`, of the key that a request sends."""
     keys: Keys = request.app.state.keys
-    if not keys.is_open(role):
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        keys.check(role, key.strip() if scheme.lower() == "bearer" else None)
+    if keys.is_open(role):
+        return
+    scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+    key = sent.strip() if scheme.lower() == "bearer" else None
+    if role == "read" and scheme.lower() == "basic":
+        key = _password(sent.strip())
+    try:
+        keys.check(role, key)
+    except ServiceError as error:
+        if role == "read" and error.status == 401 and prefers_html(request.headers.get("accept", "")):
+            error.headers["www-authenticate"] = 'Basic realm="trueodds", charset="UTF-8"'
+            error.message = f"{error.message}, or in a browser as the password, with any name"
+        raise
+
+
+def _password(credentials: str) -> str | None:
+    """The password of HTTP's Basic scheme, which browsers ask people for; else the name, where there is no password."""
+    try:
+        name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except ValueError:
+        return None
+    return password or name
 
 
 class _Requires(HTTPBearer):

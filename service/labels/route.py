@@ -15,9 +15,9 @@ from service.bulk.lines import NDJSON
 from service.bulk.refusals import RefusedRowsError
 from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
+from service.http.times import unix_ms
 from service.labels import bulk, formats, imports, labelled_file, schemas
 from service.labels.schemas import BulkSummary, LabelsStored
-from service.labels.voiding import unix_ms
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelCounts

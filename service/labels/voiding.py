@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -16,6 +16,7 @@ from service.alarm.watch import restarting, taking
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
+from service.http.times import unix_ms
 from service.labels import imports
 from service.runtime import Runtime, runtime_of
 from service.store import StoreError
@@ -193,9 +194,3 @@ def _reading(counts: VoidCounts, held: int, *, dry_run: bool) -> str:
         words.append(f"{plural(held, 'held label')} without a prediction")
     labels = plural(counts.labels + held, "label")
     return f"{labels} {'to void' if dry_run else 'voided'}: {', '.join(words)}."
-
-
-def unix_ms(time_: datetime) -> int:
-    """Milliseconds since 1970; a time without an offset is in UTC."""
-    aware = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000)

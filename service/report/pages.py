@@ -18,7 +18,7 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from service.errors import ServiceError
-from service.http import error_answers, query_parameters
+from service.http import error_answers, keys, query_parameters
 from service.http.accept import prefers_html
 from service.report import addresses
 from trueodds.reports import Report, page
@@ -89,8 +89,10 @@ class ReportRoute(APIRoute):
                     raise
                 answer = await error_answers.answer(request, error)
             message = orjson.loads(answer.body)["error"]["message"]
-            retry = {name: answer.headers[name] for name in ("retry-after",) if name in answer.headers}
-            headers = {"vary": "accept", **HEADERS, **retry}
+            kept = {
+                name: answer.headers[name] for name in ("retry-after", "www-authenticate") if name in answer.headers
+            }
+            headers = {"vary": "accept", **HEADERS, **kept}
             return Response(problem(message), answer.status_code, headers, media_type="text/html")
 
         return handle
@@ -105,7 +107,7 @@ def is_wanted(request: Request) -> bool:
 router = APIRouter(route_class=ReportRoute)
 
 
-@router.get(addresses.CHOOSE, include_in_schema=False)
+@router.get(addresses.CHOOSE, include_in_schema=False, dependencies=[keys.requires("read")])
 async def choose(request: Request) -> Response:
     """Leads on to the chosen report: blank fields left out, days and sliding windows as times."""
     query_parameters.check(request, addresses.FIELDS)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from service.alarm import alarm_and_advice
-from service.http import error_answers
+from service.http import error_answers, keys
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import voiding_note
@@ -54,12 +54,14 @@ _TIME = "ISO 8601 (UTC without an offset) or Unix seconds, of the PREDICTION; re
     "/calibration-report",
     tags=["odds"],
     summary="Do the probabilities mean what they say?",
+    dependencies=[keys.requires("read")],
     responses={
         200: {"model": Report, "content": {"text/html": {}}},
         **error_answers.documented(
             _404="unknown model, version, class or tag",
             _422="a parameter that is unknown, given twice or out of range, or parameters that contradict each other",
             _503="no model has been served yet",
+            **keys.ERRORS,
         ),
     },
 )

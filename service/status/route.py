@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm import route as alarm
-from service.http import error_answers
+from service.http import error_answers, keys
 from service.http.accept import prefers_html
 from service.http.json_body import JSON
 from service.models.schemas import Models
@@ -42,7 +42,14 @@ async def ready(request: Request) -> Response:
     return _health(Health(status="ready", model=version.model, version=version.version))
 
 
-@router.get("/models", tags=["operation"], response_model=Models, summary="Which models are there?")
+@router.get(
+    "/models",
+    tags=["operation"],
+    response_model=Models,
+    summary="Which models are there?",
+    dependencies=[keys.requires("read")],
+    responses=error_answers.documented(**keys.ERRORS),
+)
 async def models(request: Request) -> Response:
     """Every published version, which of them serve or shadow, and why one is refused; and what other servers answer."""
     runtime = runtime_of(request)
@@ -54,7 +61,8 @@ async def models(request: Request) -> Response:
     tags=["operation"],
     summary="For Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}}},
+    dependencies=[keys.requires("read")],
+    responses={200: {"content": {"text/plain": {}}}, **error_answers.documented(**keys.ERRORS)},
 )
 async def metrics(request: Request) -> Response:
     """Counts of all workers (requests, latencies, batches, labels), and of the store (answers, labels, ECE, evidence of

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from service.store.databases.database import Database
-from service.store.rows import By, LabelBlock, LabelledLogits, StoredPrediction, Unit, Version, Voiding
+from service.store.rows import By, LabelBlock, LabelledLogits, StoredPrediction, Unit, Version, Voiding, storable
 from service.store.work import deltas, reading, states, versions, voiding
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
 from trueodds.bundle.shadows import shadow_of
@@ -20,6 +20,11 @@ MAX_PERIODS = 750
 """Periods of one trend: the hours of a month."""
 BLOCK_BYTES = 4 << 20
 """Logits in one block of `read_labelled_logits`."""
+
+EXPORTED = 10_000
+"""Predictions in one block of `export`."""
+LATEST_MS = 2**47
+"""A time in milliseconds that no prediction has; ids hold twelve hex digits of it."""
 
 _UNITS = {"hour": HOUR, "day": DAY, "month": MONTH}
 _KINDS = {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}
@@ -45,6 +50,39 @@ class StoreReader:
     async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredPrediction]:
         """Stored answers of a model by id; ids that are unknown are left out."""
         return await self.database.read(partial(reading.answers, model, ids))
+
+    async def read_answers_of(self, id_: str) -> list[StoredPrediction]:
+        """The stored answers of all models, and of their shadows, with an id."""
+        return await self.database.read(partial(reading.answers_of, id_)) if storable(id_) else []
+
+    async def export(
+        self,
+        model: str,
+        version: str,
+        since: int = 0,
+        until: int = LATEST_MS,
+        *,
+        logits: bool = False,
+        limit: int = EXPORTED,
+    ) -> AsyncIterator[list[StoredPrediction]]:
+        """The predictions of a version made in the milliseconds [since, until), with their labels, in blocks.
+
+        First those with ids of ours, then those with callers' own, each in the order of their time. `logits`: with
+        them, in smaller blocks. A block is as the store is when it is read.
+        """
+        key = await self._key(model, version)
+        if key is None:
+            return
+        if logits:
+            limit = min(limit, max(BLOCK_BYTES // (4 * len(self._known.versions[key].classes)), 1))
+        last, times = "", (since, until)
+        while rows := await self.database.read(partial(reading.exported_ours, key, times, last, limit, logits=logits)):
+            yield rows
+            last = rows[-1].id
+        place = (-1, "")
+        while rows := await self.database.read(partial(reading.exported_own, key, times, place, limit, logits=logits)):
+            yield rows
+            place = rows[-1].created_ms, rows[-1].id
 
     async def read_sums(
         self, model: str, version: str, since: int | None = None, until: int | None = None

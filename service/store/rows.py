@@ -146,11 +146,17 @@ class StoredPrediction:
     raw_confidence: float
     confidence: float
     logits: bytes
-    """Little-endian float32, each row minus its maximum."""
+    """Little-endian float32, each row minus its maximum; empty where they are not known, or were not asked for."""
     tag: str | None
     propensity: float | None
     label: int | None
     """The label as it now is."""
+    labelled_ms: int | None
+    """When that label came."""
+    corrected: bool | None
+    """Whether it has replaced another; None without a label."""
+    import_id: str | None
+    """The import of the label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +201,17 @@ class LabelledLogits:
     created_ms_N: Integers
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
     """Of the shadow that the caller named, on the same inputs."""
+
+
+@dataclass(frozen=True)
+class DeletionCounts:
+    """What is gone of one id."""
+
+    predictions: int
+    """The answer, and what shadows said about the same input."""
+    labels: int
+    held: int
+    """Labels that waited for their prediction."""
 
 
 @dataclass(frozen=True)

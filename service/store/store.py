@@ -15,6 +15,7 @@ from service.store.databases.database import Database
 from service.store.label_rules import Outcome, Plan, RefusedLabelsError
 from service.store.reader import StoreReader
 from service.store.rows import (
+    DeletionCounts,
     EarlierPrediction,
     Label,
     LabelBlock,
@@ -28,6 +29,7 @@ from service.store.rows import (
     storable,
 )
 from service.store.work import compaction, labels, pairs, predictions, retention, states, versions, voiding
+from trueodds.bundle.shadows import shadow_of
 
 COMPACT_COMMITS = 512
 """Commits of this process after which it compacts."""
@@ -176,6 +178,13 @@ class Store(StoreReader):
                 counts[place] = counts.get(place, VoidCounts()) + await transact(work)
                 self._count(0 if dry_run else len(sequences))
         return counts, held
+
+    async def delete_prediction(self, model: str, id_: str) -> DeletionCounts:
+        """Remove the prediction of an id, what shadows said about the same input, their labels and the held ones.
+
+        Sums and evidence stay, as with retention: they hold counts, and nothing of whom they are.
+        """
+        return await self.database.write(partial(retention.remove, id_, [model, shadow_of(model)]))
 
     async def prune(
         self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNED

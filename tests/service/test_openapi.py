@@ -61,6 +61,9 @@ OPERATIONS = (
     "POST /admin/alarm/acknowledge",
     "POST /admin/alarm/test",
     "GET /calibration-report",
+    "GET /predictions",
+    "GET /predictions/{id}",
+    "DELETE /predictions/{id}",
     "GET /v2",
     "GET /v2/health/live",
     "GET /v2/health/ready",
@@ -97,7 +100,7 @@ def served(running: Client) -> dict[str, Any]:
         for operation in path.values():
             for parameter in operation.get("parameters", ()):
                 if parameter["in"] == "path":
-                    parameter["schema"]["enum"] = [{"model": model, "version": version}[parameter["name"]]]
+                    parameter["schema"]["enum"] = [{"model": model, "version": version, "id": "any"}[parameter["name"]]]
     return document
 
 
@@ -217,6 +220,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     others = {
         "/admin/alarm/acknowledge": (409, "nothing_to_acknowledge"),
         "/admin/labelled.npz": (404, "no_labels"),
+        "/predictions/{id}": (404, "unknown_id"),
     }  # of a service that nothing was asked before
     for method, path, url, kind, body in examples(client):
         content = body.encode() if isinstance(body, str) else b"" if body is None else json.dumps(body).encode()

@@ -209,11 +209,57 @@ def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
 
 def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
     """Stored answers of a model by id; unknown ids are left out."""
+    rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = ANY($1) AND m.name = $2", (ids, model))
+    return {row[0]: _prediction(row) for row in rows}
+
+
+def answers_of(id_: str) -> Work[list[StoredPrediction]]:
+    """The answers of all models with an id."""
+    rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = $1 ORDER BY m.name", (id_,))
+    return [_prediction(row) for row in rows]
+
+
+def exported_ours(
+    version: int, times: tuple[int, int], after: str, limit: int, *, logits: bool
+) -> Work[list[StoredPrediction]]:
+    """The first `limit` predictions of a version with ids of ours above `after`, made in the milliseconds [first, end).
+
+    Ids begin with their time; what a shadow says has the id of the answer, which was before.
+    """
+    first, end = times
+    least = f"{max(first - HOUR_MS, 0):012x}"
     rows = yield Query(
-        "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, p.logits, p.tag,"
-        " p.propensity, l.label FROM predictions p JOIN versions v ON v.key = p.version JOIN models m ON m.key ="
-        " v.model LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
-        " WHERE p.id = ANY($1) AND m.name = $2",
-        (ids, model),
+        f"{_STORED.format(logits='p.logits' if logits else 'NULL')} WHERE p.version = $1 AND p.digest IS NULL"
+        " AND p.id > $2 AND p.id < $3 AND p.created_ms >= $4 AND p.created_ms < $5 ORDER BY p.id LIMIT $6",
+        (version, max(after, least), f"{end:012x}", first, end, limit),
     )
-    return {row[0]: StoredPrediction(*row) for row in rows}
+    return [_prediction(row) for row in rows]
+
+
+def exported_own(
+    version: int, times: tuple[int, int], after: tuple[int, str], limit: int, *, logits: bool
+) -> Work[list[StoredPrediction]]:
+    """As `exported_ours`, with ids of callers, by time and id; `after`: those of the last one before."""
+    first, end = times
+    rows = yield Query(
+        f"{_STORED.format(logits='p.logits' if logits else 'NULL')} WHERE p.version = $1 AND p.digest IS NOT NULL"
+        " AND p.created_ms >= $2 AND p.created_ms < $3 AND (p.created_ms > $2 OR p.id > $4)"
+        " ORDER BY p.created_ms, p.id LIMIT $5",
+        (version, max(first, after[0]), end, after[1] if after[0] >= first else "", limit),
+    )
+    return [_prediction(row) for row in rows]
+
+
+_STORED = (
+    "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, {logits}, p.tag,"
+    " p.propensity, l.label, coalesce(l.corrected_ms, l.arrived_ms), l.corrected_ms, l.import_id FROM predictions p"
+    " JOIN versions v ON v.key = p.version JOIN models m ON m.key = v.model"
+    " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+)
+
+
+def _prediction(row: Sequence[Any]) -> StoredPrediction:
+    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id = row
+    corrected = None if label is None else corrected_ms is not None
+    of_label = label, labelled_ms, corrected, import_id
+    return StoredPrediction(*(*answer, bytes(logits or b""), tag, propensity, *of_label))

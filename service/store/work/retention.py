@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from service.store.rows import DeletionCounts
 from service.store.work.statements import Lock, Query, Work
 
 # A label that a state has not taken yet stays in the log, and its prediction with it.
@@ -48,6 +49,21 @@ def _remove(places: list[tuple[int, str]]) -> Work[int]:
             (ids, model),
         )
     return removed
+
+
+def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
+    """Remove the predictions of an id of some models, with their labels and the ones that wait for them."""
+    of = "SELECT key FROM models WHERE name = ANY($1)"
+    yield Lock(f"{of} ORDER BY key FOR UPDATE", (models,))
+    yield Lock(f"SELECT key FROM versions WHERE model IN ({of}) ORDER BY key FOR NO KEY UPDATE", (models,))
+    versions = f"SELECT key FROM versions WHERE model IN ({of})"
+    yield Query(f"DELETE FROM replaced WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    labels = yield Query(
+        f"DELETE FROM labels WHERE version IN ({versions}) AND prediction = $2 RETURNING prediction", (models, id_)
+    )
+    predictions = yield Query(f"DELETE FROM predictions WHERE model IN ({of}) AND id = $2 RETURNING id", (models, id_))
+    held = yield Query(f"DELETE FROM held WHERE model IN ({of}) AND id = $2 RETURNING id", (models, id_))
+    return DeletionCounts(len(predictions), len(labels), len(held))
 
 
 def prune_held(before_ms: int) -> Work[int]:

@@ -1,0 +1,1 @@
+"""Stored predictions: looked up, removed, and taken elsewhere as a table."""

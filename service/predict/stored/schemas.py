@@ -1,0 +1,67 @@
+"""The answers about stored predictions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from service.store.rows import StoredPrediction, Version
+
+
+class StoredAnswer(BaseModel):
+    """What the service answered, and the label that has come since."""
+
+    id: str
+    time: datetime
+    model: str
+    version: str
+    tag: str | None
+    predicted: str = Field(description="the most probable class")
+    confidence: float = Field(description="its calibrated probability")
+    label: str | None = Field(description="the true class, as it is known now")
+    label_time: datetime | None = Field(description="when that label came")
+    corrected: bool | None = Field(description="whether it has replaced another")
+    import_id: str | None = Field(description="the import of the label, by which it can be voided")
+    propensity: float | None = Field(description="the chance of getting a label that came with the input")
+    classes: list[str]
+    probabilities: list[float] | None = Field(description="of the classes; null: only the confidence is known")
+
+
+class PredictionDeleted(BaseModel):
+    """How much is gone."""
+
+    predictions: int = Field(description="the answer, and what a shadow said about the same input")
+    labels: int
+    held: int = Field(description="labels that waited for a prediction with this id")
+
+
+def stored_answer(row: StoredPrediction, version: Version) -> StoredAnswer:
+    """A stored row as its answer."""
+    classes = version.classes
+    probabilities = None
+    if row.logits:
+        logits_1C = np.frombuffer(row.logits, "<f4").reshape(1, len(classes))
+        probabilities = version.calibrator(logits_1C)[0].tolist()
+    return StoredAnswer(
+        id=row.id,
+        time=moment(row.created_ms),
+        model=row.model,
+        version=row.version,
+        tag=row.tag,
+        predicted=classes[row.predicted],
+        confidence=row.confidence,
+        label=None if row.label is None else classes[row.label],
+        label_time=None if row.labelled_ms is None else moment(row.labelled_ms),
+        corrected=row.corrected,
+        import_id=row.import_id,
+        propensity=row.propensity,
+        classes=list(classes),
+        probabilities=probabilities,
+    )
+
+
+def moment(ms: int) -> datetime:
+    """Unix milliseconds as a time in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,185 @@
+"""Stored predictions as a table, CSV or Parquet, written block by block: what is in memory is one block."""
+
+from __future__ import annotations
+
+import csv
+import io
+import zlib
+from datetime import datetime
+from typing import Any, Protocol
+
+import numpy as np
+
+from service.errors import ServiceError
+from service.predict.stored.schemas import moment
+from service.store.rows import StoredPrediction, Version
+
+CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
+COLUMNS = (
+    "id",
+    "time",
+    "model",
+    "version",
+    "tag",
+    "predicted",
+    "confidence",
+    "label",
+    "label_time",
+    "corrected",
+    "import_id",
+    "propensity",
+)
+_GZIP_BITS = 16 + zlib.MAX_WBITS
+
+Row = list[Any]
+
+
+class TableWriter(Protocol):
+    """Turns rows into the bytes of a table."""
+
+    media_type: str
+
+    def block(self, rows: list[Row]) -> bytes:
+        """The bytes of the next rows."""
+
+    def end(self) -> bytes:
+        """The bytes after the last row."""
+
+
+class CsvWriter:
+    """CSV in UTF-8 with a header; an empty cell is none, times are ISO 8601 in UTC."""
+
+    media_type = f"{CSV}; charset=utf-8"
+
+    def __init__(self, columns: list[str]) -> None:
+        self._lines = io.StringIO(newline="")
+        self._csv = csv.writer(self._lines, lineterminator="\n")
+        self._csv.writerow(columns)
+
+    def block(self, rows: list[Row]) -> bytes:
+        self._csv.writerows([_text(value) for value in row] for row in rows)
+        return self.end()
+
+    def end(self) -> bytes:
+        text = self._lines.getvalue()
+        self._lines.seek(0)
+        self._lines.truncate()
+        return text.encode()
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+class ParquetWriter:
+    """Parquet: times in UTC, a row group for each block (extra `table`: pyarrow)."""
+
+    media_type = PARQUET
+
+    def __init__(self, columns: list[str]) -> None:
+        """Raises ServiceError 422 where there is no pyarrow."""
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ModuleNotFoundError:
+            message = "this service writes no Parquet: it has no pyarrow (pip install 'trueodds[serve,table]')"
+            raise ServiceError(422, "invalid_parameter", f"format = parquet: {message}. Ask for format=csv") from None
+        self._arrow, self._sink = pyarrow, _Sink()
+        types: dict[str, Any] = dict.fromkeys(COLUMNS, pyarrow.string())
+        types |= {"time": pyarrow.timestamp("ms", "UTC"), "label_time": pyarrow.timestamp("ms", "UTC")}
+        types |= {"confidence": pyarrow.float64(), "propensity": pyarrow.float64(), "corrected": pyarrow.bool_()}
+        self._schema = pyarrow.schema([(name, types.get(name, pyarrow.float64())) for name in columns])
+        self._parquet = parquet.ParquetWriter(pyarrow.PythonFile(self._sink, mode="w"), self._schema)
+
+    def block(self, rows: list[Row]) -> bytes:
+        columns = [
+            self._arrow.array(values, field.type)
+            for values, field in zip(zip(*rows, strict=True), self._schema, strict=True)
+        ]
+        self._parquet.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
+        return self._sink.drained()
+
+    def end(self) -> bytes:
+        self._parquet.close()
+        return self._sink.drained()
+
+
+class _Sink(io.BytesIO):
+    """A file of which what is written is taken away again and again."""
+
+    _taken = 0
+
+    def tell(self) -> int:
+        return self._taken + super().tell()
+
+    def close(self) -> None:
+        """What was written last has to be taken yet."""
+
+    def drained(self) -> bytes:
+        data = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        self._taken += len(data)
+        return data
+
+
+WRITERS: dict[str, type[CsvWriter] | type[ParquetWriter]] = {"csv": CsvWriter, "parquet": ParquetWriter}
+
+
+def columns_of(version: Version, *, probabilities: bool) -> list[str]:
+    """The names of the columns.
+
+    Raises:
+        ServiceError: 422 where a class has the name of another column, or probabilities are not known.
+    """
+    if not probabilities:
+        return list(COLUMNS)
+    if not version.has_logits:
+        message = f"{version.model}/{version.version} has no probabilities, only confidences; leave probabilities out"
+        raise ServiceError(422, "invalid_parameter", message)
+    if clash := sorted(set(COLUMNS) & set(version.classes)):
+        message = f"the class {clash[0]!r} has the name of a column; leave probabilities out"
+        raise ServiceError(422, "invalid_parameter", message)
+    return [*COLUMNS, *version.classes]
+
+
+def rows_of(block: list[StoredPrediction], version: Version, *, probabilities: bool) -> list[Row]:
+    """A block's rows, in the order of the columns."""
+    classes = version.classes
+    rows: list[Row] = [
+        [
+            p.id,
+            moment(p.created_ms),
+            p.model,
+            p.version,
+            p.tag,
+            classes[p.predicted],
+            p.confidence,
+            None if p.label is None else classes[p.label],
+            None if p.labelled_ms is None else moment(p.labelled_ms),
+            p.corrected,
+            p.import_id,
+            p.propensity,
+        ]
+        for p in block
+    ]
+    if probabilities:
+        logits_NC = np.frombuffer(b"".join(p.logits for p in block), "<f4").reshape(len(block), len(classes))
+        for row, beside in zip(rows, version.calibrator(logits_NC).tolist(), strict=True):
+            row += beside
+    return rows
+
+
+class Packer:
+    """gzip of what comes piece by piece, or nothing."""
+
+    def __init__(self, *, gzip: bool) -> None:
+        self._packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP_BITS) if gzip else None
+
+    def packed(self, data: bytes) -> bytes:
+        return data if self._packer is None else self._packer.compress(data)
+
+    def rest(self) -> bytes:
+        return b"" if self._packer is None else self._packer.flush()
