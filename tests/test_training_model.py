@@ -9,7 +9,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from pipeline.__main__ import main
 from service.models.model import Model
@@ -21,6 +25,36 @@ from tests.test_stages import hashes, ran, skipped
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_digits_regression(tmp_path_factory.mktemp("model") / "digits.onnx")
+
+
+@pytest.fixture(scope="module")
+def wine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A regression on the features of wine as they are."""
+    table = load_wine()
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(table.data[::2], table.target[::2])
+    weights = fitted[-1].coef_.T / fitted[0].scale_[:, None]
+    bias = fitted[-1].intercept_ - fitted[0].mean_ @ weights
+    constants = [
+        numpy_helper.from_array(array.astype(np.float32), name) for array, name in ((weights, "W"), (bias, "b"))
+    ]
+    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 13])
+    given = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["N", 3])
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "W", "b"], ["scores"])], "wine", [taken], [given], constants
+    )
+    path = tmp_path_factory.mktemp("model") / "wine.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def test_a_model_of_vectors(wine: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["all", "dataset=wine", f"model={wine}"]) == 0, capsys.readouterr().err
+    card = json.loads((workspace / "artifacts/bundle/card.json").read_text())
+    assert card["input"] == {"kind": "vector", "features": load_wine().feature_names, "missing": False}
+    assert card["metrics"]["after"]["error_rate"] < 0.1
+    assert main(["plan", f"model={wine}"]) == 0, "of digits: that it does not fit is found where rows are there"
+    assert main(["fetch"]) == 0 and main(["train", f"model={wine}"]) == 1
+    assert "that is one of kind vector" in capsys.readouterr().err
 
 
 def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
