@@ -167,3 +167,14 @@ def ece_p_value(rows: Rows, bins: int) -> float:
             chance *= math.comb(len(part), k) * p**k * (1 - p) ** (len(part) - k)
         total += chance * (distance >= observed - Fraction(1, 10**9))
     return total
+
+
+def calibrated_limits(confidences: Sequence[float], level: float) -> tuple[float, float]:
+    """Quantiles of the share of right answers, a ~ Bernoulli(c): the law of their number answer by answer."""
+    law = [1.0]  # of the number of right answers
+    for c in confidences:
+        law = [(law[k] * (1 - c) if k < len(law) else 0) + (law[k - 1] * c if k else 0) for k in range(len(law) + 1)]
+    q, n = (1 - level) / 2, len(confidences)
+    low = next(k for k in range(n + 1) if sum(law[: k + 1]) >= q)
+    high = next(k for k in range(n, -1, -1) if sum(law[k:]) >= q)
+    return low / n, high / n

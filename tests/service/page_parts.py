@@ -15,8 +15,8 @@ from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, Evid
 from trueodds.reports.schemas import (
     Bin,
     Drift,
+    ExpectedAccuracy,
     Finding,
-    LabelFree,
     Labelling,
     Sensitivity,
     Slice,
@@ -213,7 +213,13 @@ def labelling(warning: bool) -> Labelling:
                 reading="The ECE would be 0.020.",
             )
         ],
-        label_free=LabelFree(accuracy=0.856, answers=33600, reading="If its confidences held, 85.6% would be right."),
+        expected_accuracy=ExpectedAccuracy(
+            accuracy=0.856,
+            lower=0.852,
+            upper=0.86,
+            answers=33600,
+            reading="If they hold, 85.6% are right.",
+        ),
         drift=Drift(
             distance=0.08,
             p_value=1e-12,

@@ -176,7 +176,7 @@ def test_the_table_holds_what_the_report_holds() -> None:
             assert row in html
     assert html.count("<tbody>") == 5
     warnings, rest = html.index("Labels are not spread"), html.index("What else was looked at (4)")
-    assert warnings < rest < html.index("Fast and slow labels agree") < html.index("would be right.")
+    assert warnings < rest < html.index("Fast and slow labels agree") < html.index("If they hold, 85.6%")
     assert "What was looked at, without a warning (6)" in render(altered(whole, labelling=page_parts.labelling(False)))
     one_cell = Crowded(share=0.75, lower=0.9997, upper=1, refused=True, warning=True, reading="75% share one cell.")
     crowded = render(altered(whole, labelling=page_parts.labelling(True).model_copy(update={"crowded": one_cell})))

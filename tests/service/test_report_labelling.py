@@ -50,7 +50,11 @@ def test_labels_chosen_at_random_raise_no_doubt() -> None:
     assert [s.ratio for s in labelling.sensitivity] == [1, 2]
     assert labelling.sensitivity[0].ece == pytest.approx(strata.ece)
     assert labelling.crowded is None
-    assert labelling.label_free and labelling.label_free.accuracy == pytest.approx(0.75, abs=0.01)
+    expected = labelling.expected_accuracy
+    assert expected and expected.accuracy == pytest.approx(0.75, abs=0.01)
+    assert expected.answers == sums.answers - sums.labelled.n and expected.lower < expected.accuracy < expected.upper
+    gap = metrics.signed_gap(sums.labelled)
+    assert expected.reading.endswith(f"if the others are as well, {expected.accuracy + gap:.1%} of them are.")
     assert labelling.delay is None and labelling.drift is None
 
 

@@ -41,6 +41,7 @@ from trueodds.metrics.labelling.coverage import (
     label_delay,
     sensitivity,
 )
+from trueodds.metrics.labelling.expected import ExpectedAccuracy, expected_accuracy
 from trueodds.metrics.labelling.weighted import (
     CrowdedCellError,
     FullestCell,
@@ -84,6 +85,7 @@ __all__ = [
     "EProcess",
     "EceInterval",
     "EceTest",
+    "ExpectedAccuracy",
     "FractionAbove",
     "FullestCell",
     "GapSequence",
@@ -114,6 +116,7 @@ __all__ = [
     "ece_per_class",
     "ece_test",
     "error_rate",
+    "expected_accuracy",
     "fraction_above",
     "fullest_cell",
     "gap_sequence",

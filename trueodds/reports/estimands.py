@@ -27,7 +27,7 @@ _PLAIN = {
     "brier": "the mean squared error of all class probabilities, 0 to 2; its limits are like those of nll",
     "bins.accuracy": "the share of right answers among those of a bin's confidence; the limits are exact binomial ones",
     "labelling.weighted": "the same figures for ALL answers, if being labelled depends on nothing but what weighs them",
-    "labelling.label_free": "the accuracy on all answers, if they are calibrated",
+    "labelling.expected_accuracy": "the accuracy on the answers without a label, if they are calibrated",
     "labelling.sensitivity": "the figures for ALL answers if wrong ones were labelled more often, as far as possible",
 }
 

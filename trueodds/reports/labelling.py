@@ -10,10 +10,11 @@ from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.drift import LARGE, SIGNIFICANT
+from trueodds.metrics.labelling.expected import CENTRE_C
 from trueodds.reports.memo import memoised
 from trueodds.reports.options import Options
 from trueodds.reports.rows import LabelledRows
-from trueodds.reports.schemas import Crowded, Drift, Finding, LabelFree, Labelling, Sensitivity, WeightedFigures
+from trueodds.reports.schemas import Crowded, Drift, ExpectedAccuracy, Finding, Labelling, Sensitivity, WeightedFigures
 from trueodds.reports.verdict import labelled
 from trueodds.reports.words import p_value
 from trueodds.sums.answers import AnswerSums
@@ -68,7 +69,8 @@ def _against_all(sums: AnswerSums, bins: int, level: float, cells: int) -> Label
     if not answers:
         return Labelling()
     labelling = Labelling(coverage=labels / answers, coverage_reading=_coverage(labels, answers))
-    labelling.label_free = _label_free(sums)
+    if labels < answers:
+        labelling.expected_accuracy = _expected(sums, level)
     if choice := choice_of(sums):  # otherwise there is nothing to weigh
         labelling.choice = Finding(
             warning=choice.warning,
@@ -121,23 +123,35 @@ def _coverage(labels: int, answers: int) -> str:
     )
 
 
-def _label_free(sums: AnswerSums) -> LabelFree:
-    centre_C = (np.arange(CELLS) + 0.5) / CELLS
-    mean = float(sums.answers_C @ centre_C) / sums.answers
-    return LabelFree(
-        accuracy=mean,
-        answers=sums.answers,
+def _expected(sums: AnswerSums, level: float) -> ExpectedAccuracy:
+    expected = metrics.expected_accuracy(sums.labelled, sums.answers_C, level=level)
+    of = plural(expected.answers, "answer") + (" without a label" if sums.labelled.n else "")
+    share, limits = f"{expected.accuracy:.1%} of {of}", f"{expected.lower:.1%} to {expected.upper:.1%}"
+    return ExpectedAccuracy(
+        **asdict(expected),
         reading=(
-            f"If its confidences are right, {mean:.1%} of {plural(sums.answers, 'answer')} are: an estimate that no"
-            " label has confirmed."
+            f"If their confidences hold, {share} {'is' if expected.answers == 1 else 'are'} right ({100 * level:.6g}%"
+            f" interval {limits}): as long as the model is calibrated on them and what the inputs mean has not changed,"
+            f" which no label has confirmed.{_as_labelled(sums, expected.accuracy)}"
         ),
+    )
+
+
+def _as_labelled(sums: AnswerSums, expected: float) -> str:
+    """What labels say of the condition: the gap of those that have one."""
+    if not sums.labelled.n:
+        return ""
+    gap = metrics.signed_gap(sums.labelled)
+    return (
+        f" Those with a label are right {abs(100 * gap):.1f} points {'less' if gap < 0 else 'more'} often than they"
+        f" say; if the others are as well, {min(max(expected + gap, 0.0), 1.0):.1%} of them are."
     )
 
 
 @memoised(128)
 def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean: float) -> Drift:
     drift = metrics.confidence_drift(coarse_counts(sums.answers_C), counts)
-    mean, chance = _label_free(sums).accuracy, p_value(drift.p_value)
+    mean, chance = float(sums.answers_C @ CENTRE_C) / sums.answers, p_value(drift.p_value)
     both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
     moved = (
         f"Confidences are not those of {of_rows}: {both}, and {drift.distance:.1%} of the answers have moved across"

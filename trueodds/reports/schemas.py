@@ -195,11 +195,13 @@ class Sensitivity(BaseModel):
     reading: str
 
 
-class LabelFree(BaseModel):
-    """Accuracy without a label: the mean calibrated confidence of ALL answers. True only if they are calibrated."""
+class ExpectedAccuracy(BaseModel):
+    """Accuracy of the answers WITHOUT a label, by their confidences alone: true only if they are calibrated."""
 
-    accuracy: float
-    answers: int
+    accuracy: float = Field(description="their mean confidence, by centres of cells")
+    lower: float = Field(description="with `upper`, where the share that is right lies at `level`, if calibrated")
+    upper: float
+    answers: int = Field(description="without a label")
     reading: str
 
 
@@ -227,7 +229,7 @@ class Labelling(BaseModel):
     sensitivity: list[Sensitivity] = Field(
         default_factory=list, description="empty where fewer than 1% of the answers have no label"
     )
-    label_free: LabelFree | None = None
+    expected_accuracy: ExpectedAccuracy | None = Field(None, description="null where every answer has a label")
     drift: Drift | None = None
 
 

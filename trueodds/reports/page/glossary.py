@@ -63,7 +63,7 @@ TERMS = (
     ),
     Term("coverage", "Coverage", "The share of answers whose true label is known by now."),
     Term("labelling.weighted", "Weighted", "Labelled answers counted so that together they look like all answers."),
-    Term("labelling.label_free", "Without labels", "What the model's own confidences promise."),
+    Term("labelling.expected_accuracy", "Expected accuracy", "What the confidences of unlabelled answers promise."),
     Term("labelling.sensitivity", "What if", "What would be true if wrong answers got their labels more often."),
     Term("population", "All answers", "What the numbers want to speak of, labelled or not."),
     Term("", "Shadow", "A version that is scored on the same inputs without being answered."),

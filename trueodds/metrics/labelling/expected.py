@@ -1,0 +1,94 @@
+"""What the confidences promise of answers without a label: how many are right, if they are calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from trueodds.metrics.labelling.strata import answer_counts
+from trueodds.sums.bins import CELLS
+from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.sums import CalibrationSums
+
+EXACT_BELOW = 150.0
+"""Of sum c(1-c): below it the exact law of the number of wrong answers, from it on the normal one."""
+CENTRE_C: Array = (np.arange(CELLS) + 0.5) / CELLS
+
+
+@dataclass(frozen=True)
+class ExpectedAccuracy:
+    """The share of some answers that is right if their confidences are, with an interval.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+    >>> expected = metrics.expected_accuracy(labelled, answers.cells[0])
+    >>> expected.answers, round(expected.accuracy, 3), round(expected.lower, 3), round(expected.upper, 3)
+    (800, 0.75, 0.72, 0.779)
+    """
+
+    accuracy: float
+    lower: float
+    upper: float
+    answers: int
+
+
+def expected_accuracy(labelled: CalibrationSums, answers_C: npt.ArrayLike, *, level: float = 0.95) -> ExpectedAccuracy:
+    """Accuracy of the answers WITHOUT a label, from their confidences alone: the mean of c over them.
+
+    With u_i = answers minus labels of cell i and c_i its centre (within 1/6,000 of every confidence in it),
+
+        accuracy = sum u_i c_i / u,    number of right answers ~ Poisson binomial: variance sum u_i c_i (1 - c_i)
+
+    if every answer is right with the probability that it states, independently: the model is calibrated on them, and
+    nothing has changed (no concept drift). The interval is where the share that IS right then lies: between the
+    (1 - level)/2 quantiles of that law, exact where its variance is below 150 (so it holds `level` or more), the
+    normal ones with half an answer to either side from there on. It knows nothing of an error of the calibrator.
+
+    Raises:
+        ValueError: counts that `weighted_ece` refuses, a level outside (0, 1), or no answer without a label.
+
+    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+    >>> round(metrics.expected_accuracy(metrics.CalibrationSums.zero(), answers.cells[0]).accuracy, 2)
+    0.75
+    """
+    labels_C = labelled.cells[0]
+    left_C = answer_counts(answers_C, labels_C) - labels_C
+    if not left_C.any():
+        raise ValueError("every answer has a label: there is nothing to expect")
+    low, high = calibrated_range(left_C, CENTRE_C, level)
+    return ExpectedAccuracy(float(left_C @ CENTRE_C / left_C.sum()), low, high, int(left_C.sum()))
+
+
+def calibrated_range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, float]:
+    """Limits of the accuracy of a calibrated model on answers of these confidences: P(inside) >= level.
+
+    Raises:
+        ValueError: a level outside (0, 1).
+    """
+    check_level(level)
+    occupied = count_C > 0
+    count_M, wrong_M = count_C[occupied], np.clip(1 - confidence_C[occupied], 0.0, 1.0)
+    n, mean = float(count_M.sum()), float(count_M @ wrong_M)
+    variance, q = float(count_M @ (wrong_M * (1 - wrong_M))), (1 - level) / 2
+    if variance >= EXACT_BELOW:
+        reach = float(ndtri(1 - q)) * variance**0.5 + 0.5
+        least, most = mean - reach, mean + reach
+    else:
+        first, probability_K = _wrong_answers(count_M, wrong_M, mean, variance)
+        below_K = np.cumsum(probability_K)
+        least = first + int(np.searchsorted(below_K, q, side="right"))
+        most = first + int(np.searchsorted(below_K, 1 - q - 1e-12))
+    return min(max(1 - most / n, 0.0), 1.0), min(max(1 - least / n, 0.0), 1.0)
+
+
+def _wrong_answers(count_M: Array, wrong_M: Array, mean: float, variance: float) -> tuple[int, Array]:
+    """P(W = first + k) of the number W of wrong answers, by its Fourier transform, 20 deviations to either side."""
+    side = int(20 * variance**0.5) + 20
+    first, size = int(mean) - side, 2 * side + 2
+    wave_F = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)
+    factor_MF = (1 + wrong_M[:, None] * (wave_F - 1)) ** count_M[:, None]
+    law_F = factor_MF.prod(axis=0) * wave_F ** (-first % size)
+    return first, np.maximum(np.fft.irfft(law_F, size), 0.0)
