@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import shlex
@@ -20,13 +21,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import sklearn
-from pyarrow import csv, parquet
 
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit
@@ -51,6 +50,9 @@ calibration_curve(p.argmax(axis=1) == y, p.max(axis=1), n_bins=15)
 
 def write_files(folder: Path, rows: int) -> None:
     """The same answers in each form: over-confident by a temperature of 1.3."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
     rng = np.random.default_rng(0)
     z_NC = rng.normal(0, 3, (rows, CLASSES))
     p_NC = softmax(z_NC)
@@ -98,8 +100,8 @@ def markdown(record: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"{setting['rows']:,} answers of {CLASSES} classes, medians of {setting['rounds']} turns; the aim for npz and"
-            f" Parquet: {AIMS['seconds']:g} s and {AIMS['bytes'] / 1e9:g} GB.",
+            f"{setting['rows']:,} answers of {CLASSES} classes, medians of {setting['rounds']} turns; the aim for npz"
+            f" and Parquet: {AIMS['seconds']:g} s and {AIMS['bytes'] / 1e9:g} GB.",
             "",
             "| | processor time | of scikit-learn's | memory |",
             "|---|---:|---:|---:|",
@@ -115,12 +117,19 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        write_files(Path(temporary), options.rows)
+        # Apart: a process's largest resident set begins with that of the one that started it.
+        writer = multiprocessing.get_context("spawn").Process(target=write_files, args=(Path(temporary), options.rows))
+        writer.start()
+        writer.join()
         usages = turns(Path(temporary), options.rounds)
     record = {
         "command": shlex.join(["python", "-m", "benchmarks.table_report", *sys.argv[1:]]),
         "commit": commit(),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scikit-learn": sklearn.__version__},
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scikit-learn": version("scikit-learn"),
+        },
         "processor": processor(),
         "setting": {"rows": options.rows, "rounds": options.rounds},
         "usages": usages,

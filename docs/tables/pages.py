@@ -27,6 +27,7 @@ from benchmarks import (
     sequential,
     serving_report,
     significance,
+    table_report,
     training,
     vector_serving,
     weighted_evidence,
@@ -63,6 +64,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "observe": observe.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,
+    "table_report": table_report.markdown,
 }
 """Blocks made from the result file of the same name, under the command that makes it."""
 

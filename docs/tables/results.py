@@ -36,6 +36,7 @@ COMMANDS = {
     "observe": "python -m benchmarks.observe --write",
     "faults": "python -m benchmarks.faults --kills 200",
     "report": "python -m benchmarks.report --write",
+    "table_report": "python -m benchmarks.table_report --write",
 }
 """The command that makes a result anew."""
 

@@ -188,9 +188,9 @@ def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple
         column_of = {name: header.index(name) for name in (*numbers, *texts)}
         while lots := _lines(path, lines):
             rows = [row for row in lots if row]
-            for k, row in enumerate(rows, first):
-                if len(row) != len(header):
-                    raise FileError(f"{path}, row {k}: {len(row)} cells; the header has {len(header)}")
+            if ragged := set(map(len, rows)) - {len(header)}:
+                k = next(k for k, row in enumerate(rows) if len(row) in ragged)
+                raise FileError(f"{path}, row {first + k}: {len(rows[k])} cells; the header has {len(header)}")
             cells = list(zip(*rows, strict=True)) or [()] * len(header)
             for name in numbers:
                 values[name].append(_floats(path, name, cells[column_of[name]], first))
