@@ -32,9 +32,9 @@ def text_of(report: Report) -> str:
 
 
 def _readings(report: Report) -> list[str]:
-    if report.labelled or report.labelling.label_free is None:
+    if report.labelled or report.labelling.expected_accuracy is None:
         return report.cautions
-    return [*report.cautions, report.labelling.label_free.reading]
+    return [*report.cautions, report.labelling.expected_accuracy.reading]
 
 
 def _bins(report: Report) -> list[str]:
