@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
+from service.alarm import rearming
 from service.alarm import route as alarm
 from service.alarm.watch import Watch
 from service.http import documentation, error_answers, keys, query_parameters
@@ -85,7 +86,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     error_answers.install(app)
     documented = (
         *(observe.router, kserve.router, status.router, labels.router, voiding.router),
-        *(predictions.router, report.router, alarm.router),
+        *(predictions.router, report.router, alarm.router, rearming.router),
     )
     for router in documented:
         app.include_router(router, dependencies=[query_parameters.DECLARED])
@@ -126,5 +127,6 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/feedback": label_schemas.examples(engine.version),
             "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
+            "/admin/alarm/rearm": rearming.examples(engine.version),
         },
     )

@@ -174,7 +174,7 @@ LAYERS = {
         addresses query recent
     """,
     "service/alarm": """
-        route
+        route rearming
         watch
         readings schemas
         advice webhooks

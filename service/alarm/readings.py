@@ -10,7 +10,7 @@ from service.alarm.state import NULLS, AlarmState, Evidence
 from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics.alarms.payoffs import Null
-from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, WeightedEvidence
+from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, Rearming, WeightedEvidence
 from trueodds.reports.labelling import choice_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
@@ -70,11 +70,29 @@ def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: AnswerS
         notice,
         weighted.reading if weighted else None,
         _deliveries(state, settings),
+        _rearmed(state),
         _settings(state, settings),
         AS_FIRST if corrected else None,
     )
     reading = " ".join(filter(None, parts))
-    return Alarm(state=standing(state, model), reading=reading, nulls=nulls, weighted=weighted, notice=notice)
+    rearmings = [
+        Rearming(
+            who=ended.who,
+            why=ended.why,
+            at=_time(ended.at_ms),
+            labels=ended.labels,
+            fired_at=None if ended.fired_ms is None else _time(ended.fired_ms),
+        )
+        for ended in state.rearmings
+    ]
+    return Alarm(
+        state=standing(state, model),
+        reading=reading,
+        nulls=nulls,
+        weighted=weighted,
+        notice=notice,
+        rearmings=rearmings,
+    )
 
 
 def standing(state: AlarmState, model: str) -> Standing:
@@ -154,7 +172,7 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
     }
     if fired := evidence.fired:
         points[fired.after] = fired.at_ms, fired.log_e
-    if state.last_ms is not None:
+    if state.last_ms is not None and state.labels:
         points[state.labels] = state.last_ms, log_e
     return [EvidencePoint(labels=n, at=_time(at), log_e=value) for n, (at, value) in sorted(points.items())]
 
@@ -205,6 +223,19 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
     if fired is ece:
         parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
+
+
+def _rearmed(state: AlarmState) -> str:
+    """A sentence on the watches before, and the price of them together."""
+    if not state.rearmings:
+        return ""
+    last, watches = state.rearmings[-1], len(state.rearmings) + 1
+    share = min(1.0, state.alpha + sum(ended.alpha for ended in state.rearmings))
+    return (
+        f"{last.who} re-armed it on {_time(last.at_ms):%Y-%m-%d %H:%M} UTC: {last.why.rstrip('.')}. The evidence is of"
+        f" the labels since. Each watch has its own chance of a false alarm: over {watches} of them, at most"
+        f" {100 * share:.3g}% of sound versions alarm falsely."
+    )
 
 
 def _promise(state: AlarmState) -> str:

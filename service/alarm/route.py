@@ -91,7 +91,7 @@ def examples(version: Version) -> documentation.Examples:
 )
 async def acknowledge(request: Request) -> Response:
     """Say who takes care of what has fired, and why it may rest. The evidence goes on; the alarm of this version does
-    not fire again.
+    not fire again unless it is re-armed.
     """
     runtime = cast("Runtime", request.app.state.runtime)
     _check_origin(request)

@@ -61,6 +61,20 @@ class StoredAcknowledgement(_Frozen):
     at_ms: int
 
 
+class StoredRearming(_Frozen):
+    """The end of a watch that had alarmed, and the beginning of the next."""
+
+    who: str
+    why: str
+    at_ms: int
+    alpha: float
+    """Of the watch that ended."""
+    labels: int
+    """On which it was based."""
+    fired_ms: int | None
+    """When it had alarmed; None: of a notice only."""
+
+
 class Delivery(_Frozen):
     """The delivery of an alarm's news to one webhook."""
 
@@ -120,6 +134,9 @@ class AlarmState(_Frozen):
     labels: int = Field(0, ge=0)
     sequence: int = Field(0, ge=0)
     """Of the last label in the log."""
+    start_sequence: int = Field(0, ge=0)
+    """Labels up to there are those of earlier watches."""
+    rearmings: tuple[StoredRearming, ...] = ()
     last_ms: int | None = None
     """Arrival of the last label."""
     rest_confidence: tuple[float, ...] = Field((), max_length=BLOCK - 1)
@@ -287,7 +304,7 @@ class AlarmState(_Frozen):
         Tests keep their settings. Who acknowledged an alarm has done so still if it fires on labels that had come by
         then, and who was told of it is not told again. None: no label that was taken has changed.
         """
-        if first > self.sequence:
+        if not self.start_sequence < first <= self.sequence:
             return None
         nulls = {}
         for null, evidence in self.nulls.items():
@@ -302,7 +319,34 @@ class AlarmState(_Frozen):
             nulls=nulls,
             prequential=Prequential.start(),
             deliveries=self.deliveries,
+            sequence=self.start_sequence,
+            start_sequence=self.start_sequence,
+            rearmings=self.rearmings,
         )
+
+    def rearm(self, who: str, why: str, at_ms: int, settings: Settings) -> Self:
+        """A new watch, with the settings of today, over the labels that come from now on.
+
+        The moment depends on labels that have come only, so the new evidence is as valid as the first: at most alpha
+        of the sound versions alarm falsely in each watch, and in k + 1 of them at most the sum of their alphas (union
+        bound). To spend less on each later watch, alpha / 2^k, would make those slower that have the most to find.
+        """
+        fired = self.nulls["ece"].fired
+        ended = StoredRearming(
+            who=who,
+            why=why,
+            at_ms=at_ms,
+            alpha=self.alpha,
+            labels=self.labels,
+            fired_ms=None if fired is None else fired.at_ms,
+        )
+        change = {
+            "sequence": self.sequence,
+            "start_sequence": self.sequence,
+            "rearmings": (*self.rearmings, ended),
+            "last_ms": self.last_ms,
+        }
+        return self.start(settings).model_copy(update=change)
 
     def with_delivery(self, key: str, delivery: Delivery) -> Self:
         return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})

@@ -52,7 +52,7 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
             state = AlarmState.read(tree, settings).anew(first)
         except StoreError:
             return None
-        return None if state is None else (state.tree(), 0)
+        return None if state is None else (state.tree(), state.start_sequence)
 
     return step
 

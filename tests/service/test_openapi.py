@@ -60,6 +60,7 @@ OPERATIONS = (
     "POST /admin/labels/void",
     "POST /admin/alarm/acknowledge",
     "POST /admin/alarm/test",
+    "POST /admin/alarm/rearm",
     "GET /calibration-report",
     "GET /predictions",
     "GET /predictions/{id}",
@@ -219,6 +220,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     document = client.get("/openapi.json").json()
     others = {
         "/admin/alarm/acknowledge": (409, "nothing_to_acknowledge"),
+        "/admin/alarm/rearm": (409, "nothing_to_rearm"),
         "/admin/labelled.npz": (404, "no_labels"),
         "/predictions/{id}": (404, "unknown_id"),
     }  # of a service that nothing was asked before
@@ -248,6 +250,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         ("/feedback", "text/csv"): 1,
         ("/feedback", "application/x-ndjson"): 1,
         ("/admin/alarm/acknowledge", JSON): 1,
+        ("/admin/alarm/rearm", JSON): 1,
         ("/admin/labels/void", JSON): 2,
         **{(path, JSON): 1 for path in infer},
     }

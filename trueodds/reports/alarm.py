@@ -24,6 +24,16 @@ class Acknowledgement(BaseModel):
     at: datetime
 
 
+class Rearming(BaseModel):
+    """The end of a watch that had alarmed, and the beginning of the next: evidence is of the labels since."""
+
+    who: str
+    why: str
+    at: datetime
+    labels: int = Field(description="on which the watch that ended was based")
+    fired_at: datetime | None = Field(description="when it had alarmed; null: of a notice only")
+
+
 class AlarmOf(BaseModel):
     """The sequential test of one null hypothesis; it may be looked at after every label, for ever.
 
@@ -64,7 +74,7 @@ class WeightedEvidence(BaseModel):
 
 
 class Alarm(BaseModel):
-    """Never reset by a restart; a new version starts anew."""
+    """Never reset by a restart; a new version starts anew, and so does one that is re-armed."""
 
     state: Literal["quiet", "notice", "fired", "acknowledged"] = Field(
         description="fired: the null that pages is refuted; notice: another one is"
@@ -73,6 +83,7 @@ class Alarm(BaseModel):
     nulls: list[AlarmOf] = Field(description="the one that pages first; both are about the labelled traffic")
     weighted: WeightedEvidence | None = Field(None, description="about all answers; null where no propensity was given")
     notice: str | None = Field(None, description="where the labelled traffic is not like all traffic")
+    rearmings: list[Rearming] = Field(default_factory=list, description="all else is of the labels since the last")
 
     @property
     def refuted(self) -> AlarmOf | None:

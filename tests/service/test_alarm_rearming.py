@@ -1,0 +1,95 @@
+"""Re-arming an alarm: new evidence of later labels, who did it and why, and its price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from service.alarm import watch as watching
+from service.alarm.readings import alarm_of
+from service.alarm.state import AlarmState, StoredAcknowledgement
+from service.http import keys
+from service.settings import Settings
+from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire, labels
+from tests.service.app_client import Client
+from tests.service.hooks import Hook, until
+from trueodds.sums.answers import AnswerSums
+
+REARM = "/admin/alarm/rearm"
+ADA = {"who": "Ada", "why": "the camera is replaced."}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.02)
+
+
+def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: Hook) -> None:
+    client = serve({"alarm_webhook": hook.url})
+    all_wrong(client, 10)
+    body = {"model": "tiny", "version": client.report()["version"], **ADA}
+    early = client.post(REARM, json=body)
+    assert (
+        early.status_code == 409 and "nothing has fired" in early.text and "after 10 labels; its alarm is" in early.text
+    )
+    fire(client)
+    until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
+    unseen = client.post(REARM, json=body)
+    assert unseen.status_code == 409 and "(ece, point) is not acknowledged; POST /admin/alarm/ack" in unseen.text
+    assert client.post(ACKNOWLEDGE, json=body).status_code == 200
+    before = alarm(client)["nulls"][0]
+    armed = client.post(REARM, json=body).json()
+    assert armed["state"] == "quiet" and [null["labels"] for null in armed["nulls"]] == [0, 0]
+    assert armed["reading"].startswith("No alarm: no labels have arrived yet. Ada re-armed it on 2")
+    assert (
+        "UTC: the camera is replaced. The evidence is of the labels since. Each watch has its own chance of a false"
+        " alarm: over 2 of them, at most 10% of sound versions alarm falsely."
+    ) in armed["reading"]
+    (ended,) = armed["rearmings"]
+    assert (ended["who"], ended["labels"], ended["fired_at"]) == ("Ada", 90, before["fired_at"])
+    assert alarm(client) == armed
+    assert client.post(REARM, json=body).status_code == 409
+    all_wrong(client, 80, seed=7)
+    until(lambda: alarm(client)["state"] == "fired")
+    assert alarm(client)["nulls"][0]["labels"] == 80
+    until(lambda: len(hook.calls) == 2)
+    page = client.get("/calibration-report", headers={"accept": "text/html"}).text
+    assert "Ada re-armed it on" in page
+
+
+def test_refusals(serve: Callable[..., Client]) -> None:
+    key, hashed = keys.make()
+    client = serve({"admin_key": hashed, "feedback_key": ""})
+    version = fire(client)
+    body = {"model": "tiny", "version": version, **ADA}
+    assert client.post(REARM, json=body).status_code == 401
+    headers = {"authorization": f"Bearer {key}"}
+    for change, status, words in (
+        ({"version": "other"}, 404, "there is no tiny/other"),
+        ({"why": " "}, 422, "why: String should have at least 1 character"),
+        ({"null": "ece"}, 422, "null: Extra inputs are not permitted; expected model, version, who and why"),
+    ):
+        refused = client.post(REARM, json={**body, **change}, headers=headers)
+        assert (refused.status_code, words in refused.text) == (status, True), refused.text
+
+
+def test_a_watch_is_that_of_a_fresh_start_on_its_labels() -> None:
+    """With the settings of its day; and a void label of a watch has that watch alone begin anew."""
+    first, second = Settings(), Settings(alarm_alpha=0.01, alarm_tolerance=0.05)
+    seen = StoredAcknowledgement(who="Ada", why="seen", at_ms=1)
+    state = AlarmState.start(first).take(labels([0.9] * 65, [False] * 65)).acknowledge(("ece", "point"), seen)
+    armed = state.rearm("Ada", "mended", 5, second)
+    rng = np.random.default_rng(0)
+    confidence_N = rng.uniform(0.5, 1, 47)
+    later = labels(confidence_N, rng.random(47) < confidence_N, first=65)
+    fresh = AlarmState.start(second).take(later)
+    watched = armed.take(later)
+    kept = {"start_sequence": 65, "rearmings": armed.rearmings}
+    assert watched == fresh.model_copy(update=kept) and AlarmState.read(watched.tree(), first) == watched
+    assert watched.anew(65) is None and watched.anew(113) is None
+    anew = watched.anew(70)
+    assert anew is not None and anew.take(later) == watched
+    reading = alarm_of(watched, second, model="m", sums=AnswerSums.zero()).reading
+    assert "over 2 of them, at most 6% of sound versions alarm falsely" in reading
