@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, By, Store
-from service.store.rows import LabelBlock, Version, Voiding
+from service.store.rows import HeldLabels, LabelBlock, Version, Voiding
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -51,6 +51,8 @@ class ReportData:
     """Sums of all answers so far: the alarm is about them."""
     corrected_block: LabelBlock | None
     """The labels of all answers that arrived last, if any label of the version was corrected."""
+    held: HeldLabels | None
+    """Of the model."""
     voidings: list[Voiding]
     """Of the version's labels, in their order."""
     alarm: Any
@@ -78,6 +80,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         known=_roles(known, runtime),
         all_sums=all_sums,
         corrected_block=await recent.labels(store, version) if any_corrected else None,
+        held=(await store.read_held()).get(version.model),
         voidings=await store.read_voidings(*key),
         alarm=await store.read_state(*key, ALARM),
         groups=await sums_of_groups(store, version, query) if query.by else None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from service.store.rows import LabelSelection, Voiding
+from service.store.rows import HeldLabels, LabelSelection, Voiding
+from trueodds.sums.hours import HOUR_MS
 from trueodds.texts import plural
 
 
@@ -19,6 +20,17 @@ def voiding_note(voidings: list[Voiding]) -> str:
         f" ({_which(last.selection)}): {last.why.rstrip('.')}. Every number is of the labels that remain, and the"
         " alarm's evidence was worked out anew from them: what it promises holds if labels were not voided for what"
         f" they say about the model.{before}"
+    )
+
+
+def held_note(held: HeldLabels | None, now_ms: int) -> str:
+    """A caution where labels of the model have waited for predictions for over an hour; "" otherwise."""
+    if held is None or now_ms - held.oldest_ms < HOUR_MS:
+        return ""
+    have = "has" if held.count == 1 else "have"
+    return (
+        f"{plural(held.count, 'label')} of this model {have} come for ids that no prediction has so far, the oldest on"
+        f" {_time(held.oldest_ms)}: send predictions and labels under the same ids."
     )
 
 

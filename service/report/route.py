@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -15,7 +16,7 @@ from service.alarm import alarm_and_advice
 from service.http import error_answers, keys
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
-from service.report.notes import voiding_note
+from service.report.notes import held_note, voiding_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
@@ -151,7 +152,7 @@ def observed_notes(version: Version) -> list[str]:
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
     options, notes = query.options, observed_notes(version)
-    notes += filter(None, [voiding_note(data.voidings)])
+    notes += filter(None, [held_note(data.held, time.time_ns() // 1_000_000), voiding_note(data.voidings)])
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
 from service.alarm.state import NULLS, AlarmState
-from service.store.rows import Version
+from service.store.rows import HeldLabels, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.sums.answers import AnswerSums
@@ -46,9 +46,17 @@ class Gauges:
         states: Sequence[VersionState],
         loaded: Iterable[tuple[str, str, str, bool]],
         altered: Iterable[tuple[str, str, bool]],
+        held: Mapping[str, HeldLabels],
     ) -> list[Metric]:
         """All gauges; `loaded` and `altered` as `Registry` gives them."""
-        return [*_stored(states), *self._calibration(states), *_evidence(states), *_loaded(loaded), *_altered(altered)]
+        return [
+            *_stored(states),
+            *self._calibration(states),
+            *_evidence(states),
+            *_loaded(loaded),
+            *_altered(altered),
+            *_held(held),
+        ]
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
         texts = {
@@ -110,6 +118,17 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         if evidence and evidence.last_ms is not None:
             age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))
     return [alarm, log_e, age]
+
+
+def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:
+    count = GaugeMetricFamily("trueodds_held_labels", "Labels that wait for their predictions", labels=["model"])
+    age = GaugeMetricFamily(
+        "trueodds_held_label_age_seconds", "Since the oldest held label came; no series without one", labels=["model"]
+    )
+    for model, labels in held.items():
+        count.add_metric([model], labels.count)
+        age.add_metric([model], max(0.0, time.time() - labels.oldest_ms / 1000))
+    return [count, age]
 
 
 def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> list[Metric]:

@@ -78,10 +78,11 @@ async def metrics(request: Request) -> Response:
         )
         for version in await runtime.store.read_versions()
     ]
+    held = await runtime.store.read_held()
     loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
 
     def text() -> bytes:
-        return runtime.telemetry.text(gauges.families(states, loaded, altered))
+        return runtime.telemetry.text(gauges.families(states, loaded, altered, held))
 
     return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
 

@@ -7,7 +7,17 @@ from functools import partial
 from typing import Any
 
 from service.store.databases.database import Database
-from service.store.rows import By, LabelBlock, LabelledLogits, StoredPrediction, Unit, Version, Voiding, storable
+from service.store.rows import (
+    By,
+    HeldLabels,
+    LabelBlock,
+    LabelledLogits,
+    StoredPrediction,
+    Unit,
+    Version,
+    Voiding,
+    storable,
+)
 from service.store.work import deltas, reading, states, versions, voiding
 from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
 from trueodds.bundle.shadows import shadow_of
@@ -229,6 +239,10 @@ class StoreReader:
         Of every version; 0: none. Two look-ups in an index for each, so it may be asked every second.
         """
         return await self.database.read(partial(states.progress, name))
+
+    async def read_held(self) -> dict[str, HeldLabels]:
+        """The labels that wait for their predictions, by model; models without any are left out."""
+        return await self.database.read(reading.held)
 
     async def read_voidings(self, model: str, version: str) -> list[Voiding]:
         """The voidings of labels of a version, in their order."""

@@ -204,6 +204,15 @@ class LabelledLogits:
 
 
 @dataclass(frozen=True)
+class HeldLabels:
+    """Labels of a model that wait for their predictions."""
+
+    count: int
+    oldest_ms: int
+    """When the one came that has waited longest."""
+
+
+@dataclass(frozen=True)
 class DeletionCounts:
     """What is gone of one id."""
 

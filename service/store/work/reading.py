@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import LabelBlock, LabelledLogits, StoredPrediction
+from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction
 from service.store.work import deltas
 from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
 from service.store.work.statements import Query, Work
@@ -211,6 +211,14 @@ def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
     """Stored answers of a model by id; unknown ids are left out."""
     rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = ANY($1) AND m.name = $2", (ids, model))
     return {row[0]: _prediction(row) for row in rows}
+
+
+def held() -> Work[dict[str, HeldLabels]]:
+    """The labels that wait for predictions, by model."""
+    rows = yield Query(
+        "SELECT m.name, count(*), min(h.given_ms) FROM held h JOIN models m ON m.key = h.model GROUP BY m.name"
+    )
+    return {model: HeldLabels(int(count), int(oldest_ms)) for model, count, oldest_ms in rows}
 
 
 def answers_of(id_: str) -> Work[list[StoredPrediction]]:
