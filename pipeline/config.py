@@ -37,6 +37,8 @@ class Data(_Section):
     """Your own data: an .npz, .csv or .parquet, an image folder, or a directory that holds one named `<dataset>`."""
     label_column: str = Field("label", min_length=1)
     """The column of a .csv or .parquet table that holds the labels; all others are features."""
+    positive: Annotated[str, Field(min_length=1)] | None = None
+    """The one of two classes that the model is asked about, such as malignant; null: none."""
     image_size: Annotated[int, Field(ge=4, le=512)] | None = None
     """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
     train_size: Annotated[int, Field(ge=2)] | None = None

@@ -100,11 +100,13 @@ def evaluate(params: Params) -> None:
     from trueodds import logits
     from trueodds.evaluation import results
     from trueodds.files import read_json
+    from trueodds.sums.positive import PositiveClass
 
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
-    evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation)
+    names, positive = (read_json(DATA / "card.json")[key] for key in ("classes", "positive"))
+    positive_class = None if positive is None else PositiveClass.of(positive, names)
+    evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation, positive_class)
     evaluated.write(EVALUATION, logits.notes(LOGITS))
-    names = read_json(DATA / "card.json")["classes"]
     model, method = params.training.model, params.training.method
     figures.draw(
         evaluated, names, EVALUATION, f"{params.data.dataset}, {method if model is None else Path(model).name}"

@@ -167,6 +167,7 @@ CARDS: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda card: card.pop("method"), "method: Field required"),
     (lambda card: card["input"].update(channels=4), "input.image.channels: Input should be 1 or 3"),
     (lambda card: card["input"].update(height=0), "input.image.height: Input should be greater than or equal to 1"),
+    (lambda card: card.update(positive="lion"), "unknown positive class 'lion'"),
     (lambda card: card["files"].pop("model.onnx"), "its card says None"),
 ]
 

@@ -19,6 +19,7 @@ from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, Rows, checke
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
 from trueodds.evaluation.splits import Index, balanced
+from trueodds.sums.positive import PositiveClass
 
 log = logging.getLogger("pipeline.data")
 
@@ -68,8 +69,11 @@ def load(params: Data) -> DataSet:
 
     Raises:
         DataError: not found, damaged, or too small for the splits asked for.
+        ConfigError: `positive` is none of two classes.
     """
     raw = _read(params, _find(params))
+    if params.positive is not None:
+        PositiveClass.of(params.positive, raw.classes)
     # Rows are drawn by their labels alone: of files no pixel is decoded before its place is known.
     test: Part
     if raw.x_test is None or raw.y_test is None:
@@ -100,7 +104,7 @@ def load(params: Data) -> DataSet:
         log.warning("%s: %s", params.dataset, note)
     inputs = gather({split: (x, index) for split, (x, _, index) in parts.items()})
     arrays = {split: (inputs[split], labels[split]) for split in parts}
-    return DataSet(arrays, _card(params.dataset, raw, arrays, notes))
+    return DataSet(arrays, _card(params, raw, arrays, notes))
 
 
 def kind_of(params: Data) -> Kind:
@@ -184,11 +188,13 @@ def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str) -> tuple[In
     return among[drawn], among[rest]
 
 
-def _card(name: str, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str]) -> dict[str, Any]:
+def _card(params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str]) -> dict[str, Any]:
+    name = params.dataset
     described = _of_vectors(name, raw, arrays) if raw.features else _of_images(raw, arrays)
     return {
         "name": name,
         "classes": list(raw.classes),
+        "positive": params.positive,
         **described,
         "splits": {split: len(labels) for split, (_, labels) in arrays.items()},
         "notes": notes,

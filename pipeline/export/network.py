@@ -119,6 +119,7 @@ def describe(
     return Description(
         name=data_card["name"],
         classes=data_card["classes"],
+        positive=data_card["positive"],
         input=TypeAdapter[Input](Input).validate_python(data_card["input"]),
         method=training["method"]["name"],
         training=training,

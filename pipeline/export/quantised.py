@@ -69,7 +69,8 @@ def quantise(
         except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
             raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
         calibrator = fit(val_NC, validation[1])
-        before, after = (measure(c, test_NC, test[1], settings) for c in (Identity(), calibrator))
+        positive = source.card.positive_class()
+        before, after = (measure(c, test_NC, test[1], settings, positive) for c in (Identity(), calibrator))
         table = table_of(before, after, [], calibrator, settings)
         origin = f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; calibrated anew."
         changes = {

@@ -18,6 +18,7 @@ from trueodds.calibrators.selection import default_candidates
 from trueodds.evaluation.results import Measurement, measure, measure_probabilities, table_of
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
+from trueodds.sums.positive import PositiveClass
 
 FOLDS = 5
 RECALIBRATION = "recalibration"
@@ -70,6 +71,7 @@ def choose(
     labels_N: npt.NDArray[np.integer],
     candidates: Sequence[str] = (),
     settings: Evaluation | None = None,
+    positive: PositiveClass | None = None,
 ) -> Choice:
     """Cross-validate the candidates (those of `select` unless they are named) and the served calibrator, refitted too.
 
@@ -103,8 +105,8 @@ def choose(
         CandidateScore(served.name, float(served_N.mean()), 0.0, 0.0),
         table,
         best,
-        measure(served, logits_NC, labels_N, settings),
-        measure_probabilities(best.name, p_NC, labels_N, settings),
+        measure(served, logits_NC, labels_N, settings, positive),
+        measure_probabilities(best.name, p_NC, labels_N, settings, positive),
         settings,
         len(labels_N),
     )

@@ -105,7 +105,15 @@ def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
     FewLabelsError.check(len(rows), f"{name}/{served.version}")
     settings = settings_of(served.card)
-    choice: Choice = call(choose, served.calibrator, rows.logits_NC, rows.labels_N, request.candidates, settings)
+    choice: Choice = call(
+        choose,
+        served.calibrator,
+        rows.logits_NC,
+        rows.labels_N,
+        request.candidates,
+        settings,
+        served.card.positive_class(),
+    )
     has_candidate = state.shadow is not None and origin_of(state.shadow.card) is not None
     if not choice.better:
         if has_candidate:

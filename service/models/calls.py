@@ -59,7 +59,11 @@ class PredictionResult:
 
     def classes(self, row: int) -> tuple[str, ...]:
         """The classes that row's index and probabilities are of."""
-        return self.repeated.get(row, self.version).classes
+        return self.version_of(row).classes
+
+    def version_of(self, row: int) -> Version:
+        """The version that gave a row's answer."""
+        return self.repeated.get(row, self.version)
 
 
 def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[PredictionResult]:

@@ -100,7 +100,8 @@ class Model:
     def version(self) -> Version:
         card = self.bundle.card
         version, fit = self.bundle.version, self.bundle.calibrator
-        return Version(card.name, version, tuple(card.classes), fit, card.metrics, card.reference)
+        classes = tuple(card.classes)
+        return Version(card.name, version, classes, fit, card.metrics, card.reference, positive=card.positive)
 
     def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:
         """Logits, probabilities and the predicted class of every input; by all threads where nothing else is scored."""

@@ -103,6 +103,8 @@ def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
             one["probabilities"] = row
         else:
             one["top"] = _top(result.probabilities_NC[n], classes, options.top_k)
+        if (positive := result.version_of(n).positive) is not None:
+            one["positive"] = {"label": positive, "probability": row[classes.index(positive)]}
         if options.logits:
             one["logits"] = result.logits_NC[n].tolist()
         if options.abstain_below is not None:

@@ -22,6 +22,11 @@ class Top(TypedDict):
     probability: float
 
 
+class Positive(TypedDict):
+    label: str
+    probability: float
+
+
 class Prediction(TypedDict):
     """The answer for one input, with what the options ask for."""
 
@@ -39,6 +44,9 @@ class Prediction(TypedDict):
         ]
     ]
     top: NotRequired[Annotated[list[Top], Field(description="with top_k, in place of probabilities")]]
+    positive: NotRequired[
+        Annotated[Positive, Field(description="of a model with a positive class: that class and its probability")]
+    ]
     logits: NotRequired[Annotated[list[float], Field(description="with logits: each minus their maximum")]]
     abstained: NotRequired[
         Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]

@@ -56,6 +56,8 @@ class Version:
     """Whether another server answers, and its answers are sent here."""
     has_logits: bool = True
     """Whether its answers have probabilities of all classes; otherwise only the predicted one's is known."""
+    positive: str | None = None
+    """Of two classes the one that the model is asked about."""
 
 
 @dataclass(frozen=True)

@@ -83,10 +83,18 @@ def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture
             writer.writerow(["paid", "income", "age"])
             writer.writerows([label, *row[::-1]] for row, label in zip(x[part].tolist(), y[part].tolist(), strict=True))
     words = [model.write(tmp_path / "loan.onnx"), "--labelled", tmp_path / "a.csv", "--test", tmp_path / "b.csv"]
-    assert command(*words, "--label", "paid", "--out", tmp_path, "--classes", "no,yes") == 0, capsys.readouterr().err
+    words += ["--label", "paid", "--out", tmp_path, "--classes", "no,yes"]
+    assert command(*words, "--positive", "yess") == 1
+    assert "unknown positive class 'yess'; allowed: no, yes. Did you mean 'yes'?" in capsys.readouterr().err
+    assert command(*words, "--positive", "yes") == 0, capsys.readouterr().err
     assert "loan: 2 classes, vector 2; 200 calibration rows, 100 test rows" in capsys.readouterr().out
     served = Model.load(tmp_path / "loan" / "bundle", threads=1)
     assert served.bundle.card.input.model_dump()["features"] == ["age", "income"]
+    card, kept = served.bundle.card, logits.read(tmp_path / "loan" / "logits.npz", "test")
+    of_yes = json.loads((tmp_path / "loan" / "metrics.json").read_text())["after"]["positive"]
+    assert card.positive == of_yes["class"] == "yes" and card.metrics["after"]["positive"] == of_yes
+    assert of_yes["prevalence"] == kept.labels_N.mean()
+    assert of_yes["mean_probability"] == pytest.approx(served.bundle.calibrator(kept.logits_NC)[:, 1].mean())
     z_N = model.logits(x[:5])[:, 1].clip(-17.3, 17.3)  # a float32 sigmoid is 0 or 1 from there on
     assert np.allclose(np.diff(served.logits(x[:5]))[:, 0], z_N, atol=0.1)
 

@@ -107,6 +107,29 @@ def test_images_of_several_requests_follow_each_other_however_they_lie_in_memory
     assert kind.join([batch_NHWC]) is batch_NHWC
 
 
+def test_p_positive_is_answered_by_models_that_have_a_positive_class(
+    serve: Callable[..., Client], client: Client
+) -> None:
+    binary = serve(classes=("malignant", "benign"), positive="malignant")
+    for query in ("", "?top_k=1", "?abstain_below=1"):
+        for row in binary.post(f"/predict{query}", json={"instances": pictures(20)}).json()["predictions"]:
+            assert row["positive"]["label"] == "malignant"
+            if "probabilities" in row:
+                assert row["positive"]["probability"] == row["probabilities"][0]
+            p = row["positive"]["probability"]
+            assert row["confidence"] == pytest.approx(max(p, 1 - p), abs=1e-12)
+    assert all("positive" not in row for row in client.predict(pictures(2)))
+
+
+def test_a_stored_answer_keeps_its_positive_class(serve: Callable[..., Client]) -> None:
+    binary = serve(classes=("malignant", "benign"), positive="malignant")
+    first, again = (
+        binary.post("/predict", json={"instances": pictures(1), "ids": ["b-1"]}).json()["predictions"][0]
+        for _ in range(2)
+    )
+    assert again["repeated"] and again["positive"] == first["positive"]
+
+
 def test_ties_go_to_the_smallest_index(serve: Callable[..., Client]) -> None:
     client = serve()
     tied = client.predict([np.zeros(SHAPE, int).tolist()])[0]

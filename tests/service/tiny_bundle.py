@@ -75,6 +75,7 @@ def write_bundle(
     features: Sequence[str] = (),
     missing: bool = False,
     classes: tuple[str, ...] = CLASSES,
+    positive: str | None = None,
     calibrator: Calibrator | None = None,
     name: str = "tiny",
     resized: bool = False,
@@ -89,6 +90,7 @@ def write_bundle(
     description = Description(
         name=name,
         classes=list(classes),
+        positive=positive,
         input=TypeAdapter(Input).validate_python(vector if features else image),
         method="ce",
         training={},

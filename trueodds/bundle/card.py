@@ -13,6 +13,7 @@ from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
 from trueodds.sums.bins import COARSE_CELLS, coarse_counts
+from trueodds.sums.positive import PositiveClass
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Of a model or a version: a folder's name that cannot climb out."""
@@ -80,6 +81,8 @@ class Description(_Part):
     format: Literal[1] = 1
     name: str = Field(pattern=f"^{NAME}$")
     classes: list[str] = Field(min_length=1)
+    positive: str | None = None
+    """The one of two classes that the model is asked about."""
     input: Input
     method: str
     training: dict[str, Any]
@@ -95,6 +98,15 @@ class Description(_Part):
         if twice := [name for name, count in Counter(classes).items() if count > 1]:
             raise ValueError(f"the class {twice[0]!r} stands twice; a label by name would be ambiguous")
         return classes
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        self.positive_class()
+        return self
+
+    def positive_class(self) -> PositiveClass | None:
+        """The positive class with its place among the classes; None where there is none."""
+        return None if self.positive is None else PositiveClass.of(self.positive, self.classes)
 
 
 class Card(Description):

@@ -18,8 +18,11 @@ from trueodds.files import write_json
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
+from trueodds.sums.positive import PositiveClass
 
 ALL = "all"
+OF_THE_TOP_LABEL = ("accuracy", "error_rate", "mean_confidence")
+"""What a summary of sums says under names that are not those of p(positive)."""
 
 
 class Settings(Protocol):
@@ -50,6 +53,8 @@ class Measurement:
     """Per class, equal width."""
     floor_C: Array
     """The mean of `ece_C` if the probabilities were right."""
+    positive: dict[str, Any] | None = None
+    """`positive_values`, where there is a positive class."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +86,38 @@ class Results:
             writer.writerows(rows_of(self.before, self.after, self.others))
 
 
-def evaluate(calibrator: Calibrator, validation: Logits, test: Logits, settings: Settings) -> Results:
+def evaluate(
+    calibrator: Calibrator,
+    validation: Logits,
+    test: Logits,
+    settings: Settings,
+    positive: PositiveClass | None = None,
+) -> Results:
     """The test rows before and after `calibrator`; the others are fitted on the validation rows.
 
     Raises:
         ConfigError: as `check_compared`.
     """
-    before, after = (measure(each, test.logits_NC, test.labels_N, settings) for each in (Identity(), calibrator))
-    return Results(before, after, compared(calibrator, validation, test, settings), calibrator, settings)
+    rows = test.logits_NC, test.labels_N
+    before, after = (measure(each, *rows, settings, positive) for each in (Identity(), calibrator))
+    others = compared(calibrator, validation, test, settings, positive)
+    return Results(before, after, others, calibrator, settings)
 
 
 def measure(
-    calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: Settings
+    calibrator: Calibrator,
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    settings: Settings,
+    positive: PositiveClass | None = None,
 ) -> Measurement:
     """All metrics of one calibrator: .12 s for 10,000 x 100, .5 s for 10,000 x 1,000."""
-    return measure_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings)
+    return measure_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings, positive)
 
 
-def measure_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> Measurement:
+def measure_probabilities(
+    name: str, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings, positive: PositiveClass | None = None
+) -> Measurement:
     """As `measure`, of probabilities however they were made."""
     bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
@@ -131,7 +150,30 @@ def measure_probabilities(name: str, p_NC: Array, labels_N: npt.ArrayLike, setti
         "accuracy_above_99": above.accuracy,
         "mean_entropy": metrics.mean_entropy(p_NC),
     }
-    return Measurement(name, sums, values, ece_C, floor_C)
+    of_positive = None if positive is None else positive_values(positive, p_NC, labels_N, settings)
+    return Measurement(name, sums, values, ece_C, floor_C, of_positive)
+
+
+def positive_values(
+    positive: PositiveClass, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings
+) -> dict[str, Any]:
+    """The positive class by its name, and the metrics of its probability over all of [0, 1].
+
+    `prevalence`: the share of positive rows, which `mean_probability` should equal; `brier`: in [0, 1].
+    """
+    sums = positive.sums(p_NC, labels_N)
+    values = metrics.summary(sums, bins=settings.bins, level=settings.level)
+    ks = metrics.ks_test(sums)
+    return {
+        "class": positive.name,
+        "prevalence": values["accuracy"],
+        "mean_probability": values["mean_confidence"],
+        **{name: value for name, value in values.items() if name not in OF_THE_TOP_LABEL},
+        "calibration_p_value": metrics.calibration_test(sums, bins=settings.bins).p_value,
+        "ks": ks.ks,
+        "ks_p_value": ks.p_value,
+        "smooth_ece": metrics.smooth_ece(sums),
+    }
 
 
 def check_compared(names: Iterable[str]) -> None:
@@ -141,7 +183,13 @@ def check_compared(names: Iterable[str]) -> None:
             raise unknown("calibrator in compare", name, allowed)
 
 
-def compared(after: Calibrator, validation: Logits, test: Logits, settings: Settings) -> list[Measurement | Problem]:
+def compared(
+    after: Calibrator,
+    validation: Logits,
+    test: Logits,
+    settings: Settings,
+    positive: PositiveClass | None = None,
+) -> list[Measurement | Problem]:
     """Each calibrator of `settings.compare`, fitted on the validation rows and judged on the test rows.
 
     Left out: identity, which is "before", and one that comes out as `after` itself.
@@ -159,7 +207,7 @@ def compared(after: Calibrator, validation: Logits, test: Logits, settings: Sett
             judged.append(Problem(name, str(error)))
             continue
         if calibrator not in (Identity(), after):
-            judged.append(measure(calibrator, test.logits_NC, test.labels_N, settings))
+            judged.append(measure(calibrator, test.logits_NC, test.labels_N, settings, positive))
     return judged
 
 
@@ -186,9 +234,9 @@ def table_of(
         "level": settings.level,
         "unit": "fraction",
         "calibrator": fitted,
-        "before": _plain(before),
-        "after": _plain(after),
-        "compared": {other.name: _plain(other) for other in others},
+        "before": _entry(before),
+        "after": _entry(after),
+        "compared": {other.name: _entry(other) for other in others},
         "notes": notes,
     }
 
@@ -198,6 +246,12 @@ def rows_of(before: Measurement, after: Measurement, others: Iterable[Measuremen
     roles = [("before", before), ("after", after), *(("compared", other) for other in others)]
     empty = {**dict.fromkeys(before.values), "problem": None}
     return [{"calibrator": one.name, "role": role, **empty, **_plain(one)} for role, one in roles]
+
+
+def _entry(one: Measurement | Problem) -> dict[str, Any]:
+    """What metrics.json says of one calibrator."""
+    positive = {} if isinstance(one, Problem) or one.positive is None else {"positive": one.positive}
+    return {**_plain(one), **positive}
 
 
 def _plain(one: Measurement | Problem) -> dict[str, Any]:

@@ -38,6 +38,8 @@ def add_parser(commands: Subparsers) -> None:
         "in the order of the model's outputs: a,b,c, or a file with one a line (default: as model or rows name them)"
     )
     parser.add_argument("--classes", default="", metavar="NAMES", help=words)
+    words = "the one of two classes that the model is asked about, such as malignant: answers give its probability"
+    parser.add_argument("--positive", metavar="CLASS", help=words)
     words = "some classes may have no labelled row: nothing is learned or measured about them"
     parser.add_argument("--allow-unseen", action="store_true", help=words)
     words = f"the column of a table that holds the labels (default: {rows.LABEL})"
@@ -65,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         options=Options(arguments.input, arguments.output, preprocessing),
         test=rows.read(arguments.test, arguments.label) if arguments.test else None,
         classes=_classes(arguments.classes),
+        positive=arguments.positive,
         allow_unseen=arguments.allow_unseen,
     )
     bundle, published = imported.bundle.directory, None

@@ -23,6 +23,7 @@ from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Inputs
 from trueodds.logits import Logits
+from trueodds.sums.positive import PositiveClass
 
 METHOD = "imported"
 """What a card says in place of a training method."""
@@ -73,6 +74,7 @@ def import_model(
     options: Options = Options(),  # noqa: B008  # frozen
     test: LabelledRows | None = None,
     classes: Sequence[str] = (),
+    positive: str | None = None,
     allow_unseen: bool = False,
     seed: int = 0,
 ) -> Imported:
@@ -85,20 +87,22 @@ def import_model(
         ModelFileError: a model that cannot be imported.
         LabelledRowsError: rows that cannot be used, or not with this model.
         InputError: values of rows that the model's kind does not take.
-        ConfigError: a name that cannot be a folder's.
+        ConfigError: a name that cannot be a folder's, or a positive class that is none of two.
         FileNotFoundError: no such model.
     """
     if not re.fullmatch(NAME, name):
         allowed = "letters, digits, '.', '_' and '-', a letter or digit first"
         raise ConfigError(f"the name {name!r} cannot be a model's; allowed are {allowed}: --name")
     scored = score(model, labelled, test, options, classes, allow_unseen=allow_unseen, seed=seed)
+    positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
     val, held_out = scored.splits["val"], scored.splits["test"]
     selection = calibrators.select(val.logits_NC, val.labels_N)
-    judged = evaluate(selection.calibrator, val, held_out, Judging(default_candidates(len(scored.classes))))
+    judging = Judging(default_candidates(len(scored.classes)))
+    judged = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     logits.write(out / LOGITS, scored.splits, scored.notes)
     judged.write(out, scored.notes)
-    bundle = write_bundle(scored, selection.calibrator, judged, name, out / BUNDLE)
+    bundle = write_bundle(scored, selection.calibrator, judged, name, out / BUNDLE, positive_class)
     return Imported(bundle, judged, len(val.labels_N))
 
 
@@ -143,13 +147,21 @@ def score(
     return Scored(converted, names, splits, golden, sha256, converted.notes)
 
 
-def write_bundle(scored: Scored, calibrator: Calibrator, judged: Results, name: str, out: Path) -> Bundle:
+def write_bundle(
+    scored: Scored,
+    calibrator: Calibrator,
+    judged: Results,
+    name: str,
+    out: Path,
+    positive: PositiveClass | None = None,
+) -> Bundle:
     """The bundle of a scored model with a calibrator."""
     table = table_of(judged.before, judged.after, judged.others, calibrator, judged.settings)
     converted, val = scored.converted, scored.splits["val"]
     description = Description(
         name=name,
         classes=list(scored.classes),
+        positive=positive and positive.name,
         input=converted.kind,
         method=METHOD,
         training=dict(converted.origin),

@@ -13,7 +13,8 @@ _TABLES = (
     "CREATE TABLE models (key {serial}, name TEXT NOT NULL UNIQUE){strict}",
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
-    " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, UNIQUE (model, version)){strict}",
+    " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT,"
+    " UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
     # Our ids sort by time, so new rows go to the end of the tree; in SQLite the tree is the table.

@@ -51,10 +51,11 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits FROM versions v JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
+        " v.has_logits, v.positive FROM versions v JOIN models m ON m.key = v.model"
+        " WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
-    for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits in rows:
+    for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits, positive in rows:
         versions[key] = Version(
             name,
             version,
@@ -64,6 +65,7 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
             reference and Reference.model_validate_json(reference),
             bool(observed),
             bool(has_logits),
+            positive,
         )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
@@ -82,9 +84,10 @@ def add_version(version: Version) -> Work[None]:
     reference = version.reference and version.reference.model_dump_json()
     origin = int(version.is_observed), int(version.has_logits)
     yield Query(
-        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits)"
-        " SELECT key, $2, $3, $4, $5, $6, $7, $8 FROM models WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts, reference, *origin),
+        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits, positive)"
+        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9 FROM models WHERE name = $1"
+        " ON CONFLICT (model, version) DO NOTHING",
+        (version.model, version.version, *texts, reference, *origin, version.positive),
     )
     ((observed,),) = yield Query(
         "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",

@@ -1,0 +1,89 @@
+"""p(positive) of a binary model: its sums, and which class it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from trueodds import metrics
+from trueodds.errors import ConfigError
+from trueodds.evaluation.results import positive_values
+from trueodds.importing.importer import Judging
+from trueodds.sums.positive import PositiveClass
+
+CLASSES = ("benign", "malignant")
+
+
+def rows(n: int = 3000, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities (N, 2) over all of [0, 1], and labels drawn at another temperature."""
+    draw = np.random.default_rng(seed)
+    z_N = draw.normal(-0.5, 2.5, n)
+    labels_N = (draw.random(n) < 1 / (1 + np.exp(-z_N / 1.6))).astype(int)
+    p_N = 1 / (1 + np.exp(-z_N))
+    return np.column_stack([1 - p_N, p_N]), labels_N
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_sums_are_those_of_a_loop_over_the_rows(index: int) -> None:
+    p_NC, labels_N = rows(400)
+    sums = PositiveClass(CLASSES[index], index).sums(p_NC, labels_N)
+    expected = np.zeros((len(metrics.COLUMNS), metrics.CELLS))
+    for p_C, label in zip(p_NC, labels_N, strict=True):
+        p, positive = p_C[index], float(label == index)
+        nll = -np.log(p if positive else 1 - p)
+        brier = (p - positive) ** 2
+        cell = max(int(np.ceil(p * metrics.CELLS)) - 1, 0)
+        expected[:, cell] += [1, p, positive, nll, nll**2, brier, brier**2]
+    assert np.allclose(sums.cells, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_metrics_are_over_all_of_zero_to_one() -> None:
+    p_NC, labels_N = rows()
+    positive = PositiveClass("malignant", 1)
+    values = positive_values(positive, p_NC, labels_N, Judging(()))
+    p_N, positive_N = p_NC[:, 1], labels_N == 1
+    bins = np.ceil(p_N * 15)
+    ece = sum(abs((positive_N - p_N)[bins == b].sum()) for b in range(1, 16)) / len(p_N)
+    assert values["ece"] == pytest.approx(ece, rel=1e-12)
+    order = np.argsort(p_N)
+    ks = np.abs(np.cumsum((positive_N - p_N)[order])).max() / len(p_N)
+    assert values["ks"] == pytest.approx(ks, abs=1e-3)
+    assert values["class"] == "malignant" and values["prevalence"] == positive_N.mean()
+    assert values["mean_probability"] == pytest.approx(p_N.mean(), rel=1e-12)
+    assert values["calibration_p_value"] < 1e-3
+    assert not {"accuracy", "error_rate", "mean_confidence"} & set(values)
+
+
+def test_errors_of_both_sides_that_cancel_in_the_top_label_are_seen() -> None:
+    """p(positive) is .1 too high everywhere: the top label is too sure on one side and not sure enough on the other."""
+    p_N = np.repeat([0.3, 0.7], 5_000)
+    labels_N = np.concatenate([np.arange(5_000) < 1_000, np.arange(5_000) < 3_000]).astype(int)
+    p_NC = np.column_stack([1 - p_N, p_N])
+    sums = PositiveClass("malignant", 1).sums(p_NC, labels_N)
+    top = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
+    assert metrics.ece(top) == pytest.approx(0, abs=1e-9)
+    assert metrics.ece(sums) == pytest.approx(0.1) and metrics.signed_gap(sums) == pytest.approx(-0.1)
+
+
+def test_the_brier_score_is_half_of_that_over_both_classes_and_the_nll_the_same() -> None:
+    p_NC, labels_N = rows()
+    sums = PositiveClass("malignant", 1).sums(p_NC, labels_N)
+    both = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
+    assert metrics.brier(sums) == pytest.approx(metrics.brier(both) / 2, rel=1e-12)
+    assert metrics.nll(sums) == pytest.approx(metrics.nll(both), rel=1e-12)
+
+
+def test_the_other_class_gives_the_mirror_image() -> None:
+    p_NC, labels_N = rows()
+    one, other = (PositiveClass(name, k).sums(p_NC, labels_N) for k, name in enumerate(CLASSES))
+    assert metrics.ece(one) == pytest.approx(metrics.ece(other), abs=1e-12)
+    assert metrics.signed_gap(one) == pytest.approx(-metrics.signed_gap(other), abs=1e-12)
+
+
+def test_a_class_that_is_none_of_two_is_refused_with_the_cure() -> None:
+    with pytest.raises(ConfigError, match=r"unknown positive class 'malignent'.*Did you mean 'malignant'"):
+        PositiveClass.of("malignent", CLASSES)
+    with pytest.raises(ConfigError, match="there are 3 classes; a positive class is one of two"):
+        PositiveClass.of("cat", ["cat", "dog", "hare"])
+    with pytest.raises(ValueError, match=r"shape \(1, 3\).*expected \(N, 2\)"):
+        PositiveClass("cat", 0).probability([[0.2, 0.3, 0.5]])

@@ -1,0 +1,85 @@
+"""The positive class of a binary model: its probability, and the calibration sums by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import ConfigError, unknown
+from trueodds.sums.inputs import Array, check_labels, check_probabilities
+from trueodds.sums.losses import nll_of
+from trueodds.sums.sums import CalibrationSums
+
+CLASSES = 2
+
+
+@dataclass(frozen=True)
+class PositiveClass:
+    """The class of two that the model is asked about, such as `malignant`.
+
+    >>> from trueodds.sums.positive import PositiveClass
+    >>> positive = PositiveClass.of("malignant", ["benign", "malignant"])
+    >>> positive.probability([[0.1, 0.9], [0.75, 0.25]])
+    array([0.9 , 0.25])
+    """
+
+    name: str
+    index: int
+    """Its place among the classes."""
+
+    @classmethod
+    def of(cls, name: str, classes: Sequence[str]) -> Self:
+        """The class of that name.
+
+        Raises:
+            ConfigError: not two classes, or none of that name.
+        """
+        if name not in classes:
+            raise unknown("positive class", name, classes)
+        if len(classes) != CLASSES:
+            raise ConfigError(
+                f"positive is {name!r}, but there are {len(classes)} classes; a positive class is one of two: leave it"
+                " out, or join the others to one class in the labels and the model"
+            )
+        return cls(name, list(classes).index(name))
+
+    def probability(self, probabilities: npt.ArrayLike) -> npt.NDArray[np.floating]:
+        """p(positive) of each row of class probabilities (N, 2).
+
+        Raises:
+            ValueError: no probabilities, or not of two classes.
+        """
+        p_NC = check_probabilities(probabilities)
+        if p_NC.shape[1] != CLASSES:
+            raise ValueError(f"probabilities has shape {p_NC.shape}; a positive class is one of two: expected (N, 2)")
+        return p_NC[:, self.index]
+
+    def sums(self, probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> CalibrationSums:
+        """Calibration sums of p(positive) over all of [0, 1] in place of the confidence of the more probable class.
+
+        "confidence" is p(positive), "correct" whether the label is positive; NLL is -log p_y, and the Brier score
+        (p(positive) - [label is positive])^2 in [0, 1], half of that over both classes. So every metric of sums
+        is one of p(positive), but for the accuracy: it is the share of positive labels.
+
+        Raises:
+            ValueError: as `probability`; labels that are no class indices.
+
+        >>> from trueodds.sums.positive import PositiveClass
+        >>> p, labels = [[0.1, 0.9], [0.7, 0.3], [0.8, 0.2]], [1, 1, 0]
+        >>> sums = PositiveClass("malignant", 1).sums(p, labels)
+        >>> round(metrics.signed_gap(sums), 3), round(metrics.brier(sums), 3)
+        (0.2, 0.18)
+        """
+        p_N: Array = self.probability(probabilities).astype(np.float64)
+        return self.sums_of(p_N, check_labels(labels, len(p_N), CLASSES) == self.index)
+
+    @staticmethod
+    def sums_of(p_N: npt.NDArray[Any], positive_N: npt.NDArray[np.bool_]) -> CalibrationSums:
+        """As `sums`, of p(positive) and whether each row is positive."""
+        p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # 1e-3 more is a probability of 1
+        nll_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
+        return CalibrationSums.from_top(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
