@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
+from trueodds.errors import ConfigError
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 NAMES = np.array(["age", "income", "rate: net"])
@@ -158,3 +159,9 @@ def test_settings_that_mean_nothing_for_vectors_are_refused(workspace: Path) -> 
         DataError, match=r"data\.path is '.*rows\.txt'; allowed are \.npz, \.csv, \.parquet, and folders"
     ):
         data.load(Data(dataset="rows", path=str(workspace / "rows.txt")))
+
+
+def test_a_positive_class_is_in_the_card_and_one_of_two() -> None:
+    assert data.load(Data(dataset="breast_cancer", positive="malignant")).card["positive"] == "malignant"
+    with pytest.raises(ConfigError, match="there are 3 classes; a positive class is one of two"):
+        data.load(Data(dataset="wine", positive="class_0"))
