@@ -179,6 +179,7 @@ LAYERS = {
         readings schemas
         advice webhooks
         state
+        evidence
     """,
 }
 """From the top down. Modules and packages on one line do not know each other; `__init__` stands above its folder."""

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.alarm.advice import advice_of
-from service.alarm.state import NULLS, AlarmState, Evidence
+from service.alarm.evidence import Evidence
+from service.alarm.state import NULLS, AlarmState
 from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics.alarms.payoffs import Null

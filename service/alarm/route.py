@@ -12,9 +12,10 @@ from pydantic import ConfigDict
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm import webhooks
+from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import Standing, alarm_of, standing
 from service.alarm.schemas import AlarmTest, WebhookTest
-from service.alarm.state import ALARM, NULLS, AlarmState, StoredAcknowledgement
+from service.alarm.state import ALARM, NULLS, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body

@@ -7,11 +7,22 @@ however the log is cut: blocks of 20 are committed, the labels after the last wh
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
+from pydantic import Field, ValidationError
 
+from service.alarm.evidence import (
+    WRITES,
+    Delivery,
+    Evidence,
+    Firing,
+    Frozen,
+    StoredAcknowledgement,
+    StoredRearming,
+    WeightedTest,
+    reads,
+)
 from service.store import StoreError
 from service.store.rows import LabelBlock
 from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
@@ -30,100 +41,8 @@ NULLS: tuple[Null, ...] = ("ece", "point")
 POINTS = 192
 """Most points of the history; the first, the alarm and the present come to them."""
 
-T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 
-
-def _read(form: type[T]) -> PlainValidator:
-    return PlainValidator(lambda value: value if isinstance(value, form) else form.from_json(value))
-
-
-_WRITE = PlainSerializer(lambda state: state.to_json())
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Firing(_Frozen):
-    """When the evidence reached its threshold: once for each version."""
-
-    at_ms: int
-    """Arrival of the label that completed the block."""
-    after: int
-    """Labels until then."""
-    log_e: float
-    by: Literal["e-process", "shiryaev-roberts"]
-
-
-class StoredAcknowledgement(_Frozen):
-    who: str
-    why: str
-    at_ms: int
-
-
-class StoredRearming(_Frozen):
-    """The end of a watch that had alarmed, and the beginning of the next."""
-
-    who: str
-    why: str
-    at_ms: int
-    alpha: float
-    """Of the watch that ended."""
-    labels: int
-    """On which it was based."""
-    fired_ms: int | None
-    """When it had alarmed; None: of a notice only."""
-
-
-class Delivery(_Frozen):
-    """The delivery of an alarm's news to one webhook."""
-
-    attempts: int = 0
-    claimed_by: str | None = None
-    claimed_until_ms: int = 0
-    next_ms: int = 0
-    """Not tried again before."""
-    fired_ms: int | None = None
-    """When the evidence fired that the news are about."""
-    delivered_ms: int | None = None
-    problem: str = ""
-    """Why the last try failed."""
-
-
-class Evidence(_Frozen):
-    """Against one null hypothesis."""
-
-    process: Annotated[EProcess, _read(EProcess), _WRITE]
-    detector: Annotated[ShiryaevRoberts, _read(ShiryaevRoberts), _WRITE] | None
-    fired: Firing | None = None
-    acknowledged: StoredAcknowledgement | None = None
-    log_e: tuple[float, ...] = ()
-    """After the blocks of the history, rounded: it is only drawn."""
-
-
-class WeightedTest(_Frozen):
-    """Against "the ECE of all answers so far is within the tolerance", by the labels that came with a propensity."""
-
-    process: Annotated[WeightedEProcess, _read(WeightedEProcess), _WRITE]
-    fired: Firing | None = None
-    """Labels until then are those on which bets were placed."""
-
-    def take(self, block: LabelBlock, alpha: float) -> Self:
-        """The evidence after the labels that came next; those without a propensity are left out."""
-        known_L = np.isfinite(block.propensity_L)
-        parts = block.confidence_L, block.first_correct_L, block.propensity_L
-        process, log_e_L = self.process.advance(*(part[known_L] for part in parts))
-        reached_L = log_e_L >= -math.log(alpha)
-        fired = self.fired
-        if fired is None and reached_L.any():
-            k = int(np.argmax(reached_L))
-            labels = int((block.propensity_L[known_L][: k + 1] >= process.floor).sum())
-            at_ms = int(block.arrived_ms_L[known_L][k])
-            fired = Firing(at_ms=at_ms, after=self.process.labels + labels, log_e=float(log_e_L[k]), by="e-process")
-        return self.model_copy(update={"process": process, "fired": fired})
-
-
-class AlarmState(_Frozen):
+class AlarmState(Frozen):
     """See the module. The settings it began with stay: to change a test after having seen its data voids it."""
 
     form: Literal[1] = 1
@@ -146,7 +65,7 @@ class AlarmState(_Frozen):
     nulls: dict[Null, Evidence]
     weighted: WeightedTest | None = None
     """None before the first label that has a propensity."""
-    prequential: Annotated[Prequential, _read(Prequential), _WRITE]
+    prequential: Annotated[Prequential, reads(Prequential), WRITES]
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
     """By a hash of the webhook's URL: a URL may hold a secret."""
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from service.alarm.evidence import Delivery, Evidence
 from service.alarm.readings import alarm_of
-from service.alarm.state import ALARM, AlarmState, Delivery, Evidence
+from service.alarm.state import ALARM, AlarmState
 from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
 from service.settings import Settings, Webhook
 from service.store import Store, StoreError

@@ -99,7 +99,7 @@ FILES = [
     (Linear(ir=99).write, X, Options(), "is of IR version 99; the installed onnxruntime"),
     (two_inputs, X, Options(), "takes 2 inputs: 'x' float32 [?, 5]; 'z' float32 [?, 5]; a served model takes one"),
     (texts, X, Options(), "takes 'x' string [?, 1]; allowed are numbers"),
-    (Linear().write, X, Options(input="image"), "--input is image, but"),
+    (Linear().write, X, Options(input="image"), "image is expected (by --input, or as the kind of the rows), but"),
     (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(),
      "has 2 outputs that may be logits or probabilities: 'z' float32 [32, 3]; 'raw' float32 [32, 3]; choose one: --ou"),
     (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(output="row"), "no output 'row'; it has 'z' float32"),

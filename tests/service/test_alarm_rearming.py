@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from service.alarm import watch as watching
+from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import alarm_of
-from service.alarm.state import AlarmState, StoredAcknowledgement
+from service.alarm.state import AlarmState
 from service.http import keys
 from service.settings import Settings
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire, labels

@@ -94,7 +94,8 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
 
 def _check_kind(path: Path, stated: Kind | None, actual: Kind, listed: str) -> None:
     if stated not in (None, actual):
-        raise ModelFileError(f"--input is {stated}, but {path} takes {listed}: that is one of kind {actual}")
+        expected = f"{stated} is expected (by --input, or as the kind of the rows)"
+        raise ModelFileError(f"{expected}, but {path} takes {listed}: that is one of kind {actual}")
 
 
 def _outputs(model: Model, path: Path, name: str | None) -> tuple[TensorInfo, ...]:
