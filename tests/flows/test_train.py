@@ -17,7 +17,7 @@ from pipeline import config, parameters
 from pipeline.flows import server, train
 from tests.conftest import ROOT, run
 from tests.flows.conftest import Prefect, wait_for
-from tests.importing.models import DIGITS_OPTIONS, save_digits_regression
+from tests.importing.models import DIGITS_MEAN, save_digits_regression
 
 pytestmark = pytest.mark.full
 STAGES = {"fetch", "plan", "train", "calibrate", "evaluate", "export"}
@@ -110,7 +110,8 @@ def test_two_runs_side_by_side(prefect: Prefect) -> None:
 def test_a_model_that_was_trained_elsewhere(prefect: Prefect) -> None:
     """`-p model=datasets/mine.onnx`, as it is typed; the folder of own data comes along."""
     model = save_digits_regression(prefect.home / "datasets" / "mine.onnx")
-    leaves = [f"model=datasets/{model.name}", "dataset=digits", DIGITS_OPTIONS, "publish=never"]
+    options = {"preprocess": f"{{mean: {DIGITS_MEAN}}}"}
+    leaves = [f"model=datasets/{model.name}", "dataset=digits", f"model_options={json.dumps(options)}", "publish=never"]
     words = [word for leaf in leaves for word in ("-p", leaf)]
     typed = prefect.command("prefect", "deployment", "run", "train/own", *words).stdout
     run = typed.partition("/flow-run/")[2].split()[0]

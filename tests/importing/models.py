@@ -20,7 +20,7 @@ CLASSES = 3
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "uint8": TensorProto.UINT8}
 TYPES |= {"float16": TensorProto.FLOAT16, "int64": TensorProto.INT64}
 DIGITS_MEAN, DIGITS_SCALE = 0.3, 4.0
-DIGITS_OPTIONS = f'model_options={{"preprocess": "{{mean: {DIGITS_MEAN}}}"}}'
+DIGITS_OPTIONS = f"model_options={{preprocess: '{{mean: {DIGITS_MEAN}}}'}}"
 """The leaf of params.yaml that goes with `save_digits_regression`."""
 HEADS = {"logits": [], "probabilities": ["Softmax"], "logit": [], "probability": ["Sigmoid"]}
 
