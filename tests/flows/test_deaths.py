@@ -36,6 +36,10 @@ def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
     wait_for(lambda: not prefect.processes(run), seconds, lambda: f"orphans: {prefect.processes(run)}")
 
 
+def attempts_that_went_on(prefect: Prefect, run: str) -> int:
+    return sum(line.startswith("going on after epoch") for line in prefect.logs(run).splitlines())
+
+
 def retry(prefect: Prefect, run: str) -> None:
     prefect.command("prefect", "flow-run", "retry", run)
     wait_for(lambda: prefect.run(run)["state_type"] not in {"CRASHED", "CANCELLED"}, 30, lambda: "not scheduled again")
@@ -120,8 +124,8 @@ def test_one_run_bears_the_death_of_each_of_its_processes(prefect: Prefect, tmp_
     kill_dvc(prefect, run)
     prefect.training(run)
     assert prefect.run(run)["run_count"] == 1, "the task is tried again, not the run"
-    logs = prefect.logs(run)
-    assert sum(line.startswith("going on after epoch") for line in logs.splitlines()) == 2, logs
+    # The lines of a run come in batches, every two seconds.
+    wait_for(lambda: attempts_that_went_on(prefect, run) == 2, 20, lambda: prefect.logs(run))
 
     kill_engine(prefect, run)
     unbroken = unbroken_weights(tmp_path, epochs=EPOCHS)  # meanwhile the lease of the slot runs out
