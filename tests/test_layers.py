@@ -82,7 +82,7 @@ LAYERS = {
         axis words
         memo options
         rows schemas style
-        alarm
+        alarm labelling_schemas
     """,
     "trueodds/reports/table": """
         command

@@ -68,8 +68,9 @@ async def rearm(request: Request) -> Response:
     """Begin a new watch after an acknowledged alarm whose cause is mended: new evidence, of the labels that come from
     now on, and an alarm that may fire again. The report keeps who did it, why and when.
 
-    Its price: each watch alarms falsely for at most alpha (1 in 20) of sound versions, so k + 1 of them together for at
-    most k + 1 times as many. A new version that is published starts anew by itself.
+    Its price: each watch alarms falsely for at most alpha of sound versions (1 in 20, unless TRUEODDS_ALARM_ALPHA
+    says otherwise), so k + 1 of them together for at most k + 1 times as many. A new version that is published starts
+    anew by itself.
     """
     runtime = cast("Runtime", request.app.state.runtime)
     body = await json_body.read_json(

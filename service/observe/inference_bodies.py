@@ -98,8 +98,8 @@ def _chosen(names: list[str], output: str | None, form: Form) -> tuple[str | Non
     """The name of the output that holds the answer, None if it is not there, and its form."""
     if output is not None:
         return (output if output in names else None), form
-    found = next((name for name in (*PROBABILITIES, *LOGITS) if name in names), None)
-    return found, "logits" if found in LOGITS else form
+    output = next((name for name in (*PROBABILITIES, *LOGITS) if name in names), None)
+    return output, "logits" if output in LOGITS else form
 
 
 def _matrix(tensor: dict[str, Any]) -> Any:

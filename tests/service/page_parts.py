@@ -12,18 +12,8 @@ import numpy as np
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
-from trueodds.reports.schemas import (
-    Bin,
-    Drift,
-    ExpectedAccuracy,
-    Finding,
-    Labelling,
-    Sensitivity,
-    Slice,
-    Trend,
-    TrendPoint,
-    WeightedFigures,
-)
+from trueodds.reports.labelling_schemas import Drift, ExpectedAccuracy, Finding, Labelling, Sensitivity, WeightedFigures
+from trueodds.reports.schemas import Bin, Slice, Trend, TrendPoint
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 START = datetime(2026, 2, 20, tzinfo=UTC)

@@ -9,8 +9,9 @@ from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, figures_of
 from trueodds.reports.labelling import labelling_of
+from trueodds.reports.labelling_schemas import Labelling
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
+from trueodds.reports.schemas import KnownVersion, Report, Slice, Trend, Verdict
 from trueodds.reports.verdict import (
     CERTAIN,
     TOLERANCE,

@@ -11,10 +11,18 @@ from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.drift import LARGE, SIGNIFICANT
 from trueodds.metrics.labelling.expected import CENTRE_C
+from trueodds.reports.labelling_schemas import (
+    Crowded,
+    Drift,
+    ExpectedAccuracy,
+    Finding,
+    Labelling,
+    Sensitivity,
+    WeightedFigures,
+)
 from trueodds.reports.memo import memoised
 from trueodds.reports.options import Options
 from trueodds.reports.rows import LabelledRows
-from trueodds.reports.schemas import Crowded, Drift, ExpectedAccuracy, Finding, Labelling, Sensitivity, WeightedFigures
 from trueodds.reports.verdict import labelled
 from trueodds.reports.words import p_value
 from trueodds.sums.answers import AnswerSums

@@ -11,8 +11,9 @@ import numpy as np
 from trueodds.reports import words
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.figures import Figures
+from trueodds.reports.labelling_schemas import Labelling
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import Bin, Labelling, Slice, Verdict
+from trueodds.reports.schemas import Bin, Slice, Verdict
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
