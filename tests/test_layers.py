@@ -287,7 +287,7 @@ def imports_torch(path: Path) -> bool:
         ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
             "trueodds.metrics, trueodds.calibrators, trueodds.bundle, trueodds.reports, pipeline.config",
-            {"torch", "fastapi", "onnxruntime", "service"},
+            {"torch", "fastapi", "onnxruntime", "service", "scipy.stats"},
         ),
         ("pipeline.data", {"torch", "torchvision", "fastapi", "onnxruntime", "prefect", "matplotlib"}),
         (
@@ -304,6 +304,6 @@ def imports_torch(path: Path) -> bool:
     ],
 )
 def test_what_an_import_loads(module: str, unwanted: set[str]) -> None:
-    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not unwanted & set(done.stdout.split())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.docs.terminal import README, Terminal, blocks
 
 
@@ -12,15 +14,34 @@ def test_it_is_short() -> None:
     assert len(text.splitlines()) <= 200 and len(text.encode()) <= 14_000
 
 
-def test_make_lists_its_targets(terminal: Terminal) -> None:
+def test_make_run_and_every_block_in_order(terminal: Terminal) -> None:
+    """The real pipeline, the real service, and a summary as README.md shows it; then what is typed after it.
+
+    `make demo` has a test of its own.
+    """
     listed = terminal.type("make")
     assert all(f"make {target}" in listed for target in ("run", "demo", "serve", "test", "test-full", "lint", "docs"))
+    printed = terminal.type("make run")
+    assert terminal.type("git status --porcelain") == ""
+    (shown,) = [block.text for block in blocks(README) if block.text.startswith("TrueOdds:")]
+
+    def words(text: str) -> list[str]:
+        """The first words of each line, every number as #; the sentence about ECE left out."""
+        lines = (line.strip() for line in text.splitlines() if not line.startswith("("))
+        return [re.sub(r"[\d.]+", "#", re.split(r" {2,}", line)[0]) for line in lines]
+
+    assert set(words(shown)) <= set(words(printed))
+    page = (terminal.folder / ".run" / "service" / "calibration-report.html").read_text(encoding="utf-8")
+    assert "<svg" in page and "600" in page
+
+    assert terminal.walk(README, skipping=("make run", "make demo"))
+    models = terminal.folder / "models" / "digits"
+    assert (models / "default").is_file() and (models / "shadow").is_file()
 
 
-def test_make_run(terminal: Terminal) -> None:
-    """The real pipeline, the real service, and a summary as README.md shows it.
-
-    Of the checkout as it is, with edits that nobody has committed; nothing else in it changes. Only the stages that
+@pytest.mark.full
+def test_make_run_of_edits(terminal: Terminal) -> None:
+    """Of the checkout as it is, with edits that nobody has committed; nothing else in it changes. Only the stages that
     the edits reach run, and none a second time.
     """
     params = terminal.folder / "params.yaml"
@@ -34,20 +55,3 @@ def test_make_run(terminal: Terminal) -> None:
     assert re.findall(r"Running stage '(\w+)'", printed) == ["plan", "evaluate", "export"]
     again = terminal.type(".venv/bin/python -m pipeline repro")
     assert "Running" not in again and again.count("skipping") == 6
-    (shown,) = [block.text for block in blocks(README) if block.text.startswith("TrueOdds:")]
-
-    def words(text: str) -> list[str]:
-        """The first words of each line, every number as #; the sentence about ECE and its line of bins left out."""
-        lines = (line.strip() for line in text.splitlines() if not line.startswith(("ECE", "(")))
-        return [re.sub(r"[\d.]+", "#", re.split(r" {2,}", line)[0]) for line in lines]
-
-    assert set(words(shown)) <= set(words(printed))
-    page = (terminal.folder / ".run" / "service" / "calibration-report.html").read_text(encoding="utf-8")
-    assert "<svg" in page and "600" in page
-
-
-def test_every_block_in_order(terminal: Terminal) -> None:
-    """`make run` and `make demo` have tests of their own."""
-    assert terminal.walk(README, skipping=("make run", "make demo"))
-    models = terminal.folder / "models" / "digits"
-    assert (models / "default").is_file() and (models / "shadow").is_file()

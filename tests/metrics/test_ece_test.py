@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, false_discovery_control
 
 from tests import reference_metrics as twin
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, ece, ece_test, noise_floor
 from trueodds.reports import Options, slices_of
-from trueodds.reports.slices import FALSE_DISCOVERY_RATE
+from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
 from trueodds.sums.answers import AnswerSums
 
 
@@ -37,6 +37,8 @@ def test_edges() -> None:
     assert ece_test(CalibrationSums.from_top([1.0] * 50, [1] * 50)).p_value == 1
     assert ece_test(CalibrationSums.from_top([1.0] * 50, [1] * 49 + [0])).p_value == 0
     assert ece_test(CalibrationSums.from_top([0.75] * 4, [1, 1, 1, 0])).p_value == 1
+    assert ece_test(CalibrationSums.from_top([0.0] * 50 + [0.5] * 50, [0] * 75 + [1] * 25)).p_value == 1
+    assert ece_test(CalibrationSums.from_top([0.0] * 50, [0] * 49 + [1])).p_value == 0
     assert ece_test(CalibrationSums.from_top([0.999] * 100_000, [0] * 100_000)).p_value <= 1e-10
     with pytest.raises(ValueError, match="row"):
         ece_test(CalibrationSums.zero())
@@ -55,6 +57,14 @@ def test_it_asks_what_the_noise_floor_asks(binning: str) -> None:
         above += test.ece > floor.p95
         different += (test.p_value <= 0.05) != (test.ece > floor.p95)
     assert small < 22 and different <= 3  # 5% of 200; 22 or more have a probability of .07%
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rejected_are_those_of_scipys_adjusted_p_values(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    p_values = np.round(rng.beta(0.3, 2, 200), 4).tolist()
+    assert benjamini_hochberg(p_values, 0.05) == (false_discovery_control(p_values) <= 0.05).tolist()
+    assert benjamini_hochberg([], 0.05) == [] and benjamini_hochberg([0.9, 0.2], 0.05) == [False, False]
 
 
 def group(rng: np.random.Generator, n: int, off: float = 0.0) -> AnswerSums:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from scipy.stats import false_discovery_control
+import numpy as np
 
 from trueodds import metrics
 from trueodds.reports.memo import memoised
@@ -49,10 +49,22 @@ def trend_of(unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Opt
 def _table(named: Iterable[tuple[str, AnswerSums]], options: Options) -> list[Slice]:
     rows = [_slice(name, sums, options) for name, sums in named]
     tested = [row for row in rows if row.p_value is not None]
-    adjusted = false_discovery_control([row.p_value for row in tested]) if tested else []
-    for row, p_value in zip(tested, adjusted, strict=True):
-        row.more_than_chance = bool(p_value <= FALSE_DISCOVERY_RATE)
+    chosen = benjamini_hochberg([row.p_value for row in tested if row.p_value is not None], FALSE_DISCOVERY_RATE)
+    for row, more_than_chance in zip(tested, chosen, strict=True):
+        row.more_than_chance = more_than_chance
     return rows
+
+
+def benjamini_hochberg(p_values: Sequence[float], rate: float) -> list[bool]:
+    """Whether each of m hypotheses is rejected: all with p <= p_(k), k the largest with p_(k) <= k rate / m.
+
+    Benjamini and Hochberg (1995): of those rejected, at most `rate` are true in the mean. scipy.stats has its adjusted
+    p-values, and takes longer to import than all of this library.
+    """
+    sorted_M = np.sort(p_values)
+    passing = sorted_M <= rate * np.arange(1, len(sorted_M) + 1) / max(len(sorted_M), 1)
+    limit = sorted_M[passing][-1] if passing.any() else -1.0
+    return [p_value <= limit for p_value in p_values]
 
 
 def _slice(name: str, sums: AnswerSums, options: Options) -> Slice:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.special import bdtrik
 
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
@@ -72,10 +72,12 @@ def _probability_below(count_B: Array, mean_B: Array, distance: float) -> float:
     if distance <= 0:
         return 0.0
     chance_B = mean_B / count_B
-    low_B, high_B = binom.ppf([[NEGLIGIBLE], [1 - NEGLIGIBLE]], count_B, chance_B)
+    # Not scipy.stats' ppf: importing scipy.stats takes longer than all else that this library imports.
+    quantile_2B = np.where(chance_B > 0, bdtrik([[NEGLIGIBLE], [1 - NEGLIGIBLE]], count_B, chance_B), 0.0)
+    low_B, high_B = np.floor(quantile_2B[0]), np.ceil(quantile_2B[1])
     sum_G = np.zeros(STEPS)
     sum_G[0] = 1.0
-    for low, high, count, mean, chance in zip(np.maximum(low_B, 0), high_B, count_B, mean_B, chance_B, strict=True):
+    for low, high, count, mean, chance in zip(low_B, high_B, count_B, mean_B, chance_B, strict=True):
         number_K = np.arange(low, high + 1)
         # Rounded up: an equal distance must not count as a smaller one.
         place_K = np.ceil(np.abs(number_K - mean) * (STEPS / distance) - 1e-9).astype(np.intp)
