@@ -68,10 +68,12 @@ def copy_of_repository(target: Path) -> Path:
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository after `dvc repro`: the default run, done once for all tests. Leave its params alone.
 
-    One of pytest-xdist's processes makes it; each has a copy of its own.
+    One of pytest-xdist's processes makes it; each has a copy of its own. Where TEST_REPRODUCED names a folder, the runs
+    of pytest that name it share it.
     """
     run_of_tests = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    made = tmp_path_factory.getbasetemp().parent / f"reproduced-{run_of_tests}"
+    own = tmp_path_factory.getbasetemp().parent / f"reproduced-{run_of_tests}"
+    made = Path(os.environ.get("TEST_REPRODUCED", own))
     with FileLock(f"{made}.lock"):
         if not made.is_dir():
             aside = copy_of_repository(made.with_name(f"{made.name}.part"))

@@ -78,6 +78,7 @@ def test_what_the_tables_say_is_in_the_plan(workspace: Path) -> None:
     assert tree["recipe"]["epochs"] == 24 and None not in tree["recipe"].values()
 
 
+@pytest.mark.full
 def test_only_code_in_use_trains_anew(reproduced: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
 

@@ -198,6 +198,7 @@ def committed(reproduced: Path, tmp_path: Path) -> Path:
     return copy
 
 
+@pytest.mark.full
 def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
     shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
     (tmp_path / "copy" / "datasets" / "anything.npz").write_bytes(b"new")

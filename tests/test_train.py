@@ -92,15 +92,9 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     assert equal(resumed, whole) and resumed.history == whole.history
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        pytest.param(
-            ["method=mmce_interleaved", "optimizer=adam", "selection=val_nll", "held_out_size=100"],
-            marks=pytest.mark.full,
-        ),
-    ],
+    "words", [[], ["method=mmce_interleaved", "optimizer=adam", "selection=val_nll", "held_out_size=100"]]
 )
 def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace: Path) -> None:
     """SIGKILL, at a moment nobody chose, between the first checkpoint and the end: every step makes one."""
