@@ -92,7 +92,8 @@ LAYERS = {
     """,
     "trueodds/reports/page": """
         rendering
-        evidence glossary state trend
+        evidence expectation glossary state
+        trend
     """,
     "pipeline": """
         __main__

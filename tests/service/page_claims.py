@@ -8,6 +8,7 @@ from collections.abc import Callable
 from tests.service.page_truth import (
     all_show,
     at,
+    confirms,
     crowded,
     doubled,
     groups,
@@ -16,12 +17,14 @@ from tests.service.page_truth import (
     is_more,
     is_uneven,
     marked,
+    promised,
     refuted,
     says_less,
     says_more,
     since,
     surprise,
     times,
+    together,
     unmarked,
     weighted,
 )
@@ -350,6 +353,27 @@ CAUTIONS: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.labelling.drift and r.labelling.drift.warning),
     ),
 ]
+CONFIRMATION: list[tuple[str, Claim]] = [
+    (
+        rf"In {N} of {N} (?:minutes?|hours?|days?|months?) with labels, as many answers were right as confidences"
+        rf" promised \({P} range(?:; {N} outside, p [=<] [\d.e-]+)?\)\.",
+        promised,
+    ),
+    (
+        rf"Together, {P} of {N} labels? were expected to be right \({P} range {P} to {P}\), and {P} are\.",
+        together,
+    ),
+    (
+        r"So far labels confirm what was expected\. Of answers without one it holds as long as the model stays"
+        r" calibrated and what the inputs mean stays the same \(no concept drift\)\.",
+        lambda r, t: confirms(r),
+    ),
+    (
+        r"Labels do not confirm what was expected: do not rely on what is expected of answers without one\.",
+        lambda r, t: not confirms(r),
+    ),
+]
 CLAIMS = [
-    (re.compile(pattern), claim) for pattern, claim in [*COUNTS, *ERRORS, *WORDS, *STATES, *TODO, *ALARM, *CAUTIONS]
+    (re.compile(pattern), claim)
+    for pattern, claim in [*COUNTS, *ERRORS, *WORDS, *STATES, *TODO, *ALARM, *CAUTIONS, *CONFIRMATION]
 ]

@@ -13,7 +13,10 @@ from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
 from trueodds.reports.labelling_schemas import Drift, ExpectedAccuracy, Finding, Labelling, Sensitivity, WeightedFigures
-from trueodds.reports.schemas import Bin, Slice, Trend, TrendPoint
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import Bin, Slice, Trend
+from trueodds.reports.slices import trend_of
+from trueodds.sums.answers import AnswerSums
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 START = datetime(2026, 2, 20, tzinfo=UTC)
@@ -69,20 +72,17 @@ def bins_of(sums_of_labels: CalibrationSums, bins: int = 15) -> list[Bin]:
 
 def trend(truth: Callable[[Any], Any] = over, days: int = 22, *, rows: int = 180, change: int = 12) -> Trend:
     """Days, calibrated before `change`; one without answers, one without labels, one with three, fewer at the end."""
-    points = []
+    periods = []
     for day in range(days):
         labelled = max(3, round(rows * min(1.0, (days - day) / 6)))
         labelled = 3 if day == 5 else 0 if day == 9 else labelled
         if day == 4:
             continue
-        point: dict[str, Any] = {"start": START + timedelta(days=day), "answers": 12 * rows, "labelled": labelled}
-        if labelled:
-            labels = sums(labelled, right if day < change else truth, seed=100 + day)
-            named = metrics.summary(labels)
-            names = ("accuracy", "mean_confidence", "ece", "ece_estimate", "ece_lower", "ece_upper", "floor_p95")
-            point |= {name: named[name] for name in names}
-        points.append(TrendPoint(**point))
-    return Trend(unit="day", points=points)
+        labels = sums(labelled or rows, right if day < change else truth, seed=100 + day)
+        answers_C = (12 * rows * labels.cells[0] / labels.n).round().astype(np.int64)
+        start_ms = int((START + timedelta(days=day)).timestamp() * 1000)
+        periods.append((start_ms, AnswerSums(answers_C, labels if labelled else CalibrationSums.zero())))
+    return trend_of("day", periods, Options())
 
 
 def history(drift: float, blocks: int, seed: int, change: int = 90) -> list[EvidencePoint]:

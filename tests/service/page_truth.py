@@ -152,3 +152,29 @@ def totals(points: Sequence[TrendPoint]) -> tuple[int, float]:
 def at(r: Report, texts: list[str]) -> bool:
     null = r.alarm.refuted if r.alarm else None
     return null is not None and null.fired_at is not None and shows(texts[0], null.fired_after)
+
+
+def promised(r: Report, texts: list[str]) -> bool:
+    """Of so many periods in so many the labelled answers are right as often as calibrated ones would be."""
+    known = [p for p in r.trend.points if p.labelled] if r.trend else []
+    away = [(p.accuracy or 0.0, p.calibrated_lower or 0.0, p.calibrated_upper or 0.0) for p in known]
+    outside = sum(value < low - 1e-9 or value > high + 1e-9 for value, low, high in away)
+    return all_show(texts, len(known) - outside, len(known), r.level, *([outside] if outside else []))
+
+
+def together(r: Report, texts: list[str]) -> bool:
+    """What the labelled answers of all periods say, and how many are right."""
+    if r.trend is None or r.trend.confirmation is None:
+        return False
+    points, c = r.trend.points, r.trend.confirmation
+    n = sum(p.labelled for p in points)
+    says, right = (
+        sum(p.labelled * (getattr(p, name) or 0.0) for p in points) / n for name in ("mean_confidence", "accuracy")
+    )
+    return all_show(texts, says, n, (1 + r.level) / 2, c.lower, c.upper, right)
+
+
+def confirms(r: Report) -> bool:
+    """Neither all labels together nor too many periods say otherwise."""
+    c = r.trend.confirmation if r.trend else None
+    return c is not None and c.lower <= c.accuracy <= c.upper and c.p_value >= (1 - r.level) / 2

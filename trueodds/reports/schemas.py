@@ -28,6 +28,8 @@ Binning = Literal["width", "mass"]
 Unit = Literal["hour", "day", "month"]
 NO_TAG = "(no tag)"
 """The name of answers that have none."""
+ROUNDING = 1e-9
+"""Shares of the same count may differ in their last digits."""
 
 
 class Bin(BaseModel):
@@ -138,11 +140,44 @@ class TrendPoint(BaseModel):
     ece_lower: float | None = Field(None, description=LOWER)
     ece_upper: float | None = Field(None, description=UPPER)
     floor_p95: float | None = None
+    expected_accuracy: float | None = Field(
+        None, description="of ALL its answers, if they are calibrated: their mean confidence, by centres of cells"
+    )
+    expected_lower: float | None = Field(None, description="with `expected_upper`, where it lies at `level`, if so")
+    expected_upper: float | None = None
+    calibrated_lower: float | None = Field(
+        None, description="with `calibrated_upper`, where `accuracy` lies at `level` if the labelled are calibrated"
+    )
+    calibrated_upper: float | None = None
+
+    @property
+    def is_as_promised(self) -> bool:
+        """Whether as many of the labelled answers are right as calibrated ones would be."""
+        low, value, high = self.calibrated_lower or 0.0, self.accuracy or 0.0, self.calibrated_upper or 0.0
+        return low - ROUNDING <= value <= high + ROUNDING
+
+
+class Confirmation(BaseModel):
+    """Whether labels that have come confirm what the confidences promised before: how many answers are right."""
+
+    periods: int = Field(description="of the trend, with labels")
+    within: int = Field(description="of them, with `accuracy` between calibrated_lower and calibrated_upper")
+    p_value: float = Field(description="chance of as many outside, or more, if all are calibrated")
+    labels: int
+    expected_accuracy: float = Field(description="of the labelled answers of all periods: their mean confidence")
+    lower: float = Field(description="with `upper`, where their accuracy lies at (1 + level) / 2 if calibrated")
+    upper: float
+    accuracy: float
+    confirmed: bool = Field(
+        description="accuracy lies within, and p_value >= (1 - level) / 2: so at `level` of looks at calibrated answers"
+    )
+    reading: str
 
 
 class Trend(BaseModel):
     unit: Unit
     points: list[TrendPoint]
+    confirmation: Confirmation | None = Field(None, description="null without labels")
 
 
 class Check(BaseModel):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import bdtrc, ndtri
 
 from trueodds.metrics.labelling.strata import answer_counts
 from trueodds.sums.bins import CELLS
@@ -82,6 +82,18 @@ def calibrated_range(count_C: Array, confidence_C: Array, level: float) -> tuple
         least = first + int(np.searchsorted(below_K, q, side="right"))
         most = first + int(np.searchsorted(below_K, 1 - q - 1e-12))
     return min(max(1 - most / n, 0.0), 1.0), min(max(1 - least / n, 0.0), 1.0)
+
+
+def misses_p_value(misses: int, ranges: int, level: float) -> float:
+    """Chance that at least so many of independent `calibrated_range`s miss, if all are of calibrated answers.
+
+    P(X >= misses), X ~ Binomial(ranges, 1 - level); at most that, for a range holds `level` or more.
+
+    Raises:
+        ValueError: a level outside (0, 1).
+    """
+    check_level(level)
+    return float(bdtrc(misses - 1, ranges, 1 - level)) if misses else 1.0
 
 
 def _wrong_answers(count_M: Array, wrong_M: Array, mean: float, variance: float) -> tuple[int, Array]:

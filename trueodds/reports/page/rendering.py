@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from trueodds.reports import style, words
 from trueodds.reports.page.evidence import evidence_diagram
+from trueodds.reports.page.expectation import expectation_diagram
 from trueodds.reports.page.glossary import glossary
 from trueodds.reports.page.state import state_of
 from trueodds.reports.page.trend import trend_diagram
@@ -64,6 +65,7 @@ def render(report: Report, *, now: datetime | None = None, site: Site | None = N
             now=now or datetime.now(UTC),
             reliability=reliability(report.bins),
             trend=trend_diagram(report.trend, report.alarm) if report.trend else None,
+            expectation=expectation_diagram(report.trend) if report.trend else None,
             evidence=evidence_diagram(report.alarm) if report.alarm else None,
             terms=glossary(report),
             test=test,

@@ -8,7 +8,7 @@ from statistics import median
 
 from trueodds.reports.alarm import Alarm, AlarmOf
 from trueodds.reports.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
-from trueodds.reports.schemas import Trend, TrendPoint
+from trueodds.reports.schemas import Trend, TrendPoint, Unit
 from trueodds.reports.words import percent
 
 TOP, HEIGHT, SPACE, STRIP = 26.0, 196.0, 34.0, 56.0
@@ -62,9 +62,9 @@ def trend_diagram(trend: Trend, alarm: Alarm | None = None) -> TrendDiagram | No
     time = TimeScale(utc(points[0].start), after(utc(points[-1].start), trend.unit), trend.unit)
     error = Scale(_error_top(points), TOP, HEIGHT)
     share = Scale(_share_top(points), TOP + HEIGHT + SPACE, STRIP)
-    runs = list(_runs(points, trend))
-    known = [p for run in runs for p in run]
-    long, alone = [run for run in runs if len(run) > 1], [run[0] for run in runs if len(run) == 1]
+    every = list(runs(points, trend.unit, "ece"))
+    known = [p for run in every for p in run]
+    long, alone = [run for run in every if len(run) > 1], [run[0] for run in every if len(run) == 1]
 
     def at(p: TrendPoint, value: float | None) -> Point:
         return time.middle(p.start), error(value or 0.0)
@@ -101,14 +101,15 @@ def _value(p: TrendPoint) -> float | None:
     return p.ece if p.ece_estimate is None else p.ece_estimate
 
 
-def _runs(points: list[TrendPoint], trend: Trend) -> Iterator[list[TrendPoint]]:
-    """Periods with an error that follow each other without a gap."""
+def runs(points: list[TrendPoint], unit: Unit, name: str) -> Iterator[list[TrendPoint]]:
+    """Periods that have a number of that name and follow each other without a gap."""
     run: list[TrendPoint] = []
     for p in points:
-        if run and (_value(p) is None or utc(p.start) != after(utc(run[-1].start), trend.unit)):
+        missing = getattr(p, name) is None
+        if run and (missing or utc(p.start) != after(utc(run[-1].start), unit)):
             yield run
             run = []
-        if _value(p) is not None:
+        if not missing:
             run.append(p)
     if run:
         yield run
