@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,12 +144,16 @@ def test_groups_and_periods_are_those_of_their_rows_alone(tmp_path: Path) -> Non
     for names, values in ((answers.groups.tags, TAGS), (answers.predicted, np.array([str(k) for k in TOP]))):
         for name, sums in sums_by(answers, names).items():
             assert sums.answers == (values == name).sum() and sums.labelled == of(values == name)
-    for unit, code, count in (("hour", "h", 225), ("day", "D", 11), ("month", "M", 1), ("auto", "D", 11)):
+    minutes = len(np.unique(TIMES.astype("datetime64[m]")))
+    units = (("minute", "m", minutes), ("hour", "h", 225), ("day", "D", 11), ("month", "M", 1), ("auto", "D", 11))
+    for unit, code, count in units:
         chosen, periods = sums_by_period(answers, unit)  # type: ignore[arg-type]
         assert len(periods) == count and chosen == ("day" if unit == "auto" else unit)
         for start_ms, sums in periods:
             rows = TIMES.astype(f"datetime64[{code}]") == np.datetime64(start_ms, "ms")
             assert sums.answers == rows.sum() and sums.labelled == of(rows)
+    short = replace(answers, groups=replace(answers.groups, time_ms_N=np.arange(len(Y)) * 1000))
+    assert len(Y) < 180 * 60 and sums_by_period(short, "auto")[0] == "minute"
     whole = sums_of(answers)
     assert sum(sums.labelled.n for _, sums in sums_by_period(answers, "hour")[1]) == whole.labelled.n
 

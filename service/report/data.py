@@ -17,9 +17,9 @@ from service.store.rows import HeldLabels, LabelBlock, Version, Voiding
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
-from trueodds.reports.schemas import KnownVersion, Unit
+from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.hours import hour_of, hours_of, within
+from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -149,10 +149,13 @@ async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> 
 
 
 async def periods_of(store: Store, version: Version, query: ReportQuery) -> tuple[Unit, Periods]:
-    """Each hour, day or month with answers. auto: the finest unit that needs no more than 120 points, else the month.
+    """Each minute, hour, day or month with answers.
+
+    auto: the finest unit that needs no more than 120 points, minutes within 3 hours only (where they are kept); else
+    the month.
 
     Raises:
-        ServiceError: 422 for more than 750 periods.
+        ServiceError: 422 for more than 750 periods, or minutes that are not kept any more.
     """
     assert query.trend is not None
     finer, coarsest = UNITS[:-1], UNITS[-1]
@@ -165,9 +168,11 @@ async def periods_of(store: Store, version: Version, query: ReportQuery) -> tupl
     if query.trend == "auto":
         for unit in reversed(finer):
             try:
-                chosen = unit, await _periods(store, version, query, unit, MAX_POINTS)
+                periods = await _periods(store, version, query, unit, MOST_MINUTES if unit == "minute" else MAX_POINTS)
             except ValueError:
                 break
+            if unit != "minute" or (periods and periods[-1][0] - periods[0][0] < MOST_MINUTES * MINUTE_MS):
+                chosen = unit, periods
     return chosen
 
 

@@ -95,8 +95,8 @@ async def calibration_report(
         TrendUnit | None,
         _Blank,
         Query(
-            description="also a point for each hour, day or month; auto (a page's default): the finest of these with at"
-            " most 120 points, else the month"
+            description="also a point for each minute (of the last 6 hours), hour, day or month; auto (a page's"
+            " default): the finest of these with at most 120 points (minutes: within 3 hours), else the month"
         ),
     ] = None,
     format: Annotated[Literal["json", "html"] | None, _Blank, Query(description="default: as Accept says")] = None,

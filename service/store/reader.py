@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,8 @@ from service.store.rows import (
     storable,
 )
 from service.store.work import deltas, reading, states, versions, voiding
-from service.store.work.period_sums import DAY, HOUR, MONTH, PeriodSums, first_hour
+from service.store.work.compaction import MINUTE_HOURS, minutes_from
+from service.store.work.period_sums import DAY, HOUR, MINUTE, MONTH, PeriodSums, start_ms
 from trueodds.bundle.shadows import shadow_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, hours_of
@@ -36,7 +38,7 @@ EXPORTED = 10_000
 LATEST_MS = 2**47
 """A time in milliseconds that no prediction has; ids hold twelve hex digits of it."""
 
-_UNITS = {"hour": HOUR, "day": DAY, "month": MONTH}
+_UNITS = {"minute": MINUTE, "hour": HOUR, "day": DAY, "month": MONTH}
 _KINDS = {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}
 
 
@@ -142,17 +144,17 @@ class StoreReader:
         group: str = "",
         most: int = MAX_PERIODS,
     ) -> AsyncIterator[tuple[int, AnswerSums]]:
-        """(start, sums) of each hour, day or month with answers that the window touches, of one group if `by` is given.
+        """(start, sums) of each period with answers that the window touches, of one group if `by` is given.
 
         Raises:
-            ValueError: more periods than `most`; ask for a coarser unit or a shorter window.
+            ValueError: more periods than `most`; or minutes of hours before those of which they are kept.
         """
-        kind, key = _KINDS[by], await self._key(model, version)
+        kind, key, hours = _KINDS[by], await self._key(model, version), hours_of(since, until)
         if key is None:
             return _stored({}, 0, kind, 0)
-        periods = await self.database.read(
-            partial(reading.trend, key, kind, _UNITS[unit], hours_of(since, until), most)
-        )
+        if unit == "minute":
+            _check_minutes(await self.database.read(partial(reading.first_hour, key, hours)))
+        periods = await self.database.read(partial(reading.trend, key, kind, _UNITS[unit], hours, most))
         if isinstance(periods, int):
             cure = "ask for a coarser unit (day, month) or a shorter window"
             raise ValueError(f"the window holds {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
@@ -277,6 +279,19 @@ class StoreReader:
         return self._known.tag_names(key)
 
 
+def _check_minutes(first_hour: int | None) -> None:
+    """Raise ValueError where a window begins with hours of which there are no minutes any more."""
+    kept = minutes_from()
+    if first_hour is None or first_hour >= kept:
+        return
+    times = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in (first_hour, kept))
+    first, since = (f"{time:%Y-%m-%dT%H:%MZ}" for time in times)
+    raise ValueError(
+        f"sums by minute are kept for {MINUTE_HOURS} hours, now from {since} on, and the window holds answers from"
+        f" {first} on: ask for a coarser unit (hour, day, month), or since={since}"
+    )
+
+
 async def _stored(
     periods: dict[int, PeriodSums], unit: int, kind: int, group: int
 ) -> AsyncIterator[tuple[int, AnswerSums]]:
@@ -284,4 +299,4 @@ async def _stored(
     for period, period_sums in periods.items():
         stored = period_sums.stored(kind, group).get(group)
         if stored is not None:
-            yield first_hour(period, unit) * HOUR_MS, stored
+            yield start_ms(period, unit), stored

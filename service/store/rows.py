@@ -16,7 +16,7 @@ from trueodds.sums.inputs import Array
 
 Integers = npt.NDArray[np.int64]
 By = Literal["class", "tag"]
-Unit = Literal["hour", "day", "month"]
+Unit = Literal["minute", "hour", "day", "month"]
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 

@@ -191,8 +191,9 @@ class Store(StoreReader):
     ) -> PruneCounts:
         """Remove predictions made before a time, with their labels, and labels held since before a time.
 
-        Sums stay. So do labels, with their predictions, that a state has not taken yet.
+        Sums stay, but for old ones by minute. So do labels, with their predictions, that a state has not taken yet.
         """
+        await self.database.write(compaction.drop_minutes)
         answers, answer_labels, held = 0, 0, 0
         if before is not None:
             for own in (False, True):

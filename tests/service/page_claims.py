@@ -239,13 +239,13 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: r.advice is not None and all_show(t, r.advice.labels),
     ),
     (
-        r"No (?:hour|day|month) stands out as the one from which on it is off\.",
+        r"No (?:minute|hour|day|month) stands out as the one from which on it is off\.",
         lambda r, t: bool(r.checks) and r.checks[0].window is None,
     ),
     (
         rf"Answers from ([^.]*?) UTC(?: on)? are right {E} points (less|more) often than they say \({N} labels?\),"
         rf" those before {E} points (less|more) often \({N}\)(?:, those since {E} points (less|more) often \({N}\))?:"
-        r" the (hour|day|month)s? that tells? them apart best\.",
+        r" the (minute|hour|day|month)s? that tells? them apart best\.",
         since,
     ),
     (

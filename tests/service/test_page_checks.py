@@ -53,6 +53,9 @@ def test_since_when() -> None:
     after = r"Answers from 4 Mar 2026 UTC on are right 1\d\.\d points less often than they say \([\d,]+ labels\), "
     assert re.fullmatch(after + before, since.reading), since.reading
     back = [p.model_copy(update={"start": p.start + timedelta(days=22)}) for p in trend(right).points]
+    minutes = [p.model_copy(update={"start": NOW + k * timedelta(minutes=1)}) for k, p in enumerate(trend().points)]
+    (within,) = first_checks(Trend(unit="minute", points=minutes))
+    assert within.reading.endswith(": the minute that tells them apart best.") and within.window is None
     (passed,) = first_checks(Trend(unit="day", points=[*trend(change=12).points, *back]))
     assert passed.window is not None and (passed.window.since, passed.window.until) == (
         START + timedelta(days=12),

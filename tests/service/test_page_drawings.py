@@ -73,10 +73,16 @@ TIMES = st.datetimes(datetime(1970, 2, 1), datetime(2100, 1, 1)).map(
 
 
 @FEW
-@given(unit=st.sampled_from(["hour", "day", "month"]), begin=TIMES, steps=st.integers(0, 750))
+@given(unit=st.sampled_from(["minute", "hour", "day", "month"]), begin=TIMES, steps=st.integers(0, 750))
 def test_time_axis_has_few_round_ticks_within(unit: Any, begin: datetime, steps: int) -> None:
-    begin = begin if unit == "hour" else begin.replace(hour=0) if unit == "day" else begin.replace(day=1, hour=0)
-    width = {"hour": 3600, "day": 86400, "month": 86400 * 30}[unit]
+    begin = (
+        begin
+        if unit in ("minute", "hour")
+        else begin.replace(hour=0)
+        if unit == "day"
+        else begin.replace(day=1, hour=0)
+    )
+    width = {"minute": 60, "hour": 3600, "day": 86400, "month": 86400 * 30}[unit]
     end = axis.after(begin + timedelta(seconds=steps * width), unit)
     time = axis.TimeScale(begin, end, unit)
     ticks = time.ticks()

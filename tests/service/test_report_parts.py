@@ -84,6 +84,20 @@ def test_the_labels_that_arrived_last(filled: Client) -> None:
     assert ten["headline"].startswith("The 10 labels that arrived last.")
 
 
+def test_a_young_version_has_a_trend_by_minute(filled: Client) -> None:
+    trend = filled.report(trend="auto")["trend"]
+    assert trend["unit"] == "minute" and sum(p["answers"] for p in trend["points"]) == 90
+    assert sum(p["answers"] for p in filled.report(trend="minute", tag="t0")["trend"]["points"]) == 30
+    store, served = filled.app.state.runtime.store, filled.report()
+    of, now = version(served["version"], served["model"], CLASSES), int(NOW.timestamp() * 1000)
+    filled.run(store.put_predictions(batch(2, of, now=now - 4 * HOUR_MS)))
+    assert filled.report(trend="auto")["trend"]["unit"] == "hour", "of more than three hours"
+    assert filled.report(trend="minute")["trend"]["unit"] == "minute"
+    filled.run(store.put_predictions(batch(2, of, now=now - 9 * HOUR_MS)))
+    refused = filled.get("/calibration-report", params={"trend": "minute"})
+    assert refused.status_code == 422 and "or trend=auto" in refused.json()["error"]["message"]
+
+
 def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
     store = client.app.state.runtime.store
     client.predict(pictures(1))
@@ -212,7 +226,7 @@ def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_
         ("by=class&bins=25", 422, "bins = 25"),
         ("by=label", 422, "'class' or 'tag'"),
         ("binning=depth", 422, "'width' or 'mass'"),
-        ("trend=week", 422, "'hour', 'day', 'month'"),
+        ("trend=week", 422, "'minute', 'hour', 'day', 'month'"),
         ("class=dig", 404, "tiny has no class 'dig'; it has cat, dog, 3, hare. Did you mean 'dog'?"),
         ("tag=nope", 404, f"has the tag 'nope'; there are {NO_TAG}"),
     ],

@@ -42,7 +42,7 @@ class ReportQuery(TypedDict, total=False):
     binning: Literal["width", "mass"] | None
     level: float | None
     by: Literal["class", "tag"] | None
-    trend: Literal["hour", "day", "month", "auto"] | None
+    trend: Literal["minute", "hour", "day", "month", "auto"] | None
 
 
 NAMES = {"predicted_class": "class"}

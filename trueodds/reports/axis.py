@@ -12,10 +12,12 @@ from trueodds.reports.schemas import Unit
 LEFT, WIDTH = 62.0, 420.0
 """Left edge and width of every plot: they stand above each other on a phone."""
 STEPS = {
+    "minute": (1, 2, 5, 10, 15, 30, 60, 120, 180, 360),
     "hour": (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720),
     "day": (1, 2, 7, 14, 28, 91, 182),
     "month": (1, 2, 3, 6, 12, 24),
 }
+WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 MOST_TICKS = 5
 
 Point = tuple[float, float]
@@ -73,10 +75,10 @@ def band(upper: Sequence[Point], lower: Sequence[Point]) -> str:
 
 
 def after(start: datetime, unit: Unit) -> datetime:
-    """The beginning of the next hour, day or month."""
+    """The beginning of the next minute, hour, day or month."""
     if unit == "month":
         return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
-    return start + (timedelta(hours=1) if unit == "hour" else timedelta(days=1))
+    return start + WIDTHS[unit]
 
 
 def utc(time: datetime) -> datetime:
@@ -100,13 +102,13 @@ class TimeScale:
         return (self(start) + self(after(utc(start), self.unit))) / 2
 
     def ticks(self) -> list[Tick]:
-        """At most five, at round hours, days or months."""
+        """At most five, at round minutes, hours, days or months."""
         marks: list[datetime] = []
         for step in STEPS[self.unit]:
             marks = _marks(self.begin, self.end, self.unit, step)
             if len(marks) <= MOST_TICKS:
                 break
-        whole_days = all(m.hour == 0 for m in marks)
+        whole_days = all(m.hour == m.minute == 0 for m in marks)
         return [Tick(self(m), _words(m, self.unit, whole_days)) for m in marks[:MOST_TICKS]]
 
 
@@ -117,7 +119,7 @@ def _marks(begin: datetime, end: datetime, unit: Unit, step: int) -> list[dateti
         first += -first % step
         last = end.year * 12 + end.month - 1
         return [datetime(k // 12, k % 12 + 1, 1, tzinfo=UTC) for k in range(first, last, step)]
-    width = timedelta(hours=step) if unit == "hour" else timedelta(days=step)
+    width = step * WIDTHS[unit]
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     first_mark = epoch + math.ceil((begin - epoch) / width) * width
     return [first_mark + k * width for k in range(max(math.ceil((end - first_mark) / width), 0))]

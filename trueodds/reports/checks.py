@@ -27,7 +27,8 @@ def first_checks(
     """One sentence for each of them that has something to compare, with the window that shows it.
 
     Since when: the periods, split where the gap changes by more than chance (`trueodds.metrics.changes`), with the view
-    of the segment that is the furthest off. Tag and class: of those that are off by more than chance, the clearest one.
+    of the segment that is the furthest off (none by minutes: windows are of whole hours). Tag and class: of those that
+    are off by more than chance, the clearest one.
     """
     checks = [
         _since(trend) if trend else None,
@@ -50,7 +51,7 @@ def _since(trend: Trend) -> Check | None:
         return Check(about="time", reading=f"No {trend.unit} stands out as the one from which on it is off.")
     starts = [None, *(points[part.first].start for part in parts[1:]), None]
     worst = max(range(len(parts)), key=lambda k: abs(parts[k].gap))
-    window = Window(since=starts[worst], until=starts[worst + 1])
+    window = Window(since=starts[worst], until=starts[worst + 1]) if trend.unit != "minute" else None
     before, first, *after = parts
     moments = [period(start, trend.unit) for start in starts if start]
     when = f"from {' to '.join(moments)} UTC" if after else f"from {moments[0]} UTC on"

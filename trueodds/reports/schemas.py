@@ -25,7 +25,9 @@ Verdict = Literal[
     "off_at_times",
 ]
 Binning = Literal["width", "mass"]
-Unit = Literal["hour", "day", "month"]
+Unit = Literal["minute", "hour", "day", "month"]
+MOST_MINUTES = 180
+"""Minutes from its first point to its last up to which a trend is by minute, where its unit is left to us."""
 NO_TAG = "(no tag)"
 """The name of answers that have none."""
 ROUNDING = 1e-9
@@ -128,7 +130,7 @@ class Slice(BaseModel):
 
 
 class TrendPoint(BaseModel):
-    """One hour, day or month of predictions; null without labels."""
+    """One minute, hour, day or month of predictions; null without labels."""
 
     start: datetime
     answers: int
@@ -185,7 +187,9 @@ class Check(BaseModel):
 
     about: Literal["time", "tag", "class"]
     reading: str
-    window: Window | None = Field(None, description="the answers that it points at; null: none stand out")
+    window: Window | None = Field(
+        None, description="the answers that it points at; null: none stand out, or they are parts of hours"
+    )
 
 
 class KnownVersion(BaseModel):

@@ -77,7 +77,7 @@ def moment(time: datetime) -> str:
 
 
 def period(start: datetime, unit: Unit) -> str:
-    """The hour, day or month that begins then."""
+    """The minute, hour, day or month that begins then."""
     if unit == "month":
         return f"{start:%b %Y}"
     return f"{start.day} {start:%b %Y}" if unit == "day" else f"{start.day} {start:%b, %H:%M}"

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 
 Hours = tuple[int | None, int | None]
 """The hours [first, end); None: without limit."""
@@ -18,6 +19,15 @@ def hour_of(time_ms: npt.ArrayLike) -> npt.NDArray[np.int64]:
     (0, 1)
     """
     return np.asarray(time_ms, np.int64) // HOUR_MS
+
+
+def minute_of(time_ms: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """The minute since 1970 of each time, which is in Unix milliseconds.
+
+    >>> int(minute_of(3_599_999)), int(minute_of(3_600_000))
+    (59, 60)
+    """
+    return np.asarray(time_ms, np.int64) // MINUTE_MS
 
 
 def within(hour_N: npt.NDArray[np.integer], hours: Hours) -> npt.NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 APPLICATION_ID = 0x74727565
 """`true` in ASCII: marks a SQLite file as a store of this project; in PostgreSQL, the lock for creating its tables."""
 
-SQLITE_VERSION, POSTGRES_VERSION = 5, 4
+SQLITE_VERSION, POSTGRES_VERSION = 6, 5
 """The only schema versions that this release reads; those before were never released."""
 
 # Times are Unix milliseconds; the blobs of sums and moves are those of work.period_sums and work.deltas.

@@ -6,14 +6,19 @@ meantime; if so, it writes nothing. Only compaction writes sums, so nothing else
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from service.store.work.deltas import KINDS, Deltas
-from service.store.work.period_sums import UNITS, PeriodSums, by_period
+from service.store.work.period_sums import MINUTE, UNITS, PeriodSums, by_period, period_of
 from service.store.work.statements import ExecuteMany, Query, Work
+from trueodds.sums.hours import HOUR_MS
 
 MOST = 256
 """Rows of deltas that one compaction takes: what it holds in memory and how long it keeps others waiting."""
+
+MINUTE_HOURS = 6
+"""Whole hours before this one of which sums are kept by minute, too: for a version that is young."""
 
 Place = tuple[int, int, int, int]
 """Version, kind, unit, period."""
@@ -38,8 +43,14 @@ class Pending:
         return rows
 
 
+def minutes_from() -> int:
+    """The first hour of which minutes can be read now. Those of one more are written, for clocks that go wrong."""
+    return time.time_ns() // (1_000_000 * HOUR_MS) - MINUTE_HOURS
+
+
 def read() -> Work[Pending | None]:
     """Read what is to be merged, in one snapshot; None if nothing is."""
+    young = minutes_from() - 1, None
     ((number,),) = yield Query("SELECT number FROM compactions")
     rows = yield Query("SELECT key, version, kind, data FROM moves ORDER BY key LIMIT $1", (MOST,))
     if not rows:
@@ -48,8 +59,8 @@ def read() -> Work[Pending | None]:
     before: dict[Place, bytes] = {}
     for version in sorted({row[1] for row in rows}):
         deltas = Deltas.from_blobs([(kind, data) for _, key, kind, data in rows if key == version])
-        for unit in UNITS:
-            periods = dict(by_period(deltas, unit))
+        for unit in (*UNITS, MINUTE):
+            periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
             for kind in KINDS:
                 for period, part in periods.items():
                     added[version, kind, unit, period] = PeriodSums.of(part, kind)
@@ -75,3 +86,11 @@ def write(pending: Pending, after: list[tuple[int, int, int, int, bytes]]) -> Wo
     )
     yield Query("DELETE FROM moves WHERE key = ANY($1)", (pending.keys,))
     return True
+
+
+def drop_minutes() -> Work[None]:
+    """Remove sums by minute that nobody can ask for any more."""
+    yield Query(
+        "DELETE FROM sums WHERE version IN (SELECT key FROM versions) AND kind = ANY($1) AND unit = $2 AND period < $3",
+        (list(KINDS), MINUTE, int(period_of(minutes_from() - 1, MINUTE))),
+    )

@@ -15,7 +15,7 @@ from service.store.rows import Integers
 from service.store.work.statements import Insert, Query, Work
 from trueodds.metrics import CELLS, COLUMNS, cell_of
 from trueodds.sums.bins import COARSE_CELLS
-from trueodds.sums.hours import Hours, hour_of, within
+from trueodds.sums.hours import Hours, minute_of, within
 from trueodds.sums.inputs import Array
 
 MAX_TAGS = 100
@@ -29,7 +29,7 @@ KINDS = (TOTAL, BY_CLASS, BY_TAG)
 
 ANSWERS, LABELS = range(2)
 """Kinds of deltas."""
-ANSWER = np.dtype([("hour", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
+ANSWER = np.dtype([("minute", "<u4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
 LABEL = np.dtype(
     [*ANSWER.descr, ("sign", "i1"), ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")]
 )
@@ -42,7 +42,7 @@ def answer_deltas(
 ) -> DeltaRows:
     """Deltas of N new answers."""
     rows_N = np.zeros(len(confidence_N), ANSWER)
-    rows_N["hour"], rows_N["cell"] = hour_of(created_ms), cell_of(confidence_N)
+    rows_N["minute"], rows_N["cell"] = minute_of(created_ms), cell_of(confidence_N)
     rows_N["tag"], rows_N["predicted"] = tag_N, predicted_N
     return rows_N
 
@@ -59,7 +59,7 @@ def label_deltas(
 ) -> DeltaRows:
     """Deltas of N labels: sign 1 puts a row into the sums, -1 takes it out again."""
     rows_N = np.zeros(len(confidence_N), LABEL)
-    rows_N["hour"], rows_N["cell"] = hour_of(created_ms_N), cell_of(confidence_N)
+    rows_N["minute"], rows_N["cell"] = minute_of(created_ms_N), cell_of(confidence_N)
     rows_N["tag"], rows_N["predicted"], rows_N["sign"] = tag_N, predicted_N, sign_N
     rows_N["correct"], rows_N["confidence"] = correct_N, confidence_N
     rows_N["nll"], rows_N["brier"] = nll_N, brier_N
@@ -86,7 +86,7 @@ class Deltas:
 
     def between(self, hours: Hours) -> Deltas:
         """Those of the hours [first, end)."""
-        return Deltas(*(rows[within(rows["hour"], hours)] for rows in (self.answers, self.labels)))
+        return Deltas(*(rows[within(rows["minute"] // 60, hours)] for rows in (self.answers, self.labels)))
 
 
 def pending(version: int) -> Work[Deltas]:

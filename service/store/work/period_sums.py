@@ -16,29 +16,39 @@ from service.store.work.deltas import TOTAL, DeltaRows, Deltas, columns_of, keys
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
+from trueodds.sums.hours import MINUTE_MS, Hours
 from trueodds.sums.inputs import Array
 
-HOUR, DAY, MONTH = range(3)
+HOUR, DAY, MONTH, MINUTE = range(4)
 UNITS = (HOUR, DAY, MONTH)
-_DATES = ("datetime64[h]", "datetime64[D]", "datetime64[M]")
+"""Their sums are kept for ever, those of minutes of a few hours only."""
+_DATES = ("datetime64[h]", "datetime64[D]", "datetime64[M]", "datetime64[m]")
 
 _BLOB = struct.Struct("<4sBIII")
 _MAGIC = b"tops"
 
 
 def _converted(number: npt.ArrayLike, unit: int, to: int) -> Integers:
-    """Hours, days or months since 1970 as another of these: the one that holds them, or the first within."""
+    """Minutes, hours, days or months since 1970 as another of these: the one that holds them, or the first within."""
     return np.asarray(number, np.int64).astype(_DATES[unit]).astype(_DATES[to]).astype(np.int64)
 
 
 def period_of(hour: npt.ArrayLike, unit: int) -> Integers:
-    """Hours, days or months since 1970, UTC, of hours since 1970."""
+    """Minutes, hours, days or months since 1970, UTC, of hours since 1970."""
     return _converted(hour, HOUR, unit)
 
 
-def first_hour(period: int, unit: int) -> int:
-    """The hour at which a period begins."""
-    return int(_converted(period, unit, HOUR))
+def periods_of(hours: Hours, unit: int) -> tuple[int | None, int | None]:
+    """The periods [first, end) that the hours [first, end) touch."""
+    first, end = hours
+    whole = end if end is None or unit == MINUTE else end - 1
+    last = None if whole is None else int(period_of(whole, unit)) + (unit != MINUTE)
+    return None if first is None else int(period_of(first, unit)), last
+
+
+def start_ms(period: int, unit: int) -> int:
+    """The time at which a period begins, in Unix milliseconds."""
+    return int(_converted(period, unit, MINUTE)) * MINUTE_MS
 
 
 def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int | None]]:
@@ -199,7 +209,7 @@ def _merge(key_N: Integers, value_RN: npt.NDArray[np.number]) -> tuple[Integers,
 def by_period(deltas: Deltas, unit: int) -> Iterator[tuple[int, Deltas]]:
     """Cut deltas into their periods."""
     both = deltas.answers, deltas.labels
-    periods = [period_of(rows["hour"], unit) for rows in both]
+    periods = [_converted(rows["minute"], MINUTE, unit) for rows in both]
     orders = [np.argsort(period_N, kind="stable") for period_N in periods]
     ordered = [rows[order] for rows, order in zip(both, orders, strict=True)]
     periods = [period_N[order] for period_N, order in zip(periods, orders, strict=True)]

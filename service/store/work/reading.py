@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction
 from service.store.work import deltas
-from service.store.work.period_sums import PeriodSums, add_up, by_period, cover, period_of
+from service.store.work.period_sums import HOUR, PeriodSums, add_up, by_period, cover, periods_of
 from service.store.work.statements import Query, Work
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, Hours
@@ -77,9 +77,8 @@ def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
 
 def trend(version: int, kind: int, unit: int, hours: Hours, most: int) -> Work[dict[int, PeriodSums] | int]:
     """Sums of each period that begins in the hours [first, end); their number if there are more than `most`."""
-    first, end = hours
-    low = -_NEVER if first is None else int(period_of(first, unit))
-    high = _NEVER if end is None else int(period_of(end - 1, unit)) + 1
+    first, end = periods_of(hours, unit)
+    low, high = -_NEVER if first is None else first, _NEVER if end is None else end
     where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
     ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
     pending = dict(by_period((yield from deltas.pending(version)), unit))
@@ -91,6 +90,18 @@ def trend(version: int, kind: int, unit: int, hours: Hours, most: int) -> Work[d
     for period, part in added.items():
         by_start[period] = by_start[period] + part if period in by_start else part
     return dict(sorted(by_start.items()))
+
+
+def first_hour(version: int, hours: Hours) -> Work[int | None]:
+    """The first of the hours [first, end) with answers; None if there is none."""
+    first, end = hours
+    ((merged,),) = yield Query(
+        "SELECT min(period) FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
+        (version, deltas.TOTAL, HOUR, -_NEVER if first is None else first, _NEVER if end is None else end),
+    )
+    minute_N = (yield from deltas.pending(version)).between(hours).answers["minute"]
+    known = [] if merged is None else [int(merged)]
+    return min([*known, *(minute_N.min(keepdims=True) // 60).tolist()] if len(minute_N) else known, default=None)
 
 
 def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:

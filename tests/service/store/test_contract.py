@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from service.store import Store, StoreError, open_store
 from service.store.rows import EarlierPrediction, Label, PredictionBatch
-from service.store.work.deltas import MAX_TAGS, OTHER_TAGS
+from service.store.work import reading
+from service.store.work.deltas import MAX_TAGS, OTHER_TAGS, TOTAL
+from service.store.work.period_sums import MINUTE
 from service.store.work.reading import WINDOWS
 from service.store.work.statements import Query, Work
 from tests.service.store.conftest import Run
@@ -153,6 +157,46 @@ def stamped_as(start: int, form: str, answers: PredictionBatch, k: int) -> bool:
 
 def stamp(ms: int, form: str) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
+
+
+def test_minutes_are_kept_for_some_hours(run: Run[Any]) -> None:
+    """The same before and after compaction; a label that comes later does not bring half of a minute back."""
+    now = time.time_ns() // (1_000_000 * HOUR) * HOUR - HOUR
+
+    async def minutes(store: Store, since: int | None = None, **group: Any) -> list[tuple[int, int, int]]:
+        points = [point async for point in await store.read_trend("m", "v1", "minute", since, **group)]
+        return [((start - now) // 60_000, sums.answers, sums.labelled.n) for start, sums in points]
+
+    async def check(store: Store) -> None:
+        await store.put_version(version())
+        for seed, k in enumerate((0, 1, 1, 7)):
+            answers = batch(4, now=now + 60_000 * k + 59_999, tags=["t", None, "t", None], seed=seed)
+            await store.put_predictions(answers)
+            await store.put_labels([Label(id_, 0) for id_ in answers.ids[:k]])
+        whole = [(0, 4, 0), (1, 8, 2), (7, 4, 4)]
+        for _ in range(2):
+            assert await minutes(store) == whole
+            assert [point[:2] for point in await minutes(store, by="tag", group="t")] == [(0, 2), (1, 4), (7, 2)]
+            await store.compact()
+        early = batch(3, now=now - 8 * HOUR)
+        await store.put_predictions(early)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"kept for 6 hours, now from .*:00Z on, and .*, or since=20"):
+                await minutes(store)
+            assert await minutes(store, now) == whole
+            await store.compact()
+        later = time.time_ns() + 8 * 10**6 * HOUR
+        with mock.patch("time.time_ns", lambda: later):
+            await store.put_labels([Label(id_, 0) for id_ in [*early.ids, *answers.ids]])
+            await store.compact()
+            await store.prune()
+            with pytest.raises(ValueError, match="kept for 6 hours"):
+                await minutes(store, now)
+            assert (await store.read_sums("m", "v1")).answers == 19
+        rows = await store.database.read(partial(reading.trend, 1, TOTAL, MINUTE, (None, None), 100))
+        assert rows == {}
+
+    run(check)
 
 
 def test_a_trend_of_too_many_periods_is_refused(run: Run[Any]) -> None:

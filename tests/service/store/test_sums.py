@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.store import StoreError
 from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
-from service.store.work.period_sums import UNITS, PeriodSums, add_up, cover, first_hour, period_of
+from service.store.work.period_sums import UNITS, PeriodSums, add_up, cover, period_of, start_ms
 from trueodds.metrics import CalibrationSums, cell_of, ece
 from trueodds.sums.hours import HOUR_MS
 
@@ -26,11 +26,11 @@ def test_few_periods_cover_every_hour_once(first: int, length: int) -> None:
     hours: list[tuple[int, int]] = []
     for unit, low, high in ranges:
         assert low is not None and high is not None
-        hours.append((first_hour(low, unit), first_hour(high, unit)))
+        hours.append((start_ms(low, unit), start_ms(high, unit)))
     hours.sort()
-    assert sum(end - start for start, end in hours) == max(length, 0)
+    assert sum(end - start for start, end in hours) == HOUR_MS * max(length, 0)
     if hours:
-        assert (hours[0][0], hours[-1][1]) == (first, first + length)
+        assert (hours[0][0], hours[-1][1]) == (HOUR_MS * first, HOUR_MS * (first + length))
         assert all(a[1] == b[0] for a, b in pairwise(hours))
     assert sum(high - low for unit, low, high in ranges if unit < 2 and low is not None and high is not None) <= 110
 
@@ -39,7 +39,9 @@ def test_few_periods_cover_every_hour_once(first: int, length: int) -> None:
 @given(hour=HOURS)
 def test_ranges_without_an_end(hour: int) -> None:
     for first, end in ((hour, None), (None, hour), (None, None)):
-        edges = [first_hour(int(period_of(hour + k, unit)), unit) for unit in UNITS for k in (-1000, -1, 0, 1, 1000)]
+        edges = [
+            start_ms(int(period_of(hour + k, unit)), unit) // HOUR_MS for unit in UNITS for k in (-1000, -1, 0, 1, 1000)
+        ]
         for probe in {*edges, hour - 1, hour, hour + 1}:
             inside = (first is None or probe >= first) and (end is None or probe < end)
             times = 0

@@ -52,7 +52,7 @@ def add_parser(commands: Subparsers) -> None:
     words = "nominal coverage of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
     parser.add_argument("--by", choices=get_args(By), help="also a table by predicted class, or by tag")
-    words = "also a point for each hour, day or month; auto: the finest with at most 120 points"
+    words = "also a point for each minute, hour, day or month; auto: the finest with at most 120 points"
     parser.add_argument("--trend", choices=get_args(TrendUnit), help=words)
     words = f"calibration error (ECE) that is put up with (default: {TOLERANCE:g})"
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="ECE", help=words)

@@ -8,15 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.inputs.columns import Texts
-from trueodds.reports.schemas import Unit
+from trueodds.reports.schemas import MOST_MINUTES, Unit
 from trueodds.reports.table.answers import Answers
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
+from trueodds.sums.hours import MINUTE_MS
 from trueodds.sums.sums import CalibrationSums
 
-TrendUnit = Literal["hour", "day", "month", "auto"]
+TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
-_CODES: dict[Unit, Literal["h", "D", "M"]] = {"hour": "h", "day": "D", "month": "M"}
+_CODES: dict[Unit, Literal["m", "h", "D", "M"]] = {"minute": "m", "hour": "h", "day": "D", "month": "M"}
 MAX_POINTS = 120
 """Most points of a trend whose unit is left to us, unless it is by month."""
 
@@ -48,15 +49,18 @@ def sums_by(answers: Answers, names: Texts) -> dict[str, AnswerSums]:
 
 
 def sums_by_period(answers: Answers, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]:
-    """Each hour, day or month with answers, by its start in Unix milliseconds.
+    """Each minute, hour, day or month with answers, by its start in Unix milliseconds.
 
-    auto: the finest unit that needs no more than 120 points, else the month.
+    auto: the finest unit that needs no more than 120 points, minutes within 3 hours only; else the month.
     """
     assert answers.groups.time_ms_N is not None
     time_N = answers.groups.time_ms_N.astype("datetime64[ms]")
-    for chosen in UNITS if unit == "auto" else (unit,):
+    is_short = np.ptp(answers.groups.time_ms_N) < MOST_MINUTES * MINUTE_MS
+    units = UNITS if is_short else UNITS[1:]
+    for chosen in units if unit == "auto" else (unit,):
         start_P, period_N = np.unique(time_N.astype(f"datetime64[{_CODES[chosen]}]"), return_inverse=True)
-        if unit != "auto" or chosen == UNITS[-1] or len(start_P) <= MAX_POINTS:
+        most = MOST_MINUTES if chosen == "minute" else MAX_POINTS
+        if unit != "auto" or chosen == units[-1] or len(start_P) <= most:
             break
     starts_ms = start_P.astype("datetime64[ms]").astype(np.int64).tolist()
     return chosen, list(zip(starts_ms, _grouped(answers, period_N, len(start_P)), strict=True))
