@@ -9,7 +9,9 @@ from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import positive_values
 from trueodds.importing.importer import Judging
-from trueodds.sums.positive import PositiveClass
+from trueodds.reports import Options, report_of
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.positive import PositiveClass, PositiveSums
 
 CLASSES = ("benign", "malignant")
 
@@ -87,3 +89,38 @@ def test_a_class_that_is_none_of_two_is_refused_with_the_cure() -> None:
         PositiveClass.of("cat", ["cat", "dog", "hare"])
     with pytest.raises(ValueError, match=r"shape \(1, 3\).*expected \(N, 2\)"):
         PositiveClass("cat", 0).probability([[0.2, 0.3, 0.5]])
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_of_the_predicted_class_and_its_confidence_it_is_the_same(index: int) -> None:
+    """Random values, decimals and all edges of the cells, in the cells of p itself."""
+    p_N = np.concatenate([rows()[0][:, 1], np.arange(1001) / 1000, np.arange(metrics.CELLS + 1) / metrics.CELLS])
+    p_NC = np.column_stack([1 - p_N, p_N] if index else [p_N, 1 - p_N])
+    positive = PositiveClass(CLASSES[index], index)
+    of_top_N = positive.probability_of_top(p_NC.max(axis=1), p_NC.argmax(axis=1))
+    assert np.abs(of_top_N - p_N).max() < 3e-16
+    assert (metrics.cell_of(of_top_N) == metrics.cell_of(p_N)).all()
+
+
+def test_a_report_has_figures_of_p_positive() -> None:
+    """All that its values say of the top label, of p(positive)."""
+    p_NC, labels_N = rows(2000)
+    positive = PositiveClass("malignant", 1)
+    p_N, positive_N = p_NC[:, 1], labels_N == 1
+    by_p = AnswerSums(np.bincount(metrics.cell_of(p_N), minlength=metrics.CELLS), positive.sums(p_NC, labels_N))
+    top = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
+    sums = AnswerSums(np.bincount(metrics.cell_of(p_NC.max(axis=1)), minlength=metrics.CELLS), top)
+    report = report_of("tumours", "1", sums, Options(bins=10), positive=PositiveSums("malignant", by_p))
+    figures = report.positive
+    assert figures is not None and figures.label == "malignant"
+    assert figures.prevalence == positive_N.mean()
+    assert figures.mean_probability == pytest.approx(p_N.mean(), rel=1e-12)
+    assert figures.brier == pytest.approx(((p_N - positive_N) ** 2).mean(), rel=1e-12)
+    assert figures.brier == pytest.approx((report.brier or 0) / 2, rel=1e-12) and figures.nll == report.nll
+    gaps = [(positive_N - p_N)[np.ceil(p_N * 10) == b].sum() for b in range(1, 11)]
+    assert figures.ece == pytest.approx(sum(map(abs, gaps)) / 2000, rel=1e-12)
+    assert [b.count * b.gap if b.gap else 0 for b in figures.bins] == pytest.approx(gaps, abs=1e-9)
+    assert (figures.calibration_p_value or 1) < 1e-3 and (figures.ks_p_value or 1) < 1e-3
+    nothing = report_of("tumours", "1", AnswerSums.zero(), positive=PositiveSums("malignant", AnswerSums.zero()))
+    assert nothing.positive is not None and nothing.positive.prevalence is None and len(nothing.positive.bins) == 15
+    assert report_of("tumours", "1", sums).positive is None

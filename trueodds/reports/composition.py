@@ -7,7 +7,7 @@ from typing import Any
 
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.estimands import estimands
-from trueodds.reports.figures import calibration_p_value, figures_of
+from trueodds.reports.figures import calibration_p_value, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.labelling_schemas import Labelling
 from trueodds.reports.options import Options
@@ -22,6 +22,7 @@ from trueodds.reports.verdict import (
     verdict_of,
 )
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.positive import PositiveSums
 
 
 def report_of(
@@ -30,6 +31,7 @@ def report_of(
     sums: AnswerSums,
     options: Options | None = None,
     *,
+    positive: PositiveSums | None = None,
     offline: Mapping[str, Any] | None = None,
     labelling: Labelling | None = None,
     tolerance: float | None = None,
@@ -46,9 +48,10 @@ def report_of(
 ) -> Report:
     """Figures and their reading; null where there are no labels.
 
-    `labelling`: by `labelling_of`; without it, that of the sums alone. `alarm` and `advice`: of all labels so far;
-    without them nothing counts as shown, unless `options.one_look`: then a test of these labels tells. `tolerance`: the
-    alarm's, without an alarm 0.02. `notes`: more cautions. `next_steps`: see `headline`.
+    `positive`: the same answers by the probability of the positive class, of a model that has one. `labelling`: by
+    `labelling_of`; without it, that of the sums alone. `alarm` and `advice`: of all labels so far; without them
+    nothing counts as shown, unless `options.one_look`: then a test of these labels tells. `tolerance`: the alarm's,
+    without an alarm 0.02. `notes`: more cautions. `next_steps`: see `headline`.
     """
     options = options or Options()
     everything = options.window.is_everything and not options.one_look
@@ -83,6 +86,7 @@ def report_of(
         coverage=labelling.coverage,
         level=options.level,
         binning=options.binning,
+        positive=None if positive is None else positive_figures(positive, options),
         offline=dict(offline or {}),
         estimands=estimands(sums, options),
         versions=list(versions),

@@ -10,8 +10,10 @@ import numpy as np
 from trueodds import metrics
 from trueodds.metrics import Bins, CalibrationSums
 from trueodds.reports.memo import memoised
-from trueodds.reports.schemas import Bin, Ece, WorstBin
+from trueodds.reports.options import Options
+from trueodds.reports.schemas import Bin, Ece, PositiveFigures, WorstBin
 from trueodds.sums.bins import Binning
+from trueodds.sums.positive import PositiveSums
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")
 
@@ -60,6 +62,26 @@ def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float,
     else:  # the number of right answers of given confidences varies less than a binomial one (Hoeffding 1956)
         limits = float(low[0]) - figures["mean_confidence"], float(high[0]) - figures["mean_confidence"]
     return figures | dict(zip(("signed_gap_lower", "signed_gap_upper"), limits, strict=True))
+
+
+NAMES_OF_POSITIVE = {
+    "accuracy": "prevalence",
+    "accuracy_lower": "prevalence_lower",
+    "accuracy_upper": "prevalence_upper",
+    "mean_confidence": "mean_probability",
+}
+"""What sums of p(positive) say under the names of the top label."""
+
+
+def positive_figures(positive: PositiveSums, options: Options) -> PositiveFigures:
+    """The figures of p(positive); bins alone where there are no labels."""
+    sums, level = positive.sums.labelled, options.level
+    everything = options.window.is_everything and not options.one_look
+    figures = figures_of(sums, options.bins, options.binning, level, everything)
+    named = {NAMES_OF_POSITIVE.get(name, name): value for name, value in figures.items() if name != "error_rate"}
+    if sums.n:
+        named["calibration_p_value"] = calibration_p_value(sums, options.bins, options.binning)
+    return PositiveFigures(label=positive.name, **named)
 
 
 def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:

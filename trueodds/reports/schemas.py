@@ -66,6 +66,44 @@ class Ece(BaseModel):
     floor_p95: float = Field(description="its 95th percentile")
 
 
+class PositiveFigures(BaseModel):
+    """Figures of p(positive), the probability of one of two classes, over all of [0, 1]; null without labels.
+
+    Errors above and below one half, which may cancel in the figures of the more probable class, add up in these.
+    """
+
+    label: str = Field(description="the positive class")
+    prevalence: float | None = Field(None, description="share of the labels that are positive")
+    prevalence_lower: float | None = Field(None, description="exact binomial (Clopper-Pearson)")
+    prevalence_upper: float | None = None
+    mean_probability: float | None = Field(None, description="of the labelled answers; should equal the prevalence")
+    signed_gap: float | None = Field(None, description="prevalence - mean probability; negative: p is too high")
+    signed_gap_lower: float | None = Field(None, description="as that of the report")
+    signed_gap_upper: float | None = None
+    ece: float | None = Field(None, description="plug-in: mean |share of positive labels - mean probability| over bins")
+    ece_estimate: float | None = Field(None, description="the part that chance adds taken out")
+    ece_lower: float | None = Field(None, description=LOWER)
+    ece_upper: float | None = Field(None, description=UPPER)
+    floor_mean: float | None = Field(None, description="mean ECE of perfectly calibrated ones on as many answers")
+    floor_p95: float | None = Field(None, description="its 95th percentile")
+    ece_by_binning: dict[Binning, Ece] = Field(default_factory=dict)
+    smooth_ece: float | None = None
+    mce: float | None = None
+    mce_bin: WorstBin | None = None
+    ks: float | None = None
+    ks_p_value: float | None = None
+    calibration_p_value: float | None = Field(
+        None, description="at one look: of the null that every p(positive) is the probability of being positive"
+    )
+    nll: float | None = Field(None, description="as that of the report: of two classes it is the same")
+    nll_lower: float | None = None
+    nll_upper: float | None = None
+    brier: float | None = Field(None, description="mean of (p(positive) - [label is positive])^2, 0 to 1")
+    brier_lower: float | None = None
+    brier_upper: float | None = None
+    bins: list[Bin] = Field(description="confidence: p(positive); accuracy: the share of positive labels")
+
+
 class Window(BaseModel):
     """Which answers the report is about. Times are those of the PREDICTION; sums are kept by whole hours."""
 
@@ -264,6 +302,7 @@ class Report(BaseModel):
     brier_lower: float | None = None
     brier_upper: float | None = None
     bins: list[Bin]
+    positive: PositiveFigures | None = Field(None, description="of a model with a positive class, one of two")
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
     estimands: dict[str, str] = Field(default_factory=dict, description="what each number is an estimate of")
     versions: list[Slice] = Field(default_factory=list, description="the model's versions beside each other")

@@ -10,11 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError, unknown
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, check_labels, check_probabilities
 from trueodds.sums.losses import nll_of
 from trueodds.sums.sums import CalibrationSums
 
 CLASSES = 2
+ROUNDING = 2.0**-52
+"""How far 1 - c may be from the probability whose complement was rounded to c."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,23 @@ class PositiveClass:
             raise ValueError(f"probabilities has shape {p_NC.shape}; a positive class is one of two: expected (N, 2)")
         return p_NC[:, self.index]
 
+    def probability_of_top(self, confidence_N: npt.ArrayLike, predicted_N: npt.ArrayLike) -> Array:
+        """p(positive) of answers known by their predicted class, as its index, and its confidence c: c, or 1 - c.
+
+        Where 1 - c is an edge of the 3,000 cells but for rounding, it is that edge: so 0.3 that came as 0.7 of the
+        other class lies in the cell of 0.3, not in the one above.
+
+        >>> from trueodds.sums.positive import PositiveClass
+        >>> PositiveClass("malignant", 1).probability_of_top([0.9, 0.7], [1, 0])
+        array([0.9, 0.3])
+        """
+        c_N = np.asarray(confidence_N, np.float64)
+        other_N = 1 - c_N
+        edge_N = np.round(other_N * CELLS) / CELLS
+        other_N = np.where(np.abs(other_N - edge_N) <= ROUNDING, edge_N, other_N)
+        p_N: Array = np.where(np.asarray(predicted_N) == self.index, c_N, other_N)
+        return p_N
+
     def sums(self, probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> CalibrationSums:
         """Calibration sums of p(positive) over all of [0, 1] in place of the confidence of the more probable class.
 
@@ -83,3 +104,11 @@ class PositiveClass:
         p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # 1e-3 more is a probability of 1
         nll_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
         return CalibrationSums.from_top(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveSums:
+    """The positive class by its name, and the sums of all answers by p(positive): `PositiveClass.sums` says which."""
+
+    name: str
+    sums: AnswerSums
