@@ -40,6 +40,7 @@ LATEST_MS = 2**47
 
 _UNITS = {"minute": MINUTE, "hour": HOUR, "day": DAY, "month": MONTH}
 _KINDS = {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}
+_KINDS_OF_POSITIVE = {None: deltas.POSITIVE, "class": deltas.POSITIVE_BY_CLASS, "tag": deltas.POSITIVE_BY_TAG}
 
 
 class StoreReader:
@@ -97,13 +98,17 @@ class StoreReader:
             place = rows[-1].created_ms, rows[-1].id
 
     async def read_sums(
-        self, model: str, version: str, since: int | None = None, until: int | None = None
+        self, model: str, version: str, since: int | None = None, until: int | None = None, *, positive: bool = False
     ) -> AnswerSums:
-        """The sums of one version; zero if it has none."""
+        """The sums of one version; zero if it has none.
+
+        `positive`: by p(positive), see `PositiveClass.sums`; zero without a positive class.
+        """
         key = await self._key(model, version)
         if key is None:
             return AnswerSums.zero()
-        work = partial(reading.sums, key, deltas.TOTAL, hours_of(since, until), totals=self._totals)
+        kinds = _KINDS_OF_POSITIVE if positive else _KINDS
+        work = partial(reading.sums, key, kinds[None], hours_of(since, until), totals=self._totals)
         return (await self.database.read(work))[0]
 
     async def read_sums_by(
@@ -115,18 +120,20 @@ class StoreReader:
         until: int | None = None,
         *,
         only: str | None = None,
+        positive: bool = False,
     ) -> dict[str, AnswerSums]:
         """Sums by PREDICTED class (top-label calibration is conditional on it), or by tag, on 60 cells; 192 KB each.
 
         The first 100 tags of a version have sums of their own, the rest share "(other)"; answers without a tag are
-        under the empty name. `only`: of one class or tag.
+        under the empty name. `only`: of one class or tag. `positive`: as in `read_sums`.
         """
         key = await self._key(model, version)
         if key is None:
             return {}
         names = await self._names(key, by)
         group = None if only is None else next((number for number, name in names.items() if name == only), -1)
-        work = partial(reading.sums, key, _KINDS[by], hours_of(since, until), group, totals=self._totals)
+        kind = (_KINDS_OF_POSITIVE if positive else _KINDS)[by]
+        work = partial(reading.sums, key, kind, hours_of(since, until), group, totals=self._totals)
         sums = await self.database.read(work)
         if sums.keys() - names.keys():  # a tag that came in between
             names = await self._names(key, by)

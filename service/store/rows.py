@@ -13,6 +13,7 @@ from service.errors import ServiceError
 from trueodds.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.sums.inputs import Array
+from trueodds.sums.positive import PositiveClass
 
 Integers = npt.NDArray[np.int64]
 By = Literal["class", "tag"]
@@ -58,6 +59,11 @@ class Version:
     """Whether its answers have probabilities of all classes; otherwise only the predicted one's is known."""
     positive: str | None = None
     """Of two classes the one that the model is asked about."""
+
+    @property
+    def positive_class(self) -> PositiveClass | None:
+        """The positive class with its place among the classes; None where there is none."""
+        return None if self.positive is None else PositiveClass.of(self.positive, self.classes)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,17 @@ class PositiveClass:
         p_N: Array = np.where(np.asarray(predicted_N) == self.index, c_N, other_N)
         return p_N
 
+    def rows_of_top(
+        self, confidence_N: Array, predicted_N: npt.ArrayLike, labels_N: npt.ArrayLike, nll_N: Array
+    ) -> tuple[Array, npt.NDArray[np.bool_], Array, Array]:
+        """p(positive), whether the label is positive, NLL and Brier score of answers that `probability_of_top` knows.
+
+        `nll_N`: of two classes it is the same for both; NaN, where it is not known, becomes what p(positive) says.
+        """
+        p_N, positive_N = self.probability_of_top(confidence_N, predicted_N), np.asarray(labels_N) == self.index
+        of_p_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
+        return p_N, positive_N, np.where(np.isnan(nll_N), of_p_N, nll_N), (p_N - positive_N) ** 2
+
     def sums(self, probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> CalibrationSums:
         """Calibration sums of p(positive) over all of [0, 1] in place of the confidence of the more probable class.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from service.store.work.deltas import KINDS, Deltas
+from service.store.work.deltas import SUMS_OF, Deltas
 from service.store.work.period_sums import MINUTE, UNITS, PeriodSums, by_period, period_of
 from service.store.work.statements import ExecuteMany, Query, Work
 from trueodds.sums.hours import HOUR_MS
@@ -58,17 +58,20 @@ def read() -> Work[Pending | None]:
     added: dict[Place, PeriodSums] = {}
     before: dict[Place, bytes] = {}
     for version in sorted({row[1] for row in rows}):
-        deltas = Deltas.from_blobs([(kind, data) for _, key, kind, data in rows if key == version])
-        for unit in (*UNITS, MINUTE):
-            periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
-            for kind in KINDS:
-                for period, part in periods.items():
-                    added[version, kind, unit, period] = PeriodSums.of(part, kind)
-                held = yield Query(
-                    "SELECT period, data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period = ANY($4)",
-                    (version, kind, unit, sorted(periods)),
-                )
-                before |= {(version, kind, unit, period): bytes(data) for period, data in held}
+        blobs = [(kind, data) for _, key, kind, data in rows if key == version]
+        for pair, kinds in SUMS_OF.items():
+            deltas = Deltas.from_blobs(blobs, pair)
+            for unit in (*UNITS, MINUTE) if len(deltas) else ():
+                periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
+                for kind in kinds:
+                    for period, part in periods.items():
+                        added[version, kind, unit, period] = PeriodSums.of(part, kind)
+                    held = yield Query(
+                        "SELECT period, data FROM sums"
+                        " WHERE version = $1 AND kind = $2 AND unit = $3 AND period = ANY($4)",
+                        (version, kind, unit, sorted(periods)),
+                    )
+                    before |= {(version, kind, unit, period): bytes(data) for period, data in held}
     return Pending(number, [row[0] for row in rows], added, before)
 
 
@@ -92,5 +95,5 @@ def drop_minutes() -> Work[None]:
     """Remove sums by minute that nobody can ask for any more."""
     yield Query(
         "DELETE FROM sums WHERE version IN (SELECT key FROM versions) AND kind = ANY($1) AND unit = $2 AND period < $3",
-        (list(KINDS), MINUTE, int(period_of(minutes_from() - 1, MINUTE))),
+        ([kind for kinds in SUMS_OF.values() for kind in kinds], MINUTE, int(period_of(minutes_from() - 1, MINUTE))),
     )

@@ -23,12 +23,16 @@ MAX_TAGS = 100
 OTHER_TAGS = "(other)"
 UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
 
-TOTAL, BY_CLASS, BY_TAG = range(3)
-KINDS = (TOTAL, BY_CLASS, BY_TAG)
-"""Kinds of sums."""
+TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG = range(6)
+"""Kinds of sums: by the confidence of the predicted class, and by p(positive) of versions with a positive class."""
 
-ANSWERS, LABELS = range(2)
-"""Kinds of deltas."""
+ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS = range(4)
+"""Kinds of deltas. In the last two, "confidence" is p(positive), "correct" whether the label is positive."""
+SUMS_OF = {
+    (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
+    (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
+}
+"""The kinds of sums that each pair of kinds of deltas adds to."""
 ANSWER = np.dtype([("minute", "<u4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
 LABEL = np.dtype(
     [*ANSWER.descr, ("sign", "i1"), ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")]
@@ -79,28 +83,32 @@ class Deltas:
     labels: DeltaRows
 
     @classmethod
-    def from_blobs(cls, blobs: list[tuple[int, bytes]]) -> Deltas:
-        """From rows (kind, data) of the table."""
-        answers, labels = (b"".join(bytes(data) for kind, data in blobs if kind == k) for k in (ANSWERS, LABELS))
+    def from_blobs(cls, blobs: list[tuple[int, bytes]], kinds: tuple[int, int]) -> Deltas:
+        """From rows (kind, data) of the table, those of two kinds: of answers and of labels."""
+        answers, labels = (b"".join(bytes(data) for kind, data in blobs if kind == k) for k in kinds)
         return cls(np.frombuffer(answers, ANSWER), np.frombuffer(labels, LABEL))
+
+    def __len__(self) -> int:
+        return len(self.answers) + len(self.labels)
 
     def between(self, hours: Hours) -> Deltas:
         """Those of the hours [first, end)."""
         return Deltas(*(rows[within(rows["minute"] // 60, hours)] for rows in (self.answers, self.labels)))
 
 
-def pending(version: int) -> Work[Deltas]:
-    """The deltas of a version that are not merged yet."""
-    rows = yield Query("SELECT kind, data FROM moves WHERE version = $1", (version,))
-    return Deltas.from_blobs([(kind, data) for kind, data in rows])
+def pending(version: int, kind: int) -> Work[Deltas]:
+    """The deltas of a version that are not merged into a kind of sums yet."""
+    kinds = next(pair for pair, sums in SUMS_OF.items() if kind in sums)
+    rows = yield Query("SELECT kind, data FROM moves WHERE version = $1 AND kind = ANY($2)", (version, list(kinds)))
+    return Deltas.from_blobs([(kind, data) for kind, data in rows], kinds)
 
 
 def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
     """Where a row belongs in the sums of a kind: its cell, or 60 x its group + its cell of 60."""
     cell_N = rows_N["cell"].astype(np.int64)
-    if kind == TOTAL:
+    if kind in (TOTAL, POSITIVE):
         return cell_N
-    group_N = rows_N["predicted" if kind == BY_CLASS else "tag"].astype(np.int64)
+    group_N = rows_N["predicted" if kind in (BY_CLASS, POSITIVE_BY_CLASS) else "tag"].astype(np.int64)
     return group_N * COARSE_CELLS + cell_N // (CELLS // COARSE_CELLS)
 
 

@@ -18,6 +18,7 @@ from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
 from trueodds.sums.inputs import Array
+from trueodds.sums.positive import PositiveClass
 
 COLUMNS = (
     "version",
@@ -123,6 +124,8 @@ def write_changes(
         if fresh < len(version_changes):
             yield from _correct(key, scored, arrivals)
         yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
+        if positive := known.versions[key].positive_class:
+            yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
 
 
 def _append(key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival]) -> Work[None]:
@@ -179,8 +182,11 @@ def stored(score_L: Array) -> list[float | None]:
     return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
-def deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """Two tables: corrected labels as they were, to take out, and all changes as they are now, to add."""
+def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+    """Two tables: corrected labels as they were, to take out, and all changes as they are now, to add.
+
+    By p(positive) where a positive class is given.
+    """
     candidates = [change.candidate for change in scored.changes]
     columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]
     created_L, predicted_L, tag_L = columns
@@ -189,16 +195,12 @@ def deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
     def rows(
         which: npt.NDArray[np.bool_], label_L: Integers, nll_L: Array, brier_L: Array, sign: int
     ) -> deltas.DeltaRows:
-        return deltas.label_deltas(
-            created_L[which],
-            confidence_L[which],
-            predicted_L[which],
-            tag_L[which],
-            (label_L == predicted_L)[which],
-            nll_L[which],
-            brier_L[which],
-            sign,
-        )
+        of_labels = confidence_L, label_L == predicted_L, nll_L, brier_L
+        if positive is not None:
+            of_labels = positive.rows_of_top(confidence_L, predicted_L, label_L, nll_L)
+        c_L, correct_L, nll_L, brier_L = (column[which] for column in of_labels)
+        of_answers = created_L[which], c_L, predicted_L[which], tag_L[which]
+        return deltas.label_deltas(*of_answers, correct_L, nll_L, brier_L, sign)
 
     old_L = ~scored.fresh_L
     before = rows(old_L, scored.before_L, scored.nll_before_L, scored.brier_before_L, -1)

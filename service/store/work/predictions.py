@@ -73,10 +73,13 @@ def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Wo
                 outcomes[k] = _compared(batch.ids[k], batch.digests[k], earlier)
     fresh = np.array([k for k, outcome in enumerate(outcomes) if outcome is None], np.intp)
     if len(fresh):
-        rows_N = deltas.answer_deltas(
-            batch.created_ms_N[fresh], batch.confidence_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
-        )
-        yield deltas.insert_of(version, deltas.ANSWERS, rows_N)
+        created_N, predicted_N, tag_N = batch.created_ms_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
+        c_N = batch.confidence_N[fresh]
+        yield deltas.insert_of(version, deltas.ANSWERS, deltas.answer_deltas(created_N, c_N, predicted_N, tag_N))
+        if positive := known.versions[version].positive_class:
+            p_N = positive.probability_of_top(c_N, predicted_N)
+            rows_N = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N)
+            yield deltas.insert_of(version, deltas.POSITIVE_ANSWERS, rows_N)
     if is_shadow(batch.model):
         yield from _apply_labels_of_answers(batch, rows, known)
     elif new := [batch.ids[k] for k in own if outcomes[k] is None]:

@@ -23,8 +23,8 @@ LOG = (
 _NEVER = 2**62
 WINDOWS = 8
 """Windows whose merged totals are kept, 200 KB each at most."""
-Window = tuple[int, int | None, int | None]
-"""Version, first and end hour."""
+Window = tuple[int, int, int | None, int | None]
+"""Version, kind of sums, first and end hour."""
 
 
 class MergedTotals:
@@ -54,13 +54,14 @@ def sums(
 ) -> Work[dict[int, AnswerSums]]:
     """Sums of the hours [first, end) of predictions, by group or of one."""
     ((number,),) = yield Query("SELECT number FROM compactions")
-    window = version, *hours
-    merged = totals.get(number, window) if kind == deltas.TOTAL else None
+    window = version, kind, *hours
+    is_total = kind in (deltas.TOTAL, deltas.POSITIVE)
+    merged = totals.get(number, window) if is_total else None
     if merged is None:
         merged = yield from _merged(version, kind, hours)
-        if kind == deltas.TOTAL:  # by class they are a hundred times as large
+        if is_total:  # by class they are a hundred times as large
             totals.keep(number, window, merged)
-    pending = (yield from deltas.pending(version)).between(hours)
+    pending = (yield from deltas.pending(version, kind)).between(hours)
     return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
 
 
@@ -81,7 +82,7 @@ def trend(version: int, kind: int, unit: int, hours: Hours, most: int) -> Work[d
     low, high = -_NEVER if first is None else first, _NEVER if end is None else end
     where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
     ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
-    pending = dict(by_period((yield from deltas.pending(version)), unit))
+    pending = dict(by_period((yield from deltas.pending(version, kind)), unit))
     added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
     if number > most or len(added) > most:
         return int(max(number, len(added)))
@@ -99,7 +100,7 @@ def first_hour(version: int, hours: Hours) -> Work[int | None]:
         "SELECT min(period) FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
         (version, deltas.TOTAL, HOUR, -_NEVER if first is None else first, _NEVER if end is None else end),
     )
-    minute_N = (yield from deltas.pending(version)).between(hours).answers["minute"]
+    minute_N = (yield from deltas.pending(version, deltas.TOTAL)).between(hours).answers["minute"]
     known = [] if merged is None else [int(merged)]
     return min([*known, *(minute_N.min(keepdims=True) // 60).tolist()] if len(minute_N) else known, default=None)
 

@@ -155,17 +155,23 @@ def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
     candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
     as_they_were = [Change(c, c.label, c.label) for c in candidates.values() if c.label is not None]
     as_they_come_back = [Change(candidates[id_], label, label) for id_, label in plan.relabelled.items()]
-    parts = []
+    positive = known.versions[version].positive_class
+    parts, parts_of_positive = [], []
     if as_they_were:
-        parts.append(deltas_of(score(as_they_were, known.versions[version]))[0])
+        scored = score(as_they_were, known.versions[version])
+        parts.append(deltas_of(scored)[0])
+        parts_of_positive.append(deltas_of(scored, positive)[0])
     nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
     if as_they_come_back:
         scored = score(as_they_come_back, known.versions[version])
         parts.append(deltas_of(scored)[1])
+        parts_of_positive.append(deltas_of(scored, positive)[1])
         pairs = zip(stored(scored.nll_L), stored(scored.brier_L), strict=True)
         nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
     if parts:
         yield deltas.insert_of(version, deltas.LABELS, *parts)
+        if positive:
+            yield deltas.insert_of(version, deltas.POSITIVE_LABELS, *parts_of_positive)
     yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
     yield Query(
         "DELETE FROM labels WHERE version = $1 AND sequence = ANY($2)",
