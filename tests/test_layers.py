@@ -84,6 +84,11 @@ LAYERS = {
         rows schemas style
         alarm labelling_schemas
     """,
+    "trueodds/reports/verdict": """
+        headline cautions
+        examples rules
+        shares
+    """,
     "trueodds/reports/table": """
         command
         text report

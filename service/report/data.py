@@ -20,6 +20,7 @@ from trueodds.reports import LabelledRows
 from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
+from trueodds.sums.positive import PositiveSums
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -39,6 +40,8 @@ class ReportData:
     """All that a report is computed from."""
 
     sums: AnswerSums
+    positive: PositiveSums | None
+    """The same answers by p(positive), of a version with a positive class."""
     rows: LabelledRows
     """The labels of the window that arrived last."""
     corrected: int
@@ -67,6 +70,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
     """
     store, key = runtime.store, (version.model, version.version)
     sums, block = await _sums_and_labels(store, recent, version, query)
+    positive = await _positive(store, version, query, block)
     known = await store.read_versions()
     corrected = await _corrected(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
@@ -74,6 +78,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
     any_corrected = corrected or await store.count_corrected(*key)
     return ReportData(
         sums=sums,
+        positive=positive,
         rows=rows_of_window(block, version, query),
         corrected=corrected,
         versions=versions,
@@ -209,6 +214,27 @@ async def _sums_and_labels(
     if by == "tag" and name not in (tags := await store.read_sums_by(by, *key)):
         raise unknown_tag(query, version, list(tags))
     return AnswerSums.zero(), block
+
+
+async def _positive(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> PositiveSums | None:
+    """The sums of the same answers by p(positive); `block`: with `last`, its labels."""
+    positive = version.positive_class
+    if positive is None:
+        return None
+    key, window = (version.model, version.version), (query.since_ms, query.until_ms)
+    if query.last is not None:
+        all_sums = await store.read_sums(*key, positive=True)
+        columns = block.confidence_L, block.predicted_L, block.label_L, block.nll_L
+        p_L, is_positive_L, nll_L, brier_L = await asyncio.to_thread(positive.rows_of_top, *columns)
+        labelled = CalibrationSums.from_top(p_L, is_positive_L, nll_N=nll_L, brier_N=brier_L)
+        sums = AnswerSums(all_sums.answers_C, labelled)
+    elif query.group is None:
+        sums = await store.read_sums(*key, *window, positive=True)
+    else:
+        by, name = query.group
+        by_name = await store.read_sums_by(by, *key, *window, only=name, positive=True)
+        sums = by_name.get(name, AnswerSums.zero())
+    return PositiveSums(positive.name, sums)
 
 
 async def _corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:

@@ -143,8 +143,8 @@ def observed_notes(version: Version) -> list[str]:
         notes.append("Another server answers for this version: there are no test values to compare with.")
     if not version.has_logits:
         notes.append(
-            "Only the probability of what was predicted is known: there is no NLL and no Brier score, and for a"
-            " recalibration the probabilities of all classes have to be sent."
+            "Only the probability of what was predicted is known: there is no NLL and no Brier score over all classes,"
+            " and for a recalibration the probabilities of all classes have to be sent."
         )
     return notes
 
@@ -174,6 +174,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         version.version,
         data.sums,
         options,
+        positive=data.positive,
         offline=version.metrics,
         labelling=labelling_of(data.sums, options, data.rows, version.reference),
         alarm=alarm,

@@ -14,9 +14,12 @@ from tests.service.page_truth import (
     groups,
     helps,
     in_range,
+    in_range_of_positive,
     is_more,
     is_uneven,
+    lead,
     marked,
+    of_positive,
     promised,
     refuted,
     says_less,
@@ -26,6 +29,7 @@ from tests.service.page_truth import (
     times,
     together,
     unmarked,
+    upper,
     weighted,
 )
 from trueodds.reports.schemas import Report
@@ -43,33 +47,53 @@ COUNTS: list[tuple[str, Claim]] = [
         lambda r, t: all_show(t, r.answers) and not r.labelled,
     ),
     (r"Nothing has been asked yet\.", lambda r, t: not r.answers and r.window.is_everything),
-    (r"There are no answers [^.:]*: widen the window, or ask for another class or tag\.", lambda r, t: not r.answers),
+    (r"There are no answers .*?: widen the window, or ask for another class or tag\.", lambda r, t: not r.answers),
     (rf"The {N} labels? that arrived last\.", lambda r, t: all_show(t, r.labelled) and r.window.last is not None),
     (
         rf"On them the model claims {P} on average and is right {P} of the time\.",
-        lambda r, t: all_show(t, r.mean_confidence, r.accuracy),
+        lambda r, t: all_show(t, r.mean_confidence, r.accuracy) and lead(r) is r,
+    ),
+    (
+        rf"On them p\((.*)\) is {P} on average, and {P} are (.*?)\.",
+        lambda r, t: t[0] == t[3] and of_positive(r, t[0], t[1:3], "mean_probability", "prevalence"),
+    ),
+    (
+        rf"[Ww]here p\((.*?)\) is {P} to {P}, {P} on average, {P} are (.*?) \({N} answers?\)[.;]",
+        in_range_of_positive,
     ),
     (rf"[Ww]hen it says {P} to {P}, {P} on average, it is right {P} of the time \({N} answers?\)[.;]", in_range),
 ]
 ERRORS: list[tuple[str, Claim]] = [
     (
+        rf"The calibration error \(ECE\) of p\((.*)\) is {E}, no larger than chance alone would show \(up to {E}\);",
+        lambda r, t: of_positive(r, t[0], t[1:], "ece", "floor_p95") and not is_more(r),
+    ),
+    (
+        rf"The calibration error \(ECE\) of p\((.*)\) is {E}, larger than chance alone would show \(up to {E}\);",
+        lambda r, t: of_positive(r, t[0], t[1:], "ece", "floor_p95") and is_more(r),
+    ),
+    (
+        rf"The calibration error \(ECE\) of p\((.*)\) is {E} \({P} interval {E} to {E}\);",
+        lambda r, t: of_positive(r, t[0], t[1:], "ece", "level", "ece_lower", "ece_upper"),
+    ),
+    (
         rf"Its calibration error \(ECE\) is {E}, no larger than chance alone would show \(up to {E}\);",
-        lambda r, t: all_show(t, r.ece, r.floor_p95) and not is_more(r),
+        lambda r, t: all_show(t, r.ece, r.floor_p95) and not is_more(r) and lead(r) is r,
     ),
     (
         rf"Its calibration error \(ECE\) is {E}, larger than chance alone would show \(up to {E}\);",
-        lambda r, t: all_show(t, r.ece, r.floor_p95) and is_more(r),
+        lambda r, t: all_show(t, r.ece, r.floor_p95) and is_more(r) and lead(r) is r,
     ),
     (
         rf"but errors that cancel out within a bin do not show, and an ECE of up to {E} would fit these labels"
         rf" as well \({P} interval {E} to {E}\)\.",
-        lambda r, t: all_show(t, r.ece_upper, r.level, r.ece_lower, r.ece_upper),
+        lambda r, t: all_show(t, lead(r).ece_upper, r.level, lead(r).ece_lower, lead(r).ece_upper),
     ),
     (
         rf"it is within {E} at 95%, for this one look \({P} interval {E} to {E}\)\.",
         lambda r, t: (
-            all_show(t, r.tolerance, r.level, r.ece_lower, r.ece_upper)
-            and (r.level != 0.95 or (r.ece_upper or 1) <= r.tolerance)
+            all_show(t, r.tolerance, r.level, lead(r).ece_lower, lead(r).ece_upper)
+            and (r.level != 0.95 or upper(r) <= r.tolerance)
         ),
     ),
     (
@@ -78,15 +102,15 @@ ERRORS: list[tuple[str, Claim]] = [
     ),
     (
         rf"Its calibration error \(ECE\) is {E} \({P} interval {E} to {E}\);",
-        lambda r, t: all_show(t, r.ece, r.level, r.ece_lower, r.ece_upper),
+        lambda r, t: all_show(t, r.ece, r.level, r.ece_lower, r.ece_upper) and lead(r) is r,
     ),
     (
         rf"chance alone would show up to {E} at 19 looks in 20: this is more\.",
-        lambda r, t: all_show(t, r.floor_p95) and is_more(r),
+        lambda r, t: all_show(t, lead(r).floor_p95) and is_more(r),
     ),
     (
         rf"chance alone would show up to {E} at 19 looks in 20: this is not\.",
-        lambda r, t: all_show(t, r.floor_p95) and not is_more(r),
+        lambda r, t: all_show(t, lead(r).floor_p95) and not is_more(r),
     ),
 ]
 WORDS: list[tuple[str, Claim]] = [
@@ -129,7 +153,7 @@ STATES: list[tuple[str, Claim]] = [
     ),
     (
         r"Cannot tell yet No more than chance has shown, in too few labels to be sure\.",
-        lambda r, t: bool(r.labelled) and not is_more(r) and (r.ece_upper or 1) > r.tolerance,
+        lambda r, t: bool(r.labelled) and not is_more(r) and upper(r) > r.tolerance,
     ),
     (
         rf"Within {E} At 95%, for this one look, its percentages are off by {E} at most on average\.",
@@ -167,16 +191,16 @@ TODO: list[tuple[str, Claim]] = [
     ),
     (
         r"Nothing has to be done\. Keep sending true labels, so that it stays known\.",
-        lambda r, t: r.window.is_everything and not refuted(r) and (r.ece_upper or 1) <= r.tolerance,
+        lambda r, t: r.window.is_everything and not refuted(r) and upper(r) <= r.tolerance,
     ),
     (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
     (
         r"What is shown here needs nothing\.",
-        lambda r, t: not r.window.is_everything and (r.ece_upper or 1) <= r.tolerance,
+        lambda r, t: not r.window.is_everything and upper(r) <= r.tolerance,
     ),
     (
         r"It is good enough as it is: recalibrating would make it better still\.",
-        lambda r, t: helps(r, "yes") and (r.ece_upper or 1) <= r.tolerance,
+        lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance,
     ),
     (r"So far recalibrating would not have helped\.", lambda r, t: helps(r, "no")),
     (r"It cannot be told yet whether recalibrating would help\.", lambda r, t: helps(r, "not_known")),
@@ -304,6 +328,11 @@ ALARM: list[tuple[str, Claim]] = [
 ]
 CAUTIONS: list[tuple[str, Claim]] = [
     (
+        r"The alarm watches the probability of the more probable class: where p\((.*?)\) is right, that is right too,"
+        r" but errors of the two classes can cancel in it\.",
+        lambda r, t: r.alarm is not None and r.positive is not None and t == [r.positive.label],
+    ),
+    (
         r"Fewer than 500 labels: the interval's coverage was measured from 500 on, so take it as a rough guide\.",
         lambda r, t: r.labelled < 500,
     ),
@@ -318,7 +347,7 @@ CAUTIONS: list[tuple[str, Claim]] = [
     ),
     (
         rf"Were they labelled twice as often, (?:as far as there are answers without labels, )?the accuracy"
-        rf" would be {P} and the calibration error {E}\.",
+        rf" would be {P} and the calibration error(?: of the more probable class)? {E}\.",
         doubled,
     ),
     (
@@ -333,8 +362,8 @@ CAUTIONS: list[tuple[str, Claim]] = [
         crowded,
     ),
     (
-        rf"Weighted to stand for all answers, the best estimate of the calibration error is {E} \({E} to {E}\)"
-        rf" and the accuracy {P}\.",
+        rf"Weighted to stand for all answers, the best estimate of the calibration error(?: of the more probable"
+        rf" class)? is {E} \({E} to {E}\) and the accuracy {P}\.",
         weighted,
     ),
     (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trueodds.reports.checks import clearness
-from trueodds.reports.schemas import Report, Slice, TrendPoint
+from trueodds.reports.schemas import PositiveFigures, Report, Slice, TrendPoint
 from trueodds.reports.words import period
 
 
@@ -29,6 +29,49 @@ def all_show(texts: list[str], *values: float | None) -> bool:
     return len(texts) == len(values) and all(map(shows, texts, values))
 
 
+def lead(report: Report) -> Report | PositiveFigures:
+    """The figures that are spoken of: those of p(positive), unless the top label's alone are more than chance."""
+    positive = report.positive
+    if positive is None or positive.ece is None:
+        return report
+    alone = (report.ece or 0.0) > (report.floor_p95 or 0.0) and (positive.ece or 0.0) <= (positive.floor_p95 or 0.0)
+    return report if alone else positive
+
+
+def in_range_of_positive(report: Report, texts: list[str]) -> bool:
+    """As `in_range`, of p(positive): too sure is too high above one half, and too low below it."""
+    label, low, high, says, share_, also, count = texts
+    positive = report.positive
+    if positive is None or {label, also} != {positive.label}:
+        return False
+    inside = [b for b in positive.bins if b.count and b.lo >= share(low) - 0.006 and b.hi <= share(high) + 0.006]
+    n = sum(b.count for b in inside)
+    claimed, kept = (sum(b.count * (getattr(b, k) or 0.0) for b in inside) / n for k in ("mean_confidence", "accuracy"))
+    too_sure = (kept < claimed) == (inside[0].lo >= 0.5)
+    wanted = {"over_confident": too_sure, "under_confident": not too_sure}.get(
+        report.verdict.removeprefix("leans_"), True
+    )
+    fits = n == int(count.replace(",", "")) and shows(low, inside[0].lo) and shows(high, inside[-1].hi)
+    return fits and wanted and all_show([says, share_], claimed, kept) and says != share_
+
+
+def of_positive(report: Report, label: str, texts: list[str], *names: str) -> bool:
+    """Of the figures of p(positive), which must be spoken of."""
+    positive = report.positive
+    return (
+        positive is not None
+        and lead(report) is positive
+        and label == positive.label
+        and all_show(texts, *(getattr(report if name == "level" else positive, name) for name in names))
+    )
+
+
+def upper(report: Report) -> float:
+    """The larger upper limit of both calibration errors."""
+    positive = report.positive.ece_upper if report.positive else None
+    return max(report.ece_upper or 1.0, positive or 0.0)
+
+
 def in_range(report: Report, texts: list[str]) -> bool:
     """Of the answers between two confidences: what they say, what is right, how many; and that it bears the"
     " word out."""
@@ -47,7 +90,8 @@ def share(text: str) -> float:
 
 
 def is_more(report: Report) -> bool:
-    return (report.ece or 0.0) > (report.floor_p95 or 0.0)
+    figures = lead(report)
+    return (figures.ece or 0.0) > (figures.floor_p95 or 0.0)
 
 
 def refuted(report: Report) -> bool:
@@ -59,15 +103,15 @@ def helps(report: Report, answer: str) -> bool:
 
 
 def says_less(r: Report) -> bool:
-    return (r.signed_gap or 0.0) < 0 and abs(r.signed_gap or 0.0) >= (r.ece or 0.0) / 2
+    return (r.signed_gap or 0.0) < 0 and abs(r.signed_gap or 0.0) >= (lead(r).ece or 0.0) / 2
 
 
 def says_more(r: Report) -> bool:
-    return (r.signed_gap or 0.0) > 0 and abs(r.signed_gap or 0.0) >= (r.ece or 0.0) / 2
+    return (r.signed_gap or 0.0) > 0 and abs(r.signed_gap or 0.0) >= (lead(r).ece or 0.0) / 2
 
 
 def is_uneven(r: Report) -> bool:
-    return abs(r.signed_gap or 0.0) < (r.ece or 0.0) / 2
+    return abs(r.signed_gap or 0.0) < (lead(r).ece or 0.0) / 2
 
 
 def doubled(r: Report, texts: list[str]) -> bool:

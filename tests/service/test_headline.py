@@ -189,8 +189,8 @@ def test_the_example_is_the_range_that_a_person_would_feel() -> None:
     """Not the 9,000 sure answers, though their half point is the larger part of the ECE."""
     assert 9000 * 0.005 > 100 * 0.26
     over, under = clearest_range(SURE, -1), clearest_range(SURE, 1)
-    assert over and astuple(over) == pytest.approx((0.7, 0.8, 100, 0.75, 0.49))
-    assert under and astuple(under) == pytest.approx((0.4, 0.5, 40, 0.45, 0.46))
+    assert over and astuple(over)[:5] == pytest.approx((0.7, 0.8, 100, 0.75, 0.49))
+    assert under and astuple(under)[:5] == pytest.approx((0.4, 0.5, 40, 0.45, 0.46))
     assert clearest_range(SURE[1:], 1) is None
     few = clearest_range([bin_of(0.8, 0.9, 2, 0.85, 0.0), *SURE], -1)
     assert few is not None and few.count == 100, "two answers are hardly any"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from trueodds.reports.alarm import Advice, Alarm
@@ -18,6 +19,8 @@ from trueodds.reports.verdict import (
     cautions,
     headline,
     is_within,
+    leads,
+    of_positive,
     verdict_at_one_look,
     verdict_of,
 )
@@ -62,14 +65,20 @@ def report_of(
     figures, labelling = figures_at(options.level), labelling or labelling_of(sums, options)
     if tolerance is None:
         tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
-    within = is_within(sums, figures_at(CERTAIN), labelling, tolerance)
-    verdict = verdict_of(sums, figures, alarm if everything else None, advice, within=within)
+    of_p = None if positive is None else positive_figures(positive, options)
+    of_p_certainly = None if positive is None else positive_figures(positive, replace(options, level=CERTAIN))
+    within = is_within(sums, figures_at(CERTAIN), labelling, tolerance, of_p_certainly)
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
         figures = figures | {"calibration_p_value": p_value}  # a new one: what is memoised is shared
-        verdict = verdict_at_one_look(p_value, figures["signed_gap"], figures["ece"], within=within)
-    first = headline(verdict, sums, figures, options, tolerance, next_steps)
-    second = [*cautions(sums, labelling, {"classes": classes, "tags": tags}, one_look=options.one_look), *notes]
+    lead = of_p if of_p and leads(figures, of_p, one_look=options.one_look) else None
+    shown = of_positive(figures, lead) if lead else figures
+    verdict = verdict_of(sums, shown, alarm if everything else None, advice, within=within)
+    if options.one_look and sums.labelled.n:
+        verdict = verdict_at_one_look(shown["calibration_p_value"], shown["signed_gap"], shown["ece"], within=within)
+    first = headline(verdict, sums, shown, options, tolerance, next_steps, lead)
+    tables = {"classes": classes, "tags": tags}
+    second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
     return Report(
         model=model,
         version=version,
@@ -86,7 +95,7 @@ def report_of(
         coverage=labelling.coverage,
         level=options.level,
         binning=options.binning,
-        positive=None if positive is None else positive_figures(positive, options),
+        positive=of_p,
         offline=dict(offline or {}),
         estimands=estimands(sums, options),
         versions=list(versions),

@@ -1,0 +1,141 @@
+"""The report of a version with a positive class: it speaks of p(positive), and both halves of the page agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.report import pages
+from tests.service.conftest import Serve
+from tests.service.page_sentences import check_page
+from tests.service.test_headline import Stream
+from tests.service.tiny_bundle import pictures
+from trueodds import metrics
+from trueodds.metrics import CELLS, CalibrationSums, cell_of
+from trueodds.reports import Options, Report, report_of
+from trueodds.reports.labelling_schemas import Finding, Labelling, WeightedFigures
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.positive import PositiveClass, PositiveSums
+
+POSITIVE = PositiveClass("malignant", 1)
+
+
+class BinaryStream(Stream):
+    """Labels of answers by p(positive)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_positive = CalibrationSums.zero()
+
+    def take(self, p_N: Any, positive_N: Any) -> None:
+        self.add(np.maximum(p_N, 1 - p_N), (p_N > 0.5) == positive_N)
+        self.of_positive = self.of_positive + POSITIVE.sums_of(p_N, positive_N)
+
+    def report(self, **options: Any) -> Report:
+        stored, alarm, advice = self.parts()
+        by_p = AnswerSums(self.of_positive.cells[0].astype(np.int64), self.of_positive)
+        positive = PositiveSums("malignant", by_p)
+        return report_of("m", "v", stored, Options(**options), positive=positive, alarm=alarm, advice=advice)
+
+
+def tempered(temperature: float) -> Callable[[Any], Any]:
+    return lambda p_N: p_N ** (1 / temperature) / (p_N ** (1 / temperature) + (1 - p_N) ** (1 / temperature))
+
+
+@pytest.mark.parametrize(
+    ("truth", "verdicts"),
+    [
+        (lambda p_N: p_N, {"within_tolerance"}),
+        (lambda p_N: np.maximum(p_N - 0.1, 0), {"leans_uneven", "uneven"}),
+        (tempered(2.5), {"over_confident"}),
+        (tempered(0.4), {"under_confident"}),
+    ],
+    ids=["calibrated", "too high everywhere", "too sure", "not sure enough"],
+)
+def test_every_sentence_is_so_at_every_look(truth: Callable[[Any], Any], verdicts: set[str]) -> None:
+    rng, stream, report = np.random.default_rng(3), BinaryStream(), None
+    for count in (30, 170, 800, 39_000):
+        p_N = rng.uniform(0, 1, count)
+        stream.take(p_N, rng.random(count) < truth(p_N))
+        report = stream.report()
+        check_page(pages.render(report), report)
+    assert report is not None and report.verdict in verdicts
+    assert report.headline.count("p(malignant)") and report.positive is not None
+    if "leans_uneven" in verdicts:
+        assert (report.ece or 1) < 0.03 < 0.09 < (report.positive.ece or 0), "it cancels in the top label"
+        assert report.headline.count("here p(malignant) is") == 2
+    if "within_tolerance" in verdicts:
+        assert "it is within 0.02 at 95%" in report.headline
+
+
+def test_words_of_one_look_at_a_table() -> None:
+    rng = np.random.default_rng(0)
+    p_N = rng.uniform(0, 1, 4000)
+    positive_N = rng.random(4000) < np.maximum(p_N - 0.1, 0)
+    by_p = POSITIVE.sums_of(p_N, positive_N)
+    top = CalibrationSums.from_top(np.maximum(p_N, 1 - p_N), (p_N > 0.5) == positive_N)
+    report = report_of(
+        "table",
+        "",
+        AnswerSums(top.cells[0].astype(np.int64), top),
+        Options(one_look=True),
+        positive=PositiveSums("malignant", AnswerSums(by_p.cells[0].astype(np.int64), by_p)),
+    )
+    assert report.verdict == "uneven" and "On them p(malignant) is " in report.headline
+    assert "Where p(malignant) is " in report.headline and "The gaps are more than chance" in report.headline
+
+
+def test_no_green_word_where_one_of_both_may_be_off() -> None:
+    """Of p(positive) there are no figures that are weighted to stand for all answers."""
+    rng = np.random.default_rng(0)
+    p_N = rng.uniform(0, 1, 40_000)
+    positive_N = rng.random(40_000) < p_N
+    by_p = POSITIVE.sums_of(p_N, positive_N)
+    top = CalibrationSums.from_top(np.maximum(p_N, 1 - p_N), (p_N > 0.5) == positive_N)
+    weighed = {"how": "strata", "accuracy": 0.9, "signed_gap": 0.0, "effective_n": 500, "reading": ""}
+    small = {"ece": 0.01, "ece_estimate": 0.01, "ece_lower": 0.0, "ece_upper": 0.015}
+    counts = AnswerSums(np.bincount(cell_of(p_N), minlength=CELLS), by_p)
+    for warning in (False, True):
+        about = Labelling(
+            choice=Finding(warning=warning, p_value=0.5, statistic=1.0, reading="They differ."),
+            weighted=[WeightedFigures.model_validate(weighed | small)],
+        )
+        sums = AnswerSums(top.cells[0].astype(np.int64), top)
+        report = report_of("m", "v", sums, labelling=about, positive=PositiveSums("malignant", counts))
+        assert (report.verdict == "within_tolerance") == (not warning)
+
+
+def test_of_every_window_the_figures_are_its_own(serve: Serve) -> None:
+    """A served model, its labels over HTTP: everything, a tag, a class, the newest labels and a window in the past."""
+    client, rng = serve(classes=("malignant", "benign"), positive="malignant"), np.random.default_rng(0)
+    body = {"instances": pictures(60), "tags": ["day", None] * 30}
+    rows = client.post("/predict", json=body).json()["predictions"]
+    p_N = np.array([row["positive"]["probability"] for row in rows])
+    positive_N, labelled_N = rng.random(60) < p_N, np.arange(60) % 4 > 0
+    labels = ["malignant" if positive else "benign" for positive in positive_N]
+    client.label([{"id": rows[k]["id"], "label": labels[k]} for k in np.flatnonzero(labelled_N)])
+    tagged_N, of_class_N = np.arange(60) % 2 == 0, np.array([row["label"] == "benign" for row in rows])
+    newest_N = np.isin(np.arange(60), np.flatnonzero(labelled_N)[-20:])
+    everything = np.ones(60, bool)
+    for query, chosen_N in (
+        ({}, everything),
+        ({"since": "2020-01-01T00:00:00Z"}, everything),
+        ({"until": "2020-01-01T00:00:00Z"}, ~everything),
+        ({"tag": "day"}, tagged_N),
+        ({"class": "benign"}, of_class_N),
+        ({"last": "20"}, newest_N),
+    ):
+        report = Report.model_validate(client.report(**query))
+        check_page(client.get("/calibration-report", params={**query, "format": "html"}).text, report)
+        expected, figures = POSITIVE.sums_of(p_N[n := chosen_N & labelled_N], positive_N[n]), report.positive
+        assert figures is not None and figures.label == "malignant"
+        assert sum(b.count for b in figures.bins) == expected.n == report.labelled
+        if not expected.n:
+            assert figures.prevalence is None
+            continue
+        assert figures.ece == pytest.approx(metrics.ece(expected), abs=1e-12)
+        assert figures.brier == pytest.approx(metrics.brier(expected), abs=1e-12)
+        assert figures.prevalence == pytest.approx(positive_N[n].mean(), rel=1e-12)

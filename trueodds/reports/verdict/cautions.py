@@ -1,0 +1,87 @@
+"""What to keep in mind beside a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trueodds.reports.alarm import Alarm
+from trueodds.reports.labelling_schemas import Labelling
+from trueodds.reports.schemas import PositiveFigures, Slice
+from trueodds.reports.verdict.shares import percent
+from trueodds.sums.answers import AnswerSums
+from trueodds.texts import plural
+
+MEASURED_FROM = 500
+"""Labels from which the coverage of the ECE interval was measured."""
+
+
+def cautions(
+    sums: AnswerSums,
+    labelling: Labelling,
+    tables: Mapping[str, Sequence[Slice] | None],
+    *,
+    one_look: bool = False,
+    positive: PositiveFigures | None = None,
+    alarm: Alarm | None = None,
+) -> list[str]:
+    """Sentences to keep in mind: warnings about the labels, and how much `tables` (classes, tags) show by chance.
+
+    `positive`: of a model with a positive class; then they say that weighted figures and the alarm are of another
+    probability.
+    """
+    n, sentences = sums.labelled.n, list[str]()
+    of_top = " of the more probable class" if positive else ""
+    if labelling.drift and labelling.drift.warning:
+        sentences.append(labelling.drift.reading)
+    if not n:
+        return sentences
+    if n < MEASURED_FROM:
+        sentences.append(
+            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured from {MEASURED_FROM} on,"
+            " so take it as a rough guide."
+        )
+    if not one_look:
+        watching = "watching it after every label will cry wolf"
+        sentences.append(f"The interval is for one look at this many labels: {watching}.")
+    if labelling.choice and labelling.choice.warning:
+        instead = "".join(
+            f" Weighted to stand for all answers, the best estimate of the calibration error{of_top} is"
+            f" {w.ece_estimate:.3f} ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
+            for w in labelling.weighted[-1:]  # by propensity, where that is known
+        )
+        if labelling.crowded and labelling.crowded.refused and not instead:
+            instead = f" {labelling.crowded.reading}"
+        sentences.append(f"{labelling.choice.reading}{instead}")
+    if labelling.delay and labelling.delay.warning:
+        sentences.append(labelling.delay.reading)
+    if labelling.coverage is not None and n < sums.answers:
+        others = plural(sums.answers - n, "answer is", "answers are")
+        sentences.append(
+            f"The other {others} unknown: if wrong answers get their labels more often, or sooner, than right ones,"
+            f" these numbers mislead.{_doubled(labelling, of_top)}"
+        )
+    if positive and alarm:
+        sentences.append(
+            f"The alarm watches the probability of the more probable class: where p({positive.label}) is right, that"
+            " is right too, but errors of the two classes can cancel in it."
+        )
+    for name, rows in tables.items():
+        with_labels = [row for row in rows or [] if row.labelled]
+        if len(with_labels) > 1:
+            flagged = sum(row.more_than_chance for row in with_labels)
+            sentences.append(
+                f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance"
+                " (false discovery rate 5%: if all were calibrated, any would be marked at 1 look in 20 at most)."
+            )
+    return sentences
+
+
+def _doubled(labelling: Labelling, of_top: str) -> str:
+    doubled = next((s for s in labelling.sensitivity if s.ratio == 2), None)
+    if doubled is None:
+        return ""
+    bound = "as far as there are answers without labels, " if doubled.impossible >= 0.01 else ""
+    return (
+        f" Were they labelled twice as often, {bound}the accuracy would be {percent(doubled.accuracy)} and the"
+        f" calibration error{of_top} {doubled.ece:.3f}."
+    )

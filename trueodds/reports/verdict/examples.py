@@ -1,0 +1,88 @@
+"""Ranges that bear a verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trueodds.reports.schemas import Bin, Verdict
+from trueodds.reports.verdict.shares import told_apart
+from trueodds.texts import plural
+
+HALF = 0.5
+
+
+def examples(verdict: Verdict, bins: Sequence[Bin]) -> str:
+    """The clearest ranges of confidence, in words; "" where there are none."""
+    signs = {"over_confident": (-1,), "under_confident": (1,)}.get(verdict.removeprefix("leans_"), (-1, 1))
+    ranges = [clearest_range(bins, sign) for sign in signs]
+    return "; ".join(_example(one) for one in ranges if one)
+
+
+def examples_of_positive(verdict: Verdict, bins: Sequence[Bin], label: str) -> str:
+    """As `examples`, of p(positive): who is too sure says too much above one half, or too little below it."""
+    sides = [b for b in bins if b.hi <= HALF], [b for b in bins if b.lo >= HALF]
+    signs = {"over_confident": (1,), "under_confident": (-1,)}.get(verdict.removeprefix("leans_"), (1, -1))
+    ranges = []
+    for sign in signs:
+        clearest = [one for side, way in zip(sides, (sign, -sign), strict=True) if (one := clearest_range(side, way))]
+        ranges += sorted(clearest, key=lambda one: one.clearness)[-1:]
+    return "; ".join(_example_of_positive(one, label) for one in ranges)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Labelled answers of neighbouring bins."""
+
+    lo: float
+    hi: float
+    count: int
+    mean_confidence: float
+    accuracy: float
+    clearness: float
+    """The gap that is left after three standard errors."""
+
+
+def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
+    """The neighbouring bins whose error a person would feel: the largest gap that is left after three standard errors.
+
+    By its part of the ECE it would be half a point among thousands of answers that are all but certain, rather than
+    twenty in the middle; by the gap alone, chance in a handful of answers. The variance is the larger one of being
+    right as often as claimed, c (1 - c), and as often as seen, (right + 1) / (n + 2). `sign`: of the gap, -1 where more
+    is claimed than kept. None where no neighbouring bins have such a gap.
+    """
+    occupied = [b for b in bins if b.count]
+    count_M, claimed_M, right_M = (
+        np.array([b.count * (getattr(b, name) if name else 1.0) for b in occupied], float)
+        for name in ("", "mean_confidence", "accuracy")
+    )
+    columns = count_M, claimed_M, right_M, claimed_M * (1 - claimed_M / count_M)
+    ends = (np.concatenate([[0.0], values_M.cumsum()]) for values_M in columns)
+    count_MM, claimed_MM, right_MM, chance_MM = (np.triu(end[None, 1:] - end[:-1, None]) for end in ends)
+    n_MM, seen_MM = np.maximum(count_MM, 1), (right_MM + 1) / (count_MM + 2)
+    gap_MM = sign * (right_MM - claimed_MM) / n_MM
+    error_MM = np.sqrt(np.maximum(chance_MM / n_MM, seen_MM * (1 - seen_MM)) / n_MM)
+    score_MM = np.where((count_MM > 0) & (gap_MM > 0), gap_MM - 3 * error_MM, -np.inf)
+    first, last = np.unravel_index(int(score_MM.argmax()), score_MM.shape)
+    if not np.isfinite(score_MM[first, last]):
+        return None
+    count = float(count_MM[first, last])
+    means = float(claimed_MM[first, last]) / count, float(right_MM[first, last]) / count
+    return Range(occupied[first].lo, occupied[last].hi, round(count), *means, float(score_MM[first, last]))
+
+
+def _example(where: Range) -> str:
+    low, high = told_apart(where.lo, where.hi)
+    claimed, right = told_apart(where.mean_confidence, where.accuracy)
+    return f"when it says {low} to {high}, {claimed} on average, it is right {right} of the time" + (
+        f" ({plural(where.count, 'answer')})"
+    )
+
+
+def _example_of_positive(where: Range, label: str) -> str:
+    low, high = told_apart(where.lo, where.hi)
+    claimed, share = told_apart(where.mean_confidence, where.accuracy)
+    range_ = f"where p({label}) is {low} to {high}, {claimed} on average"
+    return f"{range_}, {share} are {label} ({plural(where.count, 'answer')})"
