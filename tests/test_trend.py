@@ -98,9 +98,12 @@ def test_the_drawing() -> None:
     assert (high, low) == (d.top, d.bottom) and d.ticks[0].text == "100%"
     ys = [float(y) for y in re.findall(r"[ ](\d+\.?\d*)", d.expected)]
     assert min(ys) > high and max(ys) < low
-    early = Trend(unit="day", points=[p for p in trend.points if not p.labelled])
+    nothing = {"labelled": 0, "accuracy": None, "ece": None, "ece_estimate": None}
+    few = [p.model_copy(update=nothing) for p in trend.points[3:5]]  # a day is missing between them
+    early = Trend(unit="day", points=few, confirmation=None)
     alone = expectation_diagram(early)
-    assert alone is not None and alone.dots == [] and alone.whiskers.count("M") == 1
+    assert alone is not None and alone.dots == [] and alone.whiskers.count("M") == 2
+    assert expectation_diagram(Trend(unit="day", points=few[:1])) is None
     html = pages.render(full(trend=early))
     assert "expectation-chart" in html and "trend-chart" not in html and "No label has come yet" in html
     assert expectation_diagram(Trend(unit="day", points=[])) is None

@@ -99,7 +99,7 @@ def test_before_any_answer_and_before_any_label(client: Client) -> None:
         shown = client.get("/calibration-report?format=html")
         assert shown.status_code == 200
         assert words in shown.text
-        assert "<figure>" not in shown.text, "a chart without labels is empty"
+        assert "<figure>" not in shown.text, "a chart without labels, and of one moment, is empty"
 
 
 def test_one_is_not_several(client: Client) -> None:

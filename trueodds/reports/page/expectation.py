@@ -38,10 +38,10 @@ class ExpectationDiagram:
 
 
 def expectation_diagram(trend: Trend) -> ExpectationDiagram | None:
-    """None where no period has answers."""
+    """None where no period has answers, or there is but one and it has no labels: nothing to compare."""
     points = sorted(trend.points, key=lambda p: utc(p.start))
     expecting = [p for p in points if p.expected_accuracy is not None]
-    if not expecting:
+    if not expecting or (len(expecting) == 1 and expecting[0].accuracy is None):
         return None
     time = TimeScale(utc(points[0].start), after(utc(points[-1].start), trend.unit), trend.unit)
     known = [p for p in points if p.accuracy is not None]
