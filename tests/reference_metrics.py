@@ -178,3 +178,13 @@ def calibrated_limits(confidences: Sequence[float], level: float) -> tuple[float
     low = next(k for k in range(n + 1) if sum(law[: k + 1]) >= q)
     high = next(k for k in range(n, -1, -1) if sum(law[k:]) >= q)
     return low / n, high / n
+
+
+def decision_costs(rows: Rows, miss: float, alarm: float) -> list[float]:
+    """The cost a row of alerts above each edge k / 3,000."""
+    costs, cells = [], [(bin_of(p, 3000), a) for p, a in rows]
+    for k in range(3001):
+        missed = sum(a for cell, a in cells if cell < k)
+        false_alarms = sum(1 - a for cell, a in cells if cell >= k)
+        costs.append((miss * missed + alarm * false_alarms) / len(rows))
+    return costs

@@ -68,9 +68,9 @@ LAYERS = {
     """,
     "trueodds/metrics": """
         summary
-        classwise labelling
+        classwise decisions labelling
         binned decomposition smooth intervals significance
-        alarms changes drift ranked
+        alarms changes ranked
         scores
     """,
     "trueodds/reports": """

@@ -51,6 +51,21 @@ CLAIMS = (
         "how-often-the-intervals-of-nll-and-brier-score-cover-the-true-one",
     ),
     Claim(
+        "The limits of what alerts cost hold, and of what a better threshold saves",
+        "{settings} settings, 300 to 20,000 rows, calibrated or not, nominal {level:.0%}",
+        "in {cost:.1%} and {saving:.1%} of the samples or more",
+        "Of calibrated rows the saving that is shown is up to {share:.0%} of the cost (300 rows), by chance",
+        "decisions",
+        {
+            "settings": ("summary", "settings"),
+            "level": ("level",),
+            "cost": ("summary", "lowest_of_cost"),
+            "saving": ("summary", "lowest_of_saving"),
+            "share": ("summary", "calibrated_saving"),
+        },
+        "how-often-the-limits-of-a-decisions-cost-hold-and-of-what-a-better-threshold-saves",
+    ),
+    Claim(
         "The test of calibration rejects a calibrated model as often as its level says",
         "level 5%, all shapes and numbers of rows",
         "in {lowest:.1%} to {highest:.1%} of the samples",

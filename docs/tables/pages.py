@@ -12,6 +12,7 @@ from collections.abc import Callable
 from benchmarks import (
     calibrators,
     checkpoints,
+    decisions,
     fetching,
     headline,
     importing,
@@ -50,6 +51,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "selection": selection.markdown,
     "interval_coverage": interval_coverage.markdown,
     "score_coverage": score_coverage.markdown,
+    "decisions": decisions.markdown,
     "significance": significance.markdown,
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,

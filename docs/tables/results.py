@@ -22,6 +22,7 @@ COMMANDS = {
     "selection": "python -m benchmarks.selection",
     "interval_coverage": "python -m benchmarks.interval_coverage --runs 400",
     "score_coverage": "python -m benchmarks.score_coverage --runs 1000",
+    "decisions": "python -m benchmarks.decisions --runs 1000",
     "significance": "python -m benchmarks.significance",
     "labelling": "python -m benchmarks.labelling",
     "sequential": "python -m benchmarks.sequential",

@@ -27,8 +27,8 @@ from trueodds.metrics.classwise import (
     samplewise_error,
     samplewise_noise_floor,
 )
+from trueodds.metrics.decisions import Costs, DecisionCost, Share, Threshold, decision_cost, thresholds
 from trueodds.metrics.decomposition import BrierDecomposition, brier_decomposition
-from trueodds.metrics.drift import ConfidenceDrift, confidence_drift
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
@@ -62,6 +62,7 @@ from trueodds.metrics.scores import (
     signed_gap,
 )
 from trueodds.metrics.significance.calibration import CalibrationTest, calibration_test
+from trueodds.metrics.significance.drift import ConfidenceDrift, confidence_drift
 from trueodds.metrics.significance.expected_calibration_error import EceTest, ece_test
 from trueodds.metrics.significance.kolmogorov_smirnov import KsTest, ks_test
 from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
@@ -81,7 +82,9 @@ __all__ = [
     "CalibrationTest",
     "ChoiceOfLabels",
     "ConfidenceDrift",
+    "Costs",
     "CrowdedCellError",
+    "DecisionCost",
     "EProcess",
     "EceInterval",
     "EceTest",
@@ -95,8 +98,10 @@ __all__ = [
     "Prequential",
     "ScoreInterval",
     "Sensitivity",
+    "Share",
     "ShiryaevRoberts",
     "SweepEce",
+    "Threshold",
     "WeightedEProcess",
     "WeightedEce",
     "accuracy",
@@ -111,6 +116,7 @@ __all__ = [
     "classwise_ece",
     "confidence_drift",
     "debiased_ece",
+    "decision_cost",
     "ece",
     "ece_interval",
     "ece_per_class",
@@ -142,6 +148,7 @@ __all__ = [
     "softmax",
     "summary",
     "sweep_ece",
+    "thresholds",
     "weighted_ece",
     "whole_bins",
 ]

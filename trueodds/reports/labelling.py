@@ -9,8 +9,8 @@ import numpy as np
 from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
-from trueodds.metrics.drift import LARGE, SIGNIFICANT
 from trueodds.metrics.labelling.expected import CENTRE_C
+from trueodds.metrics.significance.drift import LARGE, SIGNIFICANT
 from trueodds.reports.labelling_schemas import (
     Crowded,
     Drift,
