@@ -168,7 +168,7 @@ LAYERS = {
     """,
     "service/store/work": """
         voiding
-        predictions states pairs
+        predictions states pairs class_and_tag
         compaction labels reading
         period_sums retention scoring versions
         deltas

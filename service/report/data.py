@@ -12,7 +12,7 @@ from service.alarm import ALARM
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
-from service.store import MAX_PERIODS, By, Store
+from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.rows import HeldLabels, LabelBlock, Version, Voiding
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
@@ -49,6 +49,8 @@ class ReportData:
     versions: dict[str, AnswerSums]
     groups: dict[str, AnswerSums] | None
     trend: tuple[Unit, Periods] | None
+    class_and_tag: RowSums | None
+    """Of a class and a tag together, if the report is about these."""
     known: list[KnownVersion]
     all_sums: AnswerSums
     """Sums of all answers so far: the alarm is about them."""
@@ -69,8 +71,9 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
     """
     store, key = runtime.store, (version.model, version.version)
-    sums, block = await _sums_and_labels(store, recent, version, query)
-    positive = await _positive(store, version, query, block)
+    class_and_tag = await _class_and_tag(store, version, query)
+    sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
+    positive = await _positive(store, version, query, block, class_and_tag)
     known = await store.read_versions()
     corrected = await _corrected(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
@@ -89,7 +92,8 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         voidings=await store.read_voidings(*key),
         alarm=await store.read_state(*key, ALARM),
         groups=await sums_of_groups(store, version, query) if query.by else None,
-        trend=await periods_of(store, version, query) if query.trend else None,
+        trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
+        class_and_tag=class_and_tag,
     )
 
 
@@ -105,11 +109,11 @@ class CheckData:
 async def read_checks(store: Store, version: Version, query: ReportQuery, data: ReportData) -> CheckData:
     """By time, tag and class, in the window of the report; what the report has read already is not read again."""
     groups: dict[By, dict[str, AnswerSums]] = {"tag": {}, "class": {}}
-    if not query.group:
+    if query.group is None and query.class_and_tag is None:
         for by in groups:
             known = data.groups if query.by == by else None
             groups[by] = await sums_of_groups(store, version, replace(query, by=by)) if known is None else known
-    trend = data.trend or await periods_of(store, version, replace(query, trend="auto"))
+    trend = data.trend or await periods_of(store, version, replace(query, trend="auto"), data.class_and_tag)
     return CheckData(trend, groups["tag"], groups["class"])
 
 
@@ -118,8 +122,8 @@ def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> L
     kept_L = within(hour_of(block.created_ms_L), hours_of(query.since_ms, query.until_ms))
     if query.predicted_class is not None:
         kept_L &= block.predicted_L == version.classes.index(query.predicted_class)
-    if query.group and query.group[0] == "tag":
-        kept_L &= np.array([(tag or "") == query.group[1] for tag in block.tags], bool)
+    if query.stored_tag is not None:
+        kept_L &= np.array([(tag or "") == query.stored_tag for tag in block.tags], bool)
     kept = block if kept_L.all() else selected(block, kept_L)
     return LabelledRows(
         confidence_L=kept.confidence_L,
@@ -137,7 +141,7 @@ async def sums_of_versions(
     The last 8 and the version that the report is about, whose `sums` are there already. Of a class, a tag or the last
     labels there is none.
     """
-    if query.group or query.last is not None:
+    if query.window.is_group or query.last is not None:
         return {}
     same = [v.version for v in known if v.model == version.model]
     shown = [name for k, name in enumerate(same) if k >= len(same) - MAX_VERSIONS or name == version.version]
@@ -153,7 +157,9 @@ async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> 
     return await store.read_sums_by(query.by, version.model, version.version, query.since_ms, query.until_ms)
 
 
-async def periods_of(store: Store, version: Version, query: ReportQuery) -> tuple[Unit, Periods]:
+async def periods_of(
+    store: Store, version: Version, query: ReportQuery, class_and_tag: RowSums | None = None
+) -> tuple[Unit, Periods]:
     """Each minute, hour, day or month with answers.
 
     auto: the finest unit that needs no more than 120 points, minutes within 3 hours only (where they are kept); else
@@ -166,14 +172,15 @@ async def periods_of(store: Store, version: Version, query: ReportQuery) -> tupl
     finer, coarsest = UNITS[:-1], UNITS[-1]
     unit = coarsest if query.trend == "auto" else query.trend
     try:
-        chosen = unit, await _periods(store, version, query, unit, MAX_PERIODS)
+        chosen = unit, await _periods(store, version, query, class_and_tag, unit, MAX_PERIODS)
     except ValueError as error:
         cure = "" if query.trend == "auto" else ", or trend=auto"
         raise ServiceError(422, "invalid_parameter", f"trend = {query.trend}: {error}{cure}") from None
     if query.trend == "auto":
         for unit in reversed(finer):
+            most = MOST_MINUTES if unit == "minute" else MAX_POINTS
             try:
-                periods = await _periods(store, version, query, unit, MOST_MINUTES if unit == "minute" else MAX_POINTS)
+                periods = await _periods(store, version, query, class_and_tag, unit, most)
             except ValueError:
                 break
             if unit != "minute" or (periods and periods[-1][0] - periods[0][0] < MOST_MINUTES * MINUTE_MS):
@@ -181,20 +188,40 @@ async def periods_of(store: Store, version: Version, query: ReportQuery) -> tupl
     return chosen
 
 
-async def _periods(store: Store, version: Version, query: ReportQuery, unit: Unit, most: int) -> Periods:
+async def _periods(
+    store: Store, version: Version, query: ReportQuery, class_and_tag: RowSums | None, unit: Unit, most: int
+) -> Periods:
     """The periods of a unit.
 
     Raises:
-        ValueError: there are more than `most`.
+        ValueError: there are more than `most`, or minutes that are not kept.
     """
+    if class_and_tag is not None:
+        return class_and_tag.periods(unit, most)
     by, group = query.group or (None, "")
     window = query.since_ms, query.until_ms
     trend = await store.read_trend(version.model, version.version, unit, *window, by=by, group=group, most=most)
     return [period async for period in trend]
 
 
+async def _class_and_tag(store: Store, version: Version, query: ReportQuery) -> RowSums | None:
+    """What a report about both needs.
+
+    Raises:
+        ServiceError: 422 if it cannot be had exactly.
+    """
+    if query.class_and_tag is None:
+        return None
+    window, given = (query.since_ms, query.until_ms), f"class = {query.predicted_class}, tag = {query.tag}"
+    try:
+        return await store.read_class_and_tag(version.model, version.version, *query.class_and_tag, *window)
+    except ValueError as error:
+        cure = "take a shorter or later window (since, until), or one of both alone"
+        raise ServiceError(422, "invalid_parameter", f"{given}: {error}; {cure}") from None
+
+
 async def _sums_and_labels(
-    store: Store, recent: Recent, version: Version, query: ReportQuery
+    store: Store, recent: Recent, version: Version, query: ReportQuery, class_and_tag: RowSums | None
 ) -> tuple[AnswerSums, LabelBlock]:
     """The sums that the report is about, and the labels that arrived last."""
     key = version.model, version.version
@@ -205,18 +232,20 @@ async def _sums_and_labels(
         return AnswerSums(all_sums.answers_C, labelled), block
     block = await recent.labels(store, version)
     window = query.since_ms, query.until_ms
-    if query.group is None:
-        return await store.read_sums(*key, *window), block
-    by, name = query.group
-    sums_by_name = await store.read_sums_by(by, *key, *window, only=name)
-    if name in sums_by_name:
-        return sums_by_name[name], block
-    if by == "tag" and name not in (tags := await store.read_sums_by(by, *key)):
+    if query.group is not None:
+        by, name = query.group
+        sums = (await store.read_sums_by(by, *key, *window, only=name)).get(name, AnswerSums.zero())
+    else:
+        sums = await store.read_sums(*key, *window) if class_and_tag is None else class_and_tag.total()
+    tag = query.stored_tag
+    if not sums.answers and tag is not None and tag not in (tags := await store.read_sums_by("tag", *key)):
         raise unknown_tag(query, version, list(tags))
-    return AnswerSums.zero(), block
+    return sums, block
 
 
-async def _positive(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> PositiveSums | None:
+async def _positive(
+    store: Store, version: Version, query: ReportQuery, block: LabelBlock, class_and_tag: RowSums | None
+) -> PositiveSums | None:
     """The sums of the same answers by p(positive); `block`: with `last`, its labels."""
     positive = version.positive_class
     if positive is None:
@@ -228,6 +257,8 @@ async def _positive(store: Store, version: Version, query: ReportQuery, block: L
         p_L, is_positive_L, nll_L, brier_L = await asyncio.to_thread(positive.rows_of_top, *columns)
         labelled = CalibrationSums.from_top(p_L, is_positive_L, nll_N=nll_L, brier_N=brier_L)
         sums = AnswerSums(all_sums.answers_C, labelled)
+    elif class_and_tag is not None:
+        sums = class_and_tag.total(positive)
     elif query.group is None:
         sums = await store.read_sums(*key, *window, positive=True)
     else:
@@ -242,8 +273,8 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
     key = version.model, version.version
     if query.last is not None:
         return await store.count_corrected(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0
-    by, group = query.group or (None, "")
-    return await store.count_corrected(*key, query.since_ms, query.until_ms, by=by, group=group)
+    window, tag = (query.since_ms, query.until_ms), query.stored_tag
+    return await store.count_corrected(*key, *window, class_=query.predicted_class, tag=tag)
 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:

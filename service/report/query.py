@@ -39,13 +39,25 @@ class ReportQuery:
     trend: TrendUnit | None = None
 
     @property
+    def stored_tag(self) -> str | None:
+        """The one tag that the report is about, under the store's name."""
+        return "" if self.tag == NO_TAG else self.tag
+
+    @property
     def group(self) -> tuple[By, str] | None:
-        """The one class or tag that the report is about, under the store's name."""
-        if self.predicted_class is not None:
+        """The one class or tag of which the store keeps sums; none of both together."""
+        if self.predicted_class is not None and self.stored_tag is None:
             return "class", self.predicted_class
-        if self.tag is not None:
-            return "tag", "" if self.tag == NO_TAG else self.tag
+        if self.stored_tag is not None and self.predicted_class is None:
+            return "tag", self.stored_tag
         return None
+
+    @property
+    def class_and_tag(self) -> tuple[str, str] | None:
+        """The class and the tag that the report is about, if it is about both together."""
+        if self.predicted_class is None or self.stored_tag is None:
+            return None
+        return self.predicted_class, self.stored_tag
 
     @property
     def window(self) -> Window:
@@ -75,8 +87,6 @@ def check(query: ReportQuery) -> None:
             f"bins = {query.bins}: sums by class and by tag are kept on {COARSE_CELLS} cells, so with class, tag or by"
             f" allowed are {divisors}"
         )
-    if query.predicted_class is not None and query.tag is not None:
-        raise _refused("class and tag together: sums are kept by one or the other; give one of them")
     if query.last is not None:
         names = ("since_ms", "until_ms", "predicted_class", "tag", "by", "trend")
         beside = [name for name in names if getattr(query, name) is not None]

@@ -78,7 +78,11 @@ async def calibration_report(
         Query(description="only so many labels that arrived last; not with since, class or trend"),
     ] = None,
     predicted_class: Annotated[
-        str | None, _Blank, Query(alias="class", description="only answers of this class, by name")
+        str | None,
+        _Blank,
+        Query(
+            alias="class", description="only answers of this class, by name; with tag: of both, from stored predictions"
+        ),
     ] = None,
     tag: Annotated[
         str | None, _Blank, Query(description=f"only answers with this tag; {NO_TAG}: only those without")

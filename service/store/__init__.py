@@ -12,8 +12,9 @@ from service.store.databases.database import Database
 from service.store.reader import MAX_LAST, MAX_PERIODS
 from service.store.rows import By, RowsError, StoreError
 from service.store.store import Store
+from service.store.work.class_and_tag import RowSums
 
-__all__ = ["MAX_LAST", "MAX_PERIODS", "By", "RowsError", "Store", "StoreError", "is_postgres", "open_store"]
+__all__ = ["MAX_LAST", "MAX_PERIODS", "By", "RowSums", "RowsError", "Store", "StoreError", "is_postgres", "open_store"]
 
 POSTGRES = ("postgresql://", "postgres://")
 

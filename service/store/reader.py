@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,13 @@ from service.store.rows import (
     Voiding,
     storable,
 )
-from service.store.work import deltas, reading, states, versions, voiding
-from service.store.work.compaction import MINUTE_HOURS, minutes_from
-from service.store.work.period_sums import DAY, HOUR, MINUTE, MONTH, PeriodSums, start_ms
+from service.store.work import class_and_tag, deltas, reading, states, versions, voiding
+from service.store.work.class_and_tag import RowSums
+from service.store.work.compaction import check_minutes
+from service.store.work.period_sums import UNIT_OF, PeriodSums, start_ms
 from trueodds.bundle.shadows import shadow_of
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.hours import HOUR_MS, hours_of
+from trueodds.sums.hours import hours_of
 
 MAX_LAST = 100_000
 """Labels that one read_labels gives."""
@@ -38,7 +39,6 @@ EXPORTED = 10_000
 LATEST_MS = 2**47
 """A time in milliseconds that no prediction has; ids hold twelve hex digits of it."""
 
-_UNITS = {"minute": MINUTE, "hour": HOUR, "day": DAY, "month": MONTH}
 _KINDS = {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}
 _KINDS_OF_POSITIVE = {None: deltas.POSITIVE, "class": deltas.POSITIVE_BY_CLASS, "tag": deltas.POSITIVE_BY_TAG}
 
@@ -139,6 +139,25 @@ class StoreReader:
             names = await self._names(key, by)
         return {names[number]: group_sums for number, group_sums in sums.items()}
 
+    async def read_class_and_tag(
+        self, model: str, version: str, class_: str, tag: str, since: int | None = None, until: int | None = None
+    ) -> RowSums:
+        """Sums of the answers of a predicted class that have a tag, counted from their rows, on 3,000 cells.
+
+        Raises:
+            ValueError: more than 100,000 rows of the class and of the tag, or a million of the version, in the window;
+                or retention, or a deletion, has taken some.
+        """
+        key = await self._key(model, version)
+        if key is None:
+            return RowSums([])
+        tags = {name: number for number, name in (await self._names(key, "tag")).items()}
+        index = self._known.versions[key].classes.index(class_)
+        hours = hours_of(since, until)
+        work = partial(class_and_tag.read, key, index, tags.get(tag, -1), hours, totals=self._totals)
+        rows = await self.database.read(work)
+        return await asyncio.to_thread(RowSums, rows)
+
     async def read_trend(
         self,
         model: str,
@@ -160,13 +179,10 @@ class StoreReader:
         if key is None:
             return _stored({}, 0, kind, 0)
         if unit == "minute":
-            _check_minutes(await self.database.read(partial(reading.first_hour, key, hours)))
-        periods = await self.database.read(partial(reading.trend, key, kind, _UNITS[unit], hours, most))
-        if isinstance(periods, int):
-            cure = "ask for a coarser unit (day, month) or a shorter window"
-            raise ValueError(f"the window holds {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
+            check_minutes(await self.database.read(partial(reading.first_hour, key, hours)))
+        periods = await self.database.read(partial(reading.trend, key, kind, unit, hours, most))
         numbers = {name: number for number, name in (await self._names(key, by)).items()} if by else {"": 0}
-        return _stored(periods, _UNITS[unit], kind, numbers.get(group, -1))
+        return _stored(periods, UNIT_OF[unit], kind, numbers.get(group, -1))
 
     async def read_labels(
         self, model: str, version: str, *, after: int = 0, limit: int = MAX_LAST, last: int | None = None
@@ -193,20 +209,21 @@ class StoreReader:
         since: int | None = None,
         until: int | None = None,
         *,
-        by: By | None = None,
-        group: str = "",
+        class_: str | None = None,
+        tag: str | None = None,
         after: int = 0,
     ) -> int:
-        """Labels that were replaced by another class since they first came, of one group if `by` is given.
+        """Labels that were replaced by another class since they first came, of a predicted class or a tag if given.
 
         `after`: only those above a sequence number. Labels that retention has removed are not counted.
         """
         key = await self._key(model, version)
         if key is None:
             return 0
-        name = str(self._known.versions[key].classes.index(group)) if by == "class" else group
-        work = partial(reading.count_corrected, key, _KINDS[by], name, hours_of(since, until), after)
-        return await self.database.read(work)
+        index = None if class_ is None else self._known.versions[key].classes.index(class_)
+        return await self.database.read(
+            partial(reading.count_corrected, key, index, tag, hours_of(since, until), after)
+        )
 
     async def read_labelled_logits(
         self,
@@ -284,19 +301,6 @@ class StoreReader:
             return dict(enumerate(self._known.versions[key].classes))
         await self._reload()
         return self._known.tag_names(key)
-
-
-def _check_minutes(first_hour: int | None) -> None:
-    """Raise ValueError where a window begins with hours of which there are no minutes any more."""
-    kept = minutes_from()
-    if first_hour is None or first_hour >= kept:
-        return
-    times = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in (first_hour, kept))
-    first, since = (f"{time:%Y-%m-%dT%H:%MZ}" for time in times)
-    raise ValueError(
-        f"sums by minute are kept for {MINUTE_HOURS} hours, now from {since} on, and the window holds answers from"
-        f" {first} on: ask for a coarser unit (hour, day, month), or since={since}"
-    )
 
 
 async def _stored(

@@ -72,6 +72,30 @@ def test_windows_classes_and_tags_add_up(filled: Client) -> None:
     )
 
 
+def test_a_class_and_a_tag_together(filled: Client) -> None:
+    """Of each class, the answers of its tags add up; on all cells, with the trend and the word on corrections."""
+    client, tags = filled, ("t0", "t1", NO_TAG)
+    for name in CLASSES:
+        whole = client.report(**{"class": name})
+        parts = [client.report(**{"class": name, "tag": tag, "trend": "auto"}) for tag in tags]
+        for field in ("answers", "labelled", "corrected"):
+            assert sum(part[field] for part in parts) == whole[field]
+        for part, tag in zip(parts, tags, strict=True):
+            assert (part["window"]["predicted_class"], part["window"]["tag"]) == (name, tag)
+            assert sum(p["answers"] for p in part["trend"]["points"]) == part["answers"]
+            assert part["versions"] == [] and part["labelling"]["drift"] is None
+    fine = client.report(**{"class": CLASSES[0], "tag": "t0", "bins": 100})
+    assert len(fine["bins"]) == 100, "rows are counted on all cells"
+    html = client.get("/calibration-report", params={"class": CLASSES[0], "tag": "t0", "format": "html"}).text
+    assert f"only answers <b>{CLASSES[0]}</b>; only tag <b>t0</b>" in html
+    (one,) = client.predict(pictures(1))
+    client.run(client.app.state.runtime.store.delete_prediction(client.report()["model"], one["id"]))
+    query = {"class": one["label"], "tag": NO_TAG}
+    refused = client.get("/calibration-report", params=query)
+    message = refused.json()["error"]["message"]
+    assert refused.status_code == 422 and "are still stored" in message and "one of both alone" in message
+
+
 def test_the_labels_that_arrived_last(filled: Client) -> None:
     client = filled
     everything, last = client.report(), client.report(last=100_000)
@@ -221,13 +245,13 @@ def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_
         ("last=100001", 422, "less than or equal to 100000"),
         ("last=5&class=cat&trend=day", 422, "last = 5 with class and trend"),
         ("last=5&since=3&by=tag", 422, "last = 5 with since and by"),
-        ("class=cat&tag=x", 422, "class and tag together"),
         ("class=cat&bins=100", 422, "with class, tag or by allowed are 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60"),
         ("by=class&bins=25", 422, "bins = 25"),
         ("by=label", 422, "'class' or 'tag'"),
         ("binning=depth", 422, "'width' or 'mass'"),
         ("trend=week", 422, "'minute', 'hour', 'day', 'month'"),
         ("class=dig", 404, "tiny has no class 'dig'; it has cat, dog, 3, hare. Did you mean 'dog'?"),
+        ("class=cat&tag=nope", 404, "has the tag 'nope'"),
         ("tag=nope", 404, f"has the tag 'nope'; there are {NO_TAG}"),
     ],
 )

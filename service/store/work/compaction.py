@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from service.store.work.deltas import SUMS_OF, Deltas
 from service.store.work.period_sums import MINUTE, UNITS, PeriodSums, by_period, period_of
@@ -46,6 +47,19 @@ class Pending:
 def minutes_from() -> int:
     """The first hour of which minutes can be read now. Those of one more are written, for clocks that go wrong."""
     return time.time_ns() // (1_000_000 * HOUR_MS) - MINUTE_HOURS
+
+
+def check_minutes(first_hour: int | None) -> None:
+    """Raise ValueError where a window begins with hours of which there are no minutes any more."""
+    kept = minutes_from()
+    if first_hour is None or first_hour >= kept:
+        return
+    times = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in (first_hour, kept))
+    first, since = (f"{time:%Y-%m-%dT%H:%MZ}" for time in times)
+    raise ValueError(
+        f"sums by minute are kept for {MINUTE_HOURS} hours, now from {since} on, and the window holds answers from"
+        f" {first} on: ask for a coarser unit (hour, day, month), or since={since}"
+    )
 
 
 def read() -> Work[Pending | None]:

@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import Integers, StoreError
+from service.store.rows import Integers, StoreError, Unit
 from service.store.work.deltas import POSITIVE, TOTAL, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
@@ -22,6 +22,7 @@ from trueodds.sums.inputs import Array
 HOUR, DAY, MONTH, MINUTE = range(4)
 UNITS = (HOUR, DAY, MONTH)
 """Their sums are kept for ever, those of minutes of a few hours only."""
+UNIT_OF: dict[Unit, int] = {"minute": MINUTE, "hour": HOUR, "day": DAY, "month": MONTH}
 _DATES = ("datetime64[h]", "datetime64[D]", "datetime64[M]", "datetime64[m]")
 
 _BLOB = struct.Struct("<4sBIII")
@@ -49,6 +50,13 @@ def periods_of(hours: Hours, unit: int) -> tuple[int | None, int | None]:
 def start_ms(period: int, unit: int) -> int:
     """The time at which a period begins, in Unix milliseconds."""
     return int(_converted(period, unit, MINUTE)) * MINUTE_MS
+
+
+def check_number(periods: int, unit: Unit, most: int) -> None:
+    """Raise ValueError for more periods than `most`."""
+    if periods > most:
+        cure = "ask for a coarser unit (day, month) or a shorter window"
+        raise ValueError(f"the window holds {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
 
 
 def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int | None]]:

@@ -9,9 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction
+from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Unit
 from service.store.work import deltas
-from service.store.work.period_sums import HOUR, PeriodSums, add_up, by_period, cover, periods_of
+from service.store.work.period_sums import (
+    HOUR,
+    UNIT_OF,
+    PeriodSums,
+    add_up,
+    by_period,
+    check_number,
+    cover,
+    periods_of,
+)
 from service.store.work.statements import Query, Work
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, Hours
@@ -76,16 +85,20 @@ def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
     return add_up(parts)
 
 
-def trend(version: int, kind: int, unit: int, hours: Hours, most: int) -> Work[dict[int, PeriodSums] | int]:
-    """Sums of each period that begins in the hours [first, end); their number if there are more than `most`."""
+def trend(version: int, kind: int, name: Unit, hours: Hours, most: int) -> Work[dict[int, PeriodSums]]:
+    """Sums of each period that begins in the hours [first, end).
+
+    Raises:
+        ValueError: more than `most`.
+    """
+    unit = UNIT_OF[name]
     first, end = periods_of(hours, unit)
     low, high = -_NEVER if first is None else first, _NEVER if end is None else end
     where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
     ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
     pending = dict(by_period((yield from deltas.pending(version, kind)), unit))
     added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
-    if number > most or len(added) > most:
-        return int(max(number, len(added)))
+    check_number(max(number, len(added)), name, most)
     rows = yield Query(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
     by_start = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
     for period, part in added.items():
@@ -124,19 +137,19 @@ def corrected(version: int, after: int, limit: int) -> Work[LabelBlock]:
     return block(rows)
 
 
-def count_corrected(version: int, kind: int, group: str, hours: Hours, after: int) -> Work[int]:
+def count_corrected(version: int, predicted: int | None, tag: str | None, hours: Hours, after: int) -> Work[int]:
     """The number of labels above `after` that were corrected, of predictions in the hours [first, end).
 
-    `kind`: of all, or of those with this predicted class (its index) or tag.
+    Of all, or of those with a predicted class (its index), or a tag, or both.
     """
     first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
     where, more = "", list[int | str]()
-    if kind == deltas.BY_CLASS:
-        where, more = " AND predicted = $5", [int(group)]
-    elif kind == deltas.BY_TAG and group == deltas.OTHER_TAGS:
-        where = " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
-    elif kind == deltas.BY_TAG:
-        where, more = " AND coalesce(tag, '') = $5", [group]
+    if predicted is not None:
+        where, more = " AND predicted = $5", [predicted]
+    if tag == deltas.OTHER_TAGS:
+        where += " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
+    elif tag is not None:
+        where, more = f"{where} AND coalesce(tag, '') = ${5 + len(more)}", [*more, tag]
     rows = yield Query(
         "SELECT count(*) FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
         f" AND created_ms >= $3 AND created_ms < $4{where}",

@@ -16,7 +16,6 @@ from service.store import Store, StoreError, open_store
 from service.store.rows import EarlierPrediction, Label, PredictionBatch
 from service.store.work import reading
 from service.store.work.deltas import MAX_TAGS, OTHER_TAGS, TOTAL
-from service.store.work.period_sums import MINUTE
 from service.store.work.reading import WINDOWS
 from service.store.work.statements import Query, Work
 from tests.service.store.conftest import Run
@@ -193,7 +192,7 @@ def test_minutes_are_kept_for_some_hours(run: Run[Any]) -> None:
             with pytest.raises(ValueError, match="kept for 6 hours"):
                 await minutes(store, now)
             assert (await store.read_sums("m", "v1")).answers == 19
-        rows = await store.database.read(partial(reading.trend, 1, TOTAL, MINUTE, (None, None), 100))
+        rows = await store.database.read(partial(reading.trend, 1, TOTAL, "minute", (None, None), 100))
         assert rows == {}
 
     run(check)

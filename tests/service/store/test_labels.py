@@ -236,9 +236,11 @@ def test_corrected_labels_are_counted_and_read_again(run: Run[Any]) -> None:
         count = functools.partial(store.count_corrected, "m", "v1")
         assert (await count(), await count(after=4), await count(after=16)) == (6, 2, 0)
         assert (await count(START + HOUR), await count(until=START + 1)) == (1, 5)
-        assert [await count(by="tag", group=tag) for tag in ("x", "", "(other)", "none")] == [2, 3, 1, 0]
+        assert [await count(tag=tag) for tag in ("x", "", "(other)", "none")] == [2, 3, 1, 0]
         top = [int(k) for k in (*batch(12).index_N[:5], late.index_N[3])]
-        assert [await count(by="class", group=name) for name in CLASSES] == [top.count(k) for k in range(3)]
+        assert [await count(class_=name) for name in CLASSES] == [top.count(k) for k in range(3)]
+        tagged = [int(k) for k in batch(12).index_N[:5:3]]
+        assert [await count(class_=name, tag="x") for name in CLASSES] == [tagged.count(k) for k in range(3)]
 
     run(check)
 

@@ -16,7 +16,7 @@ from service.store.databases.schema import SQLITE_VERSION
 from service.store.databases.sqlite import SqliteDatabase
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label
-from service.store.work import deltas, reading
+from service.store.work import reading
 from service.store.work.statements import Query
 from tests.service.store.rows import START, batch, version
 from trueodds.calibrators import Temperature
@@ -117,12 +117,14 @@ def test_commits_are_durable_ones(tmp_path: Path) -> None:
     assert asyncio.run(run()) == ("wal", 2)
 
 
-@pytest.mark.parametrize(("kind", "group"), [(deltas.TOTAL, ""), (deltas.BY_CLASS, "2"), (deltas.BY_TAG, "x")])
-def test_corrections_are_counted_without_reading_the_log(tmp_path: Path, kind: int, group: str) -> None:
+@pytest.mark.parametrize(("predicted", "tag"), [(None, None), (2, None), (None, "x"), (2, "x")])
+def test_corrections_are_counted_without_reading_the_log(
+    tmp_path: Path, predicted: int | None, tag: str | None
+) -> None:
     """Reading a million labels takes .3 s."""
     path = tmp_path / "s.sqlite"
     asyncio.run(close_at_once(path))
-    query = next(reading.count_corrected(1, kind, group, (3, 5), 0))
+    query = next(reading.count_corrected(1, predicted, tag, (3, 5), 0))
     assert isinstance(query, Query)
     with contextlib.closing(sqlite3.connect(path)) as db:
         values = {str(k): value for k, value in enumerate(query.args, 1)}
