@@ -79,6 +79,21 @@ CLAIMS = (
         "how-often-the-test-of-calibration-rejects-at-a-level-of-5",
     ),
     Claim(
+        "Of many sound tags hardly ever one is marked",
+        "{tables} tables of {tags:,} calibrated tags with 10 to 1,000 labels, false discovery rate 5%",
+        "in {marked:.1%} of the tables any; by its own p-value {alone:.0f} of them would be in each",
+        "Of 5 in 100 that are off by .1, with 500 labels, {found:.0%} are found",
+        "slices",
+        {
+            "tables": ("sound", "tables"),
+            "tags": ("sound", "tags"),
+            "marked": ("sound", "tables_with_a_mark"),
+            "alone": ("sound", "p_below_rate_per_table"),
+            "found": ("off", "found"),
+        },
+        "tags-beside-each-other-how-often-sound-ones-are-marked",
+    ),
+    Claim(
         "The alarm may be looked at after every label",
         "streams of 100,000 labels within the tolerance of {tolerance}, level 5%",
         "{false:.1%} of the streams alarm, at most",

@@ -24,6 +24,7 @@ COMMANDS = {
     "score_coverage": "python -m benchmarks.score_coverage --runs 1000",
     "decisions": "python -m benchmarks.decisions --runs 1000",
     "significance": "python -m benchmarks.significance",
+    "slices": "python -m benchmarks.slices",
     "labelling": "python -m benchmarks.labelling",
     "sequential": "python -m benchmarks.sequential",
     "headline": "python -m benchmarks.headline --streams 60",
