@@ -135,6 +135,10 @@ WORDS: list[tuple[str, Claim]] = [
         r"only the alarm's evidence settles such a question, and it is about all labels so far\.",
         lambda r, t: not r.window.is_everything,
     ),
+    (
+        r"It sees what does not cancel in the more probable class\.",
+        lambda r, t: r.positive is not None and lead(r) is r.positive,
+    ),
     (r"Scored one by one as they came, the labels say so\.", lambda r, t: helps(r, "yes") and not is_more(r)),
 ]
 STATES: list[tuple[str, Claim]] = [

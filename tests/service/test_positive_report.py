@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -139,3 +140,27 @@ def test_of_every_window_the_figures_are_its_own(serve: Serve) -> None:
         assert figures.ece == pytest.approx(metrics.ece(expected), abs=1e-12)
         assert figures.brier == pytest.approx(metrics.brier(expected), abs=1e-12)
         assert figures.prevalence == pytest.approx(positive_N[n].mean(), rel=1e-12)
+
+
+def test_the_page_leads_with_p_positive() -> None:
+    """A name that HTML must not read, all of [0, 1] first, the top label's folded, test values beside."""
+    rng, stream = np.random.default_rng(0), BinaryStream()
+    p_N = rng.uniform(0, 1, 900)
+    stream.take(p_N, rng.random(900) < p_N)
+    by_p = AnswerSums(stream.of_positive.cells[0].astype(np.int64), stream.of_positive)
+    name, offline = "<b>{odd}", {"bins": 15, "after": {"positive": {"class": "odd", "ece": 0.0123, "brier": 0.3456}}}
+    report = report_of("m", "v", stream.parts()[0], positive=PositiveSums(name, by_p), offline=offline)
+    html = pages.render(report)
+    assert report.positive is not None
+    assert name not in html and "p(&lt;b&gt;{odd})" in html
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    places = [html.index(part) for part in ('id="reliability-chart"', 'id="top-label"', 'id="top-reliability-chart"')]
+    assert places == sorted(places)
+    first, second = html[places[0] : places[1]], html[places[1] :]
+    assert f"{100 * (report.positive.bins[0].accuracy or 0):.1f}%" in first and "in 15 ranges of it" in first
+    assert "Accuracy, gaps and calibration errors here are of the more probable class." in second
+    cards = html[html.index('id="positive-figures"') : html.index("<h3>The more probable class</h3>")]
+    assert "on the test set 0.012" in cards and "on the test set 0.346" in cards
+    assert f"{report.positive.ece:.3f}" in cards
+    assert f"p({name})  ECE {report.positive.ece:.4f}" in str(report)

@@ -97,7 +97,7 @@ def report_of(
         binning=options.binning,
         positive=of_p,
         offline=dict(offline or {}),
-        estimands=estimands(sums, options),
+        estimands=estimands(sums, options, positive=of_p is not None),
         versions=list(versions),
         classes=None if classes is None else list(classes),
         tags=None if tags is None else list(tags),

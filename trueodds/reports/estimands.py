@@ -32,8 +32,14 @@ _PLAIN = {
 }
 
 
-def estimands(sums: AnswerSums, options: Options) -> dict[str, str]:
-    """By the report's names, and under "population" of which answers."""
+OF_POSITIVE = {
+    "positive": "the same quantities of p(positive) over all of [0, 1], with the share of positive labels in place of"
+    " the accuracy"
+}
+
+
+def estimands(sums: AnswerSums, options: Options, *, positive: bool = False) -> dict[str, str]:
+    """By the report's names, and under "population" of which answers. `positive`: there are figures of p(positive)."""
     window = options.window
     population = f"all answers {window.words}".strip()
     if window.last is not None:
@@ -52,4 +58,5 @@ def estimands(sums: AnswerSums, options: Options) -> dict[str, str]:
         **_PLAIN,
         "signed_gap": gap,
         **(test if options.one_look else {}),
+        **(OF_POSITIVE if positive else {}),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
 from trueodds.reports.axis import LEFT, Tick, n
 from trueodds.reports.schemas import Bin
@@ -11,8 +12,37 @@ TOP, SIDE = 26.0, 420.0
 STRIP = 64.0
 """Height of the histogram."""
 SPACE = 28.0
+MOST_NAME = 24
+"""Characters of a class's name beside an axis."""
 WHISKERS_UP_TO = 60
 """Bins; finer ones would paint the plot over."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the axes of a diagram are."""
+
+    says: str = "what the model says (its confidence)"
+    occurs: str = "how often it is right"
+    description: str = (
+        "How often the model is right against what it says, in {ranges} ranges of confidence, and below it how many"
+        " labels each range has. On the diagonal the model is right as often as it says."
+    )
+    """With `{ranges}`, the number of bins."""
+
+    @classmethod
+    def of_positive(cls, label: str) -> Axes:
+        """Of p(positive), whose class has that name."""
+        name = escape(label if len(label) <= MOST_NAME else f"{label[: MOST_NAME - 1]}…")
+        return cls(
+            f"what the model says: p({name})",
+            f"how many are {name}",
+            f"How many are {name} against the probability that the model gives to it, in {{ranges}} ranges of it, and"
+            " below it how many labels each range has. On the diagonal they are as many as the model says.",
+        )
+
+
+TOP_LABEL = Axes()
 
 
 @dataclass(frozen=True)
@@ -36,12 +66,16 @@ class Reliability:
     """Labels in the fullest bin."""
     middles: list[str]
     """x of the middle of each occupied bin: the rows of the table."""
+    axes: Axes = TOP_LABEL
 
     left, top, side = LEFT, TOP, SIDE
     middle, end = LEFT + SIDE / 2, LEFT + SIDE
 
-    def svg(self) -> str:
-        """The element `svg`; the rules of `trueodds.reports.style.CHART` colour it."""
+    def svg(self, *, hatching: bool = True) -> str:
+        """The element `svg`; the rules of `trueodds.reports.style.CHART` colour it.
+
+        `hatching`: with the pattern of what is claimed and not kept, which a page needs once.
+        """
         ticks = "\n".join(
             f'<path class="grid" d="M{LEFT} {y.at}H{self.end}"/>\n'
             f'<text x="{LEFT - 8}" y="{y.at + 4}" class="e">{y.text}</text>\n'
@@ -52,14 +86,15 @@ class Reliability:
             f'<text x="{LEFT + 4}" y="{self.bottom + 20}" class="halo">labels; the fullest range has'
             f" {self.most:,}</text>"
         )
+        pattern = (
+            '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"'
+            ' patternTransform="rotate(45)"><path class="hatching" d="M0 0v6"/></pattern></defs>\n'
+        )
         return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 588" role="img" \
 aria-label="Reliability diagram">
 <title>Reliability diagram</title>
-<desc>How often the model is right against what it says, in {self.ranges} ranges of confidence, and below it how many \
-labels each range has. On the diagonal the model is right as often as it says.</desc>
-<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
-<path class="hatching" d="M0 0v6"/></pattern></defs>
-{ticks}
+<desc>{self.axes.description.replace("{ranges}", str(self.ranges))}</desc>
+{pattern if hatching else ""}{ticks}
 <path class="accuracy" d="{self.accuracy}"/>
 <path class="over" d="{self.over}"/>
 <path class="under" d="{self.under}"/>
@@ -68,12 +103,12 @@ labels each range has. On the diagonal the model is right as often as it says.</
 <path class="diagonal" d="M{LEFT} {self.bottom}L{self.end} {TOP}"/>
 <path class="axis" d="M{LEFT} {self.bottom}H{self.end}M{LEFT} {self.strip_bottom}H{self.end}"/>
 {most}
-<text class="m label" x="{self.middle}" y="{self.strip_bottom + 42}">what the model says (its confidence)</text>
-<text class="label" x="{LEFT}" y="{TOP - 11}">how often it is right</text>
+<text class="m label" x="{self.middle}" y="{self.strip_bottom + 42}">{self.axes.says}</text>
+<text class="label" x="{LEFT}" y="{TOP - 11}">{self.axes.occurs}</text>
 </svg>"""
 
 
-def reliability(bins: list[Bin]) -> Reliability:
+def reliability(bins: list[Bin], axes: Axes = TOP_LABEL) -> Reliability:
     """Bars, whiskers, gaps and histogram of the occupied bins."""
     bottom = TOP + SIDE
     strip_bottom = bottom + SPACE + STRIP
@@ -92,6 +127,7 @@ def reliability(bins: list[Bin]) -> Reliability:
         counts="".join(_bar(b, strip_bottom - STRIP * b.count / most, strip_bottom) for b in occupied),
         most=most,
         middles=[n((_x(b.lo) + _x(b.hi)) / 2) for b in occupied],
+        axes=axes,
     )
 
 

@@ -328,6 +328,9 @@ class Report(BaseModel):
                 f"ECE                 {self.ece:.4f}, {interval}, {floor}",
                 f"accuracy            {self.accuracy:.4f}, mean confidence {self.mean_confidence:.4f}",
             ]
+        if (p := self.positive) is not None and p.ece is not None:
+            mean = f"mean {p.mean_probability:.4f}, prevalence {p.prevalence:.4f}"
+            lines.append(f"p({p.label})  ECE {p.ece:.4f}, interval {p.ece_lower:.4f} .. {p.ece_upper:.4f}, {mean}")
         if self.nll is not None:
             lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f}")
         return "\n".join([*lines, self.reading])

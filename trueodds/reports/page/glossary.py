@@ -69,6 +69,12 @@ TERMS = (
     Term("", "Shadow", "A version that is scored on the same inputs without being answered."),
 )
 
+OF_POSITIVE = Term(
+    "positive",
+    "p(positive)",
+    "The probability of the one of two classes that the model is asked about. Over all of 0 to 100% errors show that"
+    " cancel in the confidence: a p that is too high everywhere is too sure above one half, not sure enough below it.",
+)
 OF_A_SERVER = ("Evidence", "Shadow")
 """Terms that the report of a table does not use."""
 ESTIMANDS_ELSEWHERE = ("error_rate", "ece_upper", "floor_p95", "ks_p_value", "calibration_p_value", "bins.accuracy")
@@ -78,6 +84,7 @@ ESTIMANDS_ELSEWHERE = ("error_rate", "ece_upper", "floor_p95", "ks_p_value", "ca
 def glossary(report: Report) -> list[Term]:
     """The terms, with what each number of the report is an estimate of; estimands without a term follow."""
     left = {key: text for key, text in report.estimands.items() if key not in ESTIMANDS_ELSEWHERE}
-    known = [term for term in TERMS if not (report.one_look and term.name in OF_A_SERVER)]
+    every = TERMS if report.positive is None else (OF_POSITIVE, *TERMS)
+    known = [term for term in every if not (report.one_look and term.name in OF_A_SERVER)]
     terms = [Term(term.key, term.name, term.text, left.pop(term.key, "")) for term in known]
     return terms + [Term(key, key.replace("_", " "), "", text) for key, text in left.items()]

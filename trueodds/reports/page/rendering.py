@@ -18,7 +18,7 @@ from trueodds.reports.page.expectation import expectation_diagram
 from trueodds.reports.page.glossary import glossary
 from trueodds.reports.page.state import state_of
 from trueodds.reports.page.trend import trend_diagram
-from trueodds.reports.reliability import reliability
+from trueodds.reports.reliability import Axes, reliability
 from trueodds.reports.schemas import Report, Window
 from trueodds.sums.bins import COARSE_CELLS
 
@@ -54,7 +54,7 @@ class Site:
 def render(report: Report, *, now: datetime | None = None, site: Site | None = None) -> str:
     """HTML of a report; `now` defaults to the clock."""
     after = report.offline.get("after")
-    test = after if isinstance(after, dict) else {}
+    test, positive = after if isinstance(after, dict) else {}, report.positive
     return (
         environment()
         .get_template("page.html")
@@ -64,6 +64,7 @@ def render(report: Report, *, now: datetime | None = None, site: Site | None = N
             state=state_of(report),
             now=now or datetime.now(UTC),
             reliability=reliability(report.bins),
+            reliability_of_positive=reliability(positive.bins, Axes.of_positive(positive.label)) if positive else None,
             trend=trend_diagram(report.trend, report.alarm) if report.trend else None,
             expectation=expectation_diagram(report.trend) if report.trend else None,
             evidence=evidence_diagram(report.alarm) if report.alarm else None,

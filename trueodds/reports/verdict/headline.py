@@ -17,6 +17,7 @@ from trueodds.texts import plural
 _ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often will meet one:"
 _SETTLES = "only the alarm's evidence settles it."
 _ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
+_SEES = "It sees what does not cancel in the more probable class."
 _ADVICE = "Scored one by one as they came, the labels say so."
 MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
@@ -71,7 +72,8 @@ def headline(
         )
         return f"{standing}; {MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
     shown = _examples(verdict, figures, positive)
-    one_look = f"{_ONE_LOOK} {_SETTLES if window.is_everything else _ELSEWHERE}"
+    settles = _SETTLES if window.is_everything else _ELSEWHERE
+    one_look = " ".join([_ONE_LOOK, settles, *([_SEES] if positive else [])])
     chance, reason = ("this is more", one_look) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
     means = f"{MEANS[verdict]} {reason}" if verdict in LEANS.values() else MEANS[verdict]
     return (
