@@ -18,7 +18,9 @@ from service.observe.observation import Form, Observation, Shared
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
+from trueodds.errors import ConfigError
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, TELLING_ROWS, Array, check_logits, logits_of
+from trueodds.sums.positive import PositiveClass
 from trueodds.texts import listed, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
@@ -47,10 +49,31 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
         return Refusal(first.row, first.id, "invalid_row", message)
     try:
         check_classes(classes)
-    except ServiceError as error:
+        if shared.positive is not None:
+            PositiveClass.of(shared.positive, classes)
+    except (ServiceError, ConfigError) as error:
         return Refusal(first.row, first.id, "invalid_row", str(error))
-    has_logits = first.form != "confidence"
-    return Version(model, first.version, classes, Identity(), {}, is_observed=True, has_logits=has_logits)
+    return Version(
+        model,
+        first.version,
+        classes,
+        Identity(),
+        {},
+        is_observed=True,
+        has_logits=first.form != "confidence",
+        positive=shared.positive,
+    )
+
+
+def other_positive(version: Version, shared: Shared) -> str:
+    """Why the positive class that a call names cannot be that of a version which is known; "" where it can."""
+    if shared.positive in (None, version.positive):
+        return ""
+    known = "no positive class" if version.positive is None else f"the positive class {short(version.positive)}"
+    return (
+        f"{version.model}/{version.version} has {known}, the call names {short(shared.positive)}: a version keeps what"
+        " its first answer said. Leave positive out, or send these under another version"
+    )
 
 
 def batch_of(version: Version, rows: Sequence[Observation], shared: Shared, request_id: str) -> Batch:

@@ -14,7 +14,7 @@ from service.observe.observation import ALLOWED, Named, Observation, Shared, obs
 from service.predict.options import check_tag
 from trueodds.texts import short
 
-SHARED = ("model", "version", "classes", "tag", "shadow")
+SHARED = ("model", "version", "classes", "positive", "tag", "shadow")
 """What a JSON body may say of all its rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
 """Columns of a table that are no classes."""
@@ -26,7 +26,9 @@ COLUMNS = (
 )
 
 
-def shared_of(model: str | None, version: str | None, classes: str | None, tag: str | None, shadow: bool) -> Shared:
+def shared_of(
+    model: str | None, version: str | None, classes: str | None, positive: str | None, tag: str | None, shadow: bool
+) -> Shared:
     """What a query says of all rows; names of classes have commas between them, and quotes as in CSV.
 
     Raises:
@@ -35,7 +37,7 @@ def shared_of(model: str | None, version: str | None, classes: str | None, tag: 
     names = None
     if classes is not None:
         names = check_classes([name.strip() for name in next(csv.reader([classes], skipinitialspace=True), [])])
-    return Shared(time.time_ns() // 1_000_000, model, version, names, check_tag(tag, "tag"), shadow)
+    return Shared(time.time_ns() // 1_000_000, model, version, names, check_tag(tag, "tag"), shadow, positive)
 
 
 def check_classes(classes: Any) -> tuple[str, ...]:
@@ -84,6 +86,8 @@ def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
         beside["classes"] = check_classes(beside["classes"])
     if not isinstance(beside.get("shadow", False), bool):
         raise _shape_error(f"shadow is {short(beside['shadow'])}; allowed are true and false")
+    if not isinstance(beside.get("positive", ""), str):
+        raise _shape_error(f"positive is {short(beside['positive'])}; allowed is the name of one of two classes")
     return replace(shared, **beside)
 
 

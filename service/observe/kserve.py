@@ -60,6 +60,7 @@ async def take_event(
     model: Annotated[str | None, Query(description="default: the InferenceService")] = None,
     version: Annotated[str | None, Query(description="default: model_version of the answer, else 1")] = None,
     classes: Annotated[str | None, Query(description="as for /observe")] = None,
+    positive: Annotated[str | None, Query(description="as for /observe")] = None,
     tag: Annotated[str | None, Query(max_length=MAX_TAG, description="of all rows")] = None,
     shadow: Annotated[bool, Query(description="as for /observe")] = False,
     output: Annotated[
@@ -81,7 +82,7 @@ async def take_event(
     `trueodds_kserve_events_total`. Without `ids` requests are counted only.
     """
     runtime, report = runtime_of(request), Report(None)
-    shared = formats.shared_of(model, version, classes, tag, shadow)
+    shared = formats.shared_of(model, version, classes, positive, tag, shadow)
     event: CloudEvent | None = None
     try:
         event = await read_event(request, runtime.settings.max_json_values)

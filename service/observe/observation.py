@@ -50,6 +50,8 @@ class Shared:
     tag: str | None = None
     shadow: bool = False
     """Whether the rows are what the model's shadow would have answered."""
+    positive: str | None = None
+    """The positive class of the versions, one of their two."""
 
 
 @dataclass(frozen=True, slots=True)

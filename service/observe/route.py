@@ -61,6 +61,10 @@ async def observe(
             " not in the order 0, 1, 2, ... and no row has them by name"
         ),
     ] = None,
+    positive: Annotated[
+        str | None,
+        Query(description="the class of two that a version is asked about; to be said with its first answer"),
+    ] = None,
     tag: Annotated[str | None, Query(max_length=MAX_TAG, description="of rows that name none")] = None,
     shadow: Annotated[
         bool,
@@ -81,7 +85,7 @@ async def observe(
     application/x-ndjson` the answer has one line for every row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    shared = formats.shared_of(model, version, classes, tag, shadow)
+    shared = formats.shared_of(model, version, classes, positive, tag, shadow)
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, shared)
     if media_type == NDJSON:

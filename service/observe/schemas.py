@@ -72,6 +72,7 @@ _ROWS = {
         "model": _NAME,
         "version": _NAME,
         "classes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "uniqueItems": True},
+        "positive": {"type": "string", "description": "of two classes the one that is asked about"},
         "tag": _TAG,
         "shadow": {"type": "boolean"},
     },

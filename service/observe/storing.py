@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from service.bulk.refusals import RefusedRowsError
 from service.errors import Refusal
-from service.observe.batches import Batch, batch_of, version_of
+from service.observe.batches import Batch, batch_of, other_positive, version_of
 from service.observe.observation import Observation, Shared
 from service.runtime import Runtime
 from service.store.rows import ConflictsError, EarlierPrediction, Version
@@ -77,6 +77,8 @@ class Storing:
             version = known.get(key) or self._new_version(group[0], key[0], [*known.values(), *new])
             if isinstance(version, Version) and not version.is_observed:
                 version = _taken(group[0])
+            elif isinstance(version, Version) and (problem := other_positive(version, self._shared)):
+                version = Refusal(group[0].row, group[0].id, "other_form", problem)
             if isinstance(version, Refusal):
                 refusals += [Refusal(row.row, row.id, version.code, version.message) for row in group]
                 continue

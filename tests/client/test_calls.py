@@ -138,6 +138,23 @@ def test_answers_of_another_server(client: Client, url: str) -> None:
             return await other.observe(["s-1"], [0.7], model="elsewhere", version="2", **options)
 
     assert asyncio.run(awaited()) == ObservationSummary(stored=1)
+
+
+def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path, tmp_path: Path) -> None:
+    classes = ("benign", "malignant")
+    bundle = write_bundle(tmp_path / "binary", shape=SHAPE, name="tumours", classes=classes, positive="malignant")
+    ModelFolder(folder / "models").publish(bundle)
+    until(lambda: "tumours" in [served.model for served in client.models()])
+    predictions = client.predict(images(3), model="tumours", rows=2)
+    assert predictions.positive == "malignant" and predictions.positive_N is not None
+    assert (predictions.positive_N == predictions.probabilities_NC[:, 1]).all()
+    assert (client.predict(images(1)).positive, client.predict(images(1)).positive_N) == (None, None)
+    whose: dict[str, Any] = {"model": "elsewhere", "version": "3"}
+    client.observe(["b-1", "b-2"], [[0.9, 0.1], [0.3, 0.7]], classes=classes, positive="malignant", **whose)
+    client.feedback({"b-1": "benign", "b-2": "malignant"})
+    report = client.report(**whose)
+    assert report.positive is not None and report.positive.mean_probability == pytest.approx(0.4)
+    assert "p(malignant)  ECE 0.2000" in str(report)
     assert client.report(model="elsewhere", version="2").answers == 1
 
 

@@ -18,8 +18,10 @@ from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
+from trueodds import metrics
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.metrics import CalibrationSums
+from trueodds.sums.positive import PositiveClass
 
 CSV, LINES = {"content-type": "text/csv"}, {"content-type": "application/x-ndjson"}
 WHOSE = {"model": "mail", "version": "7"}
@@ -395,3 +397,39 @@ def test_without_pyarrow_parquet_is_refused_with_the_cure(client: Client, monkey
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     answer = client.post("/observe", content=b"PAR1", headers={"content-type": PARQUET}, params=WHOSE)
     assert answer.status_code == 415 and "pip install 'trueodds[serve,table]'" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("form", ["probabilities", "confidence"])
+def test_the_positive_class_of_a_version_is_named_with_its_first_answer(client: Client, form: str) -> None:
+    """From then on its report leads with p(positive); it is counted from the predicted class alone, too."""
+    p_N = np.random.default_rng(0).uniform(0, 1, 80)
+    rows: list[dict[str, Any]] = [
+        {"id": f"r{n}", "probabilities": {"ham": 1 - p, "spam": p}} for n, p in enumerate(p_N)
+    ]
+    if form == "confidence":
+        top = [("spam", p) if p > 0.5 else ("ham", 1 - p) for p in p_N]
+        rows = [{"id": f"r{n}", "predicted": name, "confidence": c} for n, (name, c) in enumerate(top)]
+    body = {"observations": rows[:40], **WHOSE, "classes": ["ham", "spam"]}
+    assert "unknown positive class 'span'" in refusal(client, 422, {**body, "positive": "span"})
+    observe(client, {**body, "positive": "spam"})
+    observe(client, {"observations": rows[40:60], **WHOSE})
+    lines = "".join(json.dumps(row) + "\n" for row in rows[60:])
+    query = {**WHOSE, "positive": "spam"}
+    assert client.post("/observe", params=query, content=lines, headers=LINES).json()["stored"] == 20
+    client.label([{"id": f"r{n}", "label": "spam" if p > 0.3 else "ham"} for n, p in enumerate(p_N)])
+    report = client.report(**WHOSE)
+    expected = PositiveClass("spam", 1).sums_of(p_N, p_N > 0.3)
+    assert report["positive"]["label"] == "spam" and "p(spam)" in report["headline"]
+    for name, metric in (("ece", metrics.ece), ("brier", metrics.brier), ("nll", metrics.nll)):
+        assert report["positive"][name] == pytest.approx(metric(expected), rel=1e-5)
+    words = refusal(client, 422, {"observations": rows[:1], **WHOSE}, positive="ham")
+    assert "mail/7 has the positive class 'spam', the call names 'ham': a version keeps what its first answer" in words
+
+
+def test_three_classes_have_no_positive_one(client: Client) -> None:
+    body = {"observations": rows_of(answers(2)), **WHOSE, "classes": CLASSES}
+    assert "there are 3 classes; a positive class is one of two" in refusal(client, 422, body, positive="spam")
+    assert "positive is 1; allowed is the name" in refusal(client, 422, {**body, "positive": 1})
+    observe(client, body)
+    assert client.report(**WHOSE)["positive"] is None
+    assert "mail/7 has no positive class, the call names 'spam'" in refusal(client, 422, body, positive="spam")

@@ -58,6 +58,10 @@ class Predictions:
     """The names of the columns."""
     model: str
     version: str
+    positive: str | None = None
+    """The positive class, of a model that has one."""
+    positive_N: npt.NDArray[np.float64] | None = None
+    """Its probability, row by row; NaN where an earlier version without one had answered."""
     repeated: dict[int, str] = field(default_factory=dict)
     """Rows whose id was answered before, which got their stored answer, and the version that had given it."""
 
@@ -72,6 +76,8 @@ class Predictions:
             LookupError, TypeError, ValueError: they are not what /predict answers.
         """
         rows = [row for tree in trees for row in tree["predictions"]]
+        of_positive = [row.get("positive") or {} for row in rows]
+        names = [one["label"] for one in of_positive if one]
         return cls(
             ids=tuple(row["id"] for row in rows),
             labels=tuple(row["label"] for row in rows),
@@ -81,6 +87,8 @@ class Predictions:
             classes=tuple(trees[0]["classes"]),
             model=trees[0]["model"],
             version=trees[0]["version"],
+            positive=names[0] if names else None,
+            positive_N=np.array([one.get("probability", np.nan) for one in of_positive], np.float64) if names else None,
             repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
         )
 

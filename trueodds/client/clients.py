@@ -148,7 +148,8 @@ class Client(_Arguments[httpx.Client]):
         """Sends answers of a model that another server serves, each with an id of yours: from then on they are watched.
 
         `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name or
-        index. `classes`: their names in the order of the columns, needed once (else they are 0, 1, 2, ...). `times`:
+        index. `classes`: their names in the order of the columns, needed once (else they are 0, 1, 2, ...).
+        `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
         datetimes (UTC without an offset) or Unix seconds; now, where there is none. `shadow`: nobody got these
         answers; with the ids of those that were given they can be judged against them.
 

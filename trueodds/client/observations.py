@@ -60,6 +60,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(classes)
         query["classes"] = line.getvalue()
+    if (positive := options.get("positive")) is not None:
+        query["positive"] = positive
     return query
 
 
