@@ -168,7 +168,7 @@ def times(r: Report, texts: list[str]) -> bool:
     if r.advice is None:
         return False
     e = float(np.exp(min(r.advice.log_e, 500)))
-    return e > 1e6 if texts == ["over a million"] else abs(float(texts[0].replace(",", "")) / e - 1) < 0.02
+    return e > 1e6 if texts == ["over a million"] else abs(float(texts[0].replace(",", "")) / e - 1) < 0.05
 
 
 def since(r: Report, texts: list[str]) -> bool:
