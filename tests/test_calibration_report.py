@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +13,7 @@ import trueodds
 from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.reports.table.evaluation import CalibrationReport
+from trueodds.sums.positive import PositiveClass
 
 RNG = np.random.default_rng(0)
 P = metrics.softmax(RNG.normal(0, 3, (800, 3)))
@@ -90,9 +92,15 @@ def test_a_picture_for_a_file_needs_no_variables(report: CalibrationReport) -> N
 
 def test_one_column_and_names_of_classes() -> None:
     p, y = P[:, 1] / P[:, :2].sum(axis=1), (Y == 1).astype(int)
-    both = trueodds.report(np.stack([1 - p, p], axis=1), y)
-    assert trueodds.report(p, y) == both
-    assert trueodds.report(p, np.array(["no", "yes"])[y], classes=["no", "yes"]) == both
+    both, alone = trueodds.report(np.stack([1 - p, p], axis=1), y), trueodds.report(p, y)
+    assert both.positive is None and replace(alone, positive=None, verdict=both.verdict) == both
+    named = trueodds.report(p, np.array(["no", "yes"])[y], classes=["no", "yes"])
+    assert named.positive is not None and named.positive.model_copy(update={"label": "positive"}) == alone.positive
+    sums = PositiveClass("yes", 1).sums_of(p, y == 1)
+    assert named.positive.ece == pytest.approx(metrics.ece(sums)) and named.positive.prevalence == y.mean()
+    lines = str(named).splitlines()
+    assert lines.index("p(yes), over all of 0% to 100%") < lines.index("The more probable class")
+    assert "p(yes)" in named.svg() and "p(yes)" in named._repr_html_()
     with pytest.raises(ConfigError, match=r"unknown label 'yess'; allowed: no, yes\. Did you mean 'yes'"):
         trueodds.report([0.5], ["yess"], classes=["no", "yes"])
 

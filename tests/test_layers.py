@@ -78,11 +78,16 @@ LAYERS = {
         composition page
         checks labelling
         verdict
-        estimands figures slices reliability
+        decisions estimands figures slices reliability
         axis words
         memo options
         rows schemas style
-        alarm labelling_schemas
+        alarm
+    """,
+    "trueodds/reports/schemas": """
+        report
+        figures groups
+        labelling
     """,
     "trueodds/reports/verdict": """
         headline cautions

@@ -339,3 +339,56 @@ def test_the_json_is_the_report(tmp_path: Path) -> None:
     tree = json.loads((tmp_path / "a.json").read_text())
     rows = trueodds.report(P, Y, bins=10, binning="mass", level=0.9)
     assert (tree["ece"], tree["nll_lower"], tree["one_look"]) == (rows.ece, rows.nll_lower, True)
+
+
+def binary(path: Path) -> tuple[Path, np.ndarray, np.ndarray]:
+    """Scores of ham and spam, three in four of them labelled; p(spam) and the labels."""
+    rng = np.random.default_rng(4)
+    z_N = rng.normal(-1, 2, 800)
+    p_N, spam_N = np.round(1 / (1 + np.exp(-z_N)), 6), rng.random(800) < 1 / (1 + np.exp(-z_N / 1.7))
+    label_N = np.where(np.arange(800) % 4 > 0, np.where(spam_N, "spam", "ham"), "")
+    return table(path, {"ham": 1 - p_N, "spam": p_N, "label": label_N}), p_N, label_N
+
+
+def test_a_positive_class_leads_and_costs_say_what_alerts_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, p_N, label_N = binary(tmp_path / "scores.csv")
+    page, tree = tmp_path / "r.html", tmp_path / "r.json"
+    assert run(path, "--positive", "spam", "--costs", "miss=10,alarm=1", "--html", page, "--json", tree) == 0
+    printed, report = capsys.readouterr().out, Report.model_validate_json(tree.read_text())
+    known_N = label_N != ""
+    rows = p_N[known_N], (label_N[known_N] == "spam").astype(int)
+    expected = metrics.decision_cost(*rows, metrics.Costs(10, 1))
+    assert report.decisions is not None and report.decisions.cost == expected
+    assert report.decisions.reading in printed and "Alerts by p(spam)" in printed
+    assert [t for t in report.decisions.thresholds if t != expected.at] == metrics.thresholds(*rows)
+    assert report.positive is not None and report.positive.prevalence == rows[1].mean()
+    assert printed.index("p(spam), over all") < printed.index("The more probable class")
+    assert "What does an alert threshold do?" in page.read_text() and "(the costs')" in page.read_text()
+
+    spam_N = p_N > 0.5
+    top = {"confidence": np.where(spam_N, p_N, 1 - p_N), "predicted": np.where(spam_N, "spam", "ham"), "label": label_N}
+    by_top = report_of_answers(reading.read(table(tmp_path / "top.csv", top)), positive="spam")
+    assert by_top.positive is not None and by_top.positive.ece == pytest.approx(report.positive.ece, abs=1e-9)
+    assert by_top.decisions is not None and by_top.decisions.thresholds == metrics.thresholds(*rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--costs", "miss=1,alarm=1"], "without --positive"),
+        (["--positive", "spa"], "unknown positive class 'spa'; allowed: ham, spam. Did you mean 'spam'?"),
+        (
+            ["--positive", "spam", "--costs", "miss=1"],
+            "expected what a missed positive and a false alarm cost",
+        ),
+        (["--positive", "spam", "--costs", "miss=1,alarm=-1"], "the cost alarm is -1.0; allowed are positive numbers"),
+    ],
+)
+def test_costs_and_positive_classes_that_cannot_be_used(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _, _ = binary(tmp_path / "scores.csv")
+    assert run(path, *words) != 0
+    assert message in capsys.readouterr().err

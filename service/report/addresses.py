@@ -13,7 +13,21 @@ from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 
 REPORT, CHOOSE = "/calibration-report", "/calibration-report/choose"
-KEPT = ("model", "version", "since", "until", "last", "class", "tag", "bins", "binning", "level", "by", "trend")
+KEPT = (
+    "model",
+    "version",
+    "since",
+    "until",
+    "last",
+    "class",
+    "tag",
+    "bins",
+    "binning",
+    "level",
+    "by",
+    "trend",
+    "costs",
+)
 """Parameters of the report that links keep, in the order in which they are written."""
 FIELDS = (*KEPT, "which", "window", "was", "from", "to", "format")
 """All that the page's form and the links to it may send."""

@@ -10,7 +10,7 @@ from service.errors import ServiceError
 from service.store import MAX_LAST, By
 from service.store.rows import Version
 from trueodds.errors import nearest
-from trueodds.metrics import CELLS
+from trueodds.metrics import CELLS, Costs
 from trueodds.reports import Options, Window
 from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
@@ -37,6 +37,7 @@ class ReportQuery:
     level: float = 0.95
     by: By | None = None
     trend: TrendUnit | None = None
+    costs: Costs | None = None
 
     @property
     def stored_tag(self) -> str | None:
@@ -71,7 +72,8 @@ class ReportQuery:
     @property
     def options(self) -> Options:
         """The options of the report; of a class or tag the store counts on fewer cells."""
-        return Options(self.window, self.bins, self.binning, self.level, COARSE_CELLS if self.group else CELLS)
+        cells = COARSE_CELLS if self.group else CELLS
+        return Options(self.window, self.bins, self.binning, self.level, cells, self.costs)
 
 
 def check(query: ReportQuery) -> None:
@@ -109,6 +111,29 @@ def check_class(query: ReportQuery, version: Version) -> None:
         known = ", ".join(version.classes[:20]) + (", ..." if len(version.classes) > 20 else "")
         words = f"{version.model} has no class {short(name)}; it has {known}.{nearest(name, version.classes)}"
         raise ServiceError(404, "unknown_class", words)
+
+
+def costs_of(text: str | None) -> Costs | None:
+    """What a missed positive and a false alarm cost.
+
+    Raises:
+        ServiceError: 422 for other words than `miss:10,alarm:1`.
+    """
+    try:
+        return None if text is None else Costs.parse(text)
+    except ValueError as error:
+        raise _refused(f"costs: {error}") from None
+
+
+def check_costs(query: ReportQuery, version: Version) -> None:
+    """Raise ServiceError 422 for costs of a version without a positive class, or with one class or tag."""
+    if query.costs and version.positive_class is None:
+        cure = "name one where the model is trained or imported (--positive), or with POST /observe"
+        raise _refused(f"costs: {version.model}/{version.version} has no positive class that an alert is for; {cure}")
+    if query.costs and query.group:
+        raise _refused(
+            f"costs with {query.group[0]}: sums by class and by tag are too coarse for thresholds; leave it out"
+        )
 
 
 def unknown_tag(query: ReportQuery, version: Version, known: list[str]) -> ServiceError:

@@ -17,7 +17,7 @@ from service.http import error_answers, keys
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import held_note, voiding_note
-from service.report.query import ReportQuery, TrendUnit, check, check_class, unix_ms
+from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
@@ -103,6 +103,15 @@ async def calibration_report(
             " default): the finest of these with at most 120 points (minutes: within 3 hours), else the month"
         ),
     ] = None,
+    costs: Annotated[
+        str | None,
+        _Blank,
+        Query(
+            max_length=100,
+            description="of a model with a positive class: what a missed one and a false alarm cost, miss:10,alarm:1;"
+            " the report then has the threshold that they call for and what it costs",
+        ),
+    ] = None,
     format: Annotated[Literal["json", "html"] | None, _Blank, Query(description="default: as Accept says")] = None,
 ) -> Response:
     """Calibration on the labelled answers, with the offline test values beside it, and what labels cannot tell.
@@ -114,11 +123,12 @@ async def calibration_report(
     if html and trend is None and last is None:
         trend = "auto"
     times = unix_ms("since", since), unix_ms("until", until)
-    query = ReportQuery(*times, last, predicted_class, tag, bins, binning, level, by, trend)
+    query = ReportQuery(*times, last, predicted_class, tag, bins, binning, level, by, trend, costs_of(costs))
     check(query)
     runtime = cast("Runtime", request.app.state.runtime)
     subject = await runtime.version(model, version)
     check_class(query, subject)
+    check_costs(query, subject)
     data = await read(runtime, request.app.state.recent, subject, query)
     report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
     if is_off(report) and query.last is None:

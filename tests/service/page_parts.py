@@ -12,9 +12,18 @@ import numpy as np
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
-from trueodds.reports.labelling_schemas import Drift, ExpectedAccuracy, Finding, Labelling, Sensitivity, WeightedFigures
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import Bin, Slice, Trend
+from trueodds.reports.schemas import (
+    Bin,
+    Drift,
+    ExpectedAccuracy,
+    Finding,
+    Labelling,
+    Sensitivity,
+    Slice,
+    Trend,
+    WeightedFigures,
+)
 from trueodds.reports.slices import trend_of
 from trueodds.sums.answers import AnswerSums
 

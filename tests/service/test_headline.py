@@ -19,9 +19,8 @@ from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, Window, report_of
 from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.labelling_schemas import Finding, Labelling, WeightedFigures
 from trueodds.reports.page.state import state_of
-from trueodds.reports.schemas import Bin, Report
+from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
 from trueodds.reports.verdict import clearest_range, is_within, told_apart, verdict_of
 from trueodds.sums.answers import AnswerSums
 

@@ -21,9 +21,8 @@ from tests.service.app_client import Client
 from tests.service.page_parts import NOW, right, sums
 from tests.service.page_reports import ALL, full, report
 from tests.service.tiny_bundle import pictures
-from trueodds.reports.labelling_schemas import Crowded
 from trueodds.reports.page.state import state_of
-from trueodds.reports.schemas import Report, Trend, Verdict, Window
+from trueodds.reports.schemas import Crowded, Report, Trend, Verdict, Window
 
 VOID = frozenset({"meta", "link", "br", "input", "img"})
 NAMED_BY = ("aria-labelledby", "list", "data-table", "for")

@@ -17,7 +17,7 @@ from tests.service.tiny_bundle import pictures
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 from trueodds.reports import Options, Report, report_of
-from trueodds.reports.labelling_schemas import Finding, Labelling, WeightedFigures
+from trueodds.reports.schemas import Finding, Labelling, WeightedFigures
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass, PositiveSums
 
@@ -140,6 +140,16 @@ def test_of_every_window_the_figures_are_its_own(serve: Serve) -> None:
         assert figures.ece == pytest.approx(metrics.ece(expected), abs=1e-12)
         assert figures.brier == pytest.approx(metrics.brier(expected), abs=1e-12)
         assert figures.prevalence == pytest.approx(positive_N[n].mean(), rel=1e-12)
+    decisions = Report.model_validate(client.report(costs="miss:10,alarm:1")).decisions
+    kept = p_N[labelled_N], positive_N[labelled_N].astype(int)
+    assert decisions is not None and decisions.cost == metrics.decision_cost(*kept, metrics.Costs(10, 1))
+    assert decisions.reading in client.get("/calibration-report?format=html&costs=miss:10,alarm:1").text
+    for wrong, words in (
+        ("costs=miss:1", "expected what a missed positive"),
+        ("costs=miss:10,alarm:1&class=benign", "too coarse for thresholds"),
+    ):
+        refused = client.get(f"/calibration-report?{wrong}")
+        assert refused.status_code == 422 and words in refused.text
 
 
 def test_the_page_leads_with_p_positive() -> None:

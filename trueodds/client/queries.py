@@ -44,6 +44,7 @@ class ReportQuery(TypedDict, total=False):
     level: float | None
     by: Literal["class", "tag"] | None
     trend: Literal["minute", "hour", "day", "month", "auto"] | None
+    costs: str | None
 
 
 NAMES = {"predicted_class": "class"}

@@ -87,6 +87,27 @@ class Costs:
             if not (math.isfinite(cost) and cost > 0):
                 raise ValueError(f"the cost {name} is {cost!r}; allowed are positive numbers: what one costs")
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From words such as `miss=10,alarm=1`, or with colons.
+
+        Raises:
+            ValueError: other names, one missing or twice, what is no positive number.
+
+        >>> metrics.Costs.parse("miss=10,alarm=1")
+        Costs(miss=10.0, alarm=1.0)
+        """
+        parts = [part.replace(":", "=").partition("=") for part in text.split(",")]
+        try:
+            costs = {name.strip(): float(number) for name, _, number in parts}
+        except ValueError:
+            costs = {}
+        if len(parts) != 2 or set(costs) != {"miss", "alarm"}:
+            raise ValueError(
+                f"costs are {text!r}; expected what a missed positive and a false alarm cost: miss=10,alarm=1"
+            )
+        return cls(**costs)
+
     @property
     def threshold(self) -> float:
         """alarm / (alarm + miss): of calibrated p(positive) an alert above it costs least (Elkan 2001, equation 2)."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.decisions import decisions_of
 from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
-from trueodds.reports.labelling_schemas import Labelling
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import KnownVersion, Report, Slice, Trend, Verdict
+from trueodds.reports.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
 from trueodds.reports.verdict import (
     CERTAIN,
     TOLERANCE,
@@ -25,6 +25,7 @@ from trueodds.reports.verdict import (
     verdict_of,
 )
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import CELLS
 from trueodds.sums.positive import PositiveSums
 
 
@@ -96,6 +97,7 @@ def report_of(
         level=options.level,
         binning=options.binning,
         positive=of_p,
+        decisions=decisions_of(positive, options.level, options.costs) if positive and options.cells == CELLS else None,
         offline=dict(offline or {}),
         estimands=estimands(sums, options, positive=of_p is not None),
         versions=list(versions),

@@ -11,7 +11,10 @@ from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.labelling.expected import CENTRE_C
 from trueodds.metrics.significance.drift import LARGE, SIGNIFICANT
-from trueodds.reports.labelling_schemas import (
+from trueodds.reports.memo import memoised
+from trueodds.reports.options import Options
+from trueodds.reports.rows import LabelledRows
+from trueodds.reports.schemas import (
     Crowded,
     Drift,
     ExpectedAccuracy,
@@ -20,9 +23,6 @@ from trueodds.reports.labelling_schemas import (
     Sensitivity,
     WeightedFigures,
 )
-from trueodds.reports.memo import memoised
-from trueodds.reports.options import Options
-from trueodds.reports.rows import LabelledRows
 from trueodds.reports.verdict import labelled
 from trueodds.reports.words import p_value
 from trueodds.sums.answers import AnswerSums

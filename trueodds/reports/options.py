@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trueodds.metrics import Costs
 from trueodds.reports.schemas import Window
 from trueodds.sums.bins import CELLS, Binning
 
@@ -18,5 +19,7 @@ class Options:
     level: float = 0.95
     cells: int = CELLS
     """Cells of confidence on which the answers are counted: a divisor of 3,000."""
+    costs: Costs | None = None
+    """Of a missed positive and a false alarm, of a model with a positive class."""
     one_look: bool = False
     """The answers are those of a table, all there at once. Otherwise they come in, and people look again and again."""

@@ -12,6 +12,7 @@ from typing import get_args
 
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError
+from trueodds.metrics import Costs
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Report
 from trueodds.reports.table import reading
@@ -25,6 +26,7 @@ from trueodds.sums.inputs import check_level
 EXAMPLES = (
     "report answers.npz --html report.html",
     "report answers.csv --label species --by tag --trend day",
+    "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report probabilities.npy --labels labels.npy --json report.json",
 )
 
@@ -46,6 +48,10 @@ def add_parser(commands: Subparsers) -> None:
     scale.add_argument("--logits", action="store_true", help=words.format("logits"))
     words = "names of the classes, with commas: in the order of an array, or the columns of a table that are classes"
     parser.add_argument("--classes", default="", metavar="NAMES", help=words)
+    words = "the class of two that the model is asked about: figures of its probability, and alerts by it"
+    parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
+    parser.add_argument("--costs", metavar="COSTS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "bins of equal width (default), or of about as many answers each"
     parser.add_argument("--binning", choices=get_args(Binning), default="width", help=words)
@@ -72,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     trend: TrendUnit | None = arguments.trend
     if arguments.html and trend is None and answers.groups.time_ms_N is not None:
         trend = "auto"
-    report = report_of_answers(answers, options, by=arguments.by, trend=trend, tolerance=arguments.tolerance)
+    report = report_of_answers(
+        answers, options, by=arguments.by, trend=trend, tolerance=arguments.tolerance, positive=arguments.positive
+    )
     print(text_of(report))
     files: dict[Path, str] = {}
     if arguments.json:
@@ -94,7 +102,13 @@ def _options(arguments: argparse.Namespace) -> Options:
         raise OptionsError(f"--{error}") from None
     if not 0 < arguments.tolerance < 1:
         raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
-    return Options(bins=arguments.bins, binning=arguments.binning, level=arguments.level)
+    if arguments.costs and not arguments.positive:
+        raise OptionsError(f"--costs {arguments.costs} without --positive: name the class that an alert is for")
+    try:
+        costs = Costs.parse(arguments.costs) if arguments.costs else None
+    except ValueError as error:
+        raise OptionsError(f"--costs: {error}") from None
+    return Options(bins=arguments.bins, binning=arguments.binning, level=arguments.level, costs=costs)
 
 
 def _page(report: Report) -> str:

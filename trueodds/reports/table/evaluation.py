@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import unknown
-from trueodds.reports.figures import calibration_p_value, figures_of
-from trueodds.reports.reliability import reliability
-from trueodds.reports.schemas import Bin, Verdict, WorstBin
+from trueodds.reports.figures import calibration_p_value, figures_of, positive_figures
+from trueodds.reports.options import Options
+from trueodds.reports.reliability import Axes, reliability
+from trueodds.reports.schemas import Bin, PositiveFigures, Verdict, WorstBin
 from trueodds.reports.style import picture
 from trueodds.reports.table import notebook
-from trueodds.reports.verdict import CERTAIN, MEASURED_FROM, TOLERANCE, reading_at_one_look, verdict_at_one_look
+from trueodds.reports.verdict import (
+    CERTAIN,
+    MEASURED_FROM,
+    TOLERANCE,
+    leads,
+    of_positive,
+    reading_at_one_look,
+    verdict_at_one_look,
+)
 from trueodds.reports.words import decimal, percent, signed, span
+from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import as_array, both_classes, check_level
+from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
@@ -80,12 +92,17 @@ class CalibrationReport:
     """Over all classes, 0 to 2."""
     brier_lower: float
     brier_upper: float
+    positive: PositiveFigures | None = None
+    """Of p(positive) over all of [0, 1], where that alone came."""
 
     @property
     def reading(self) -> str:
         """The numbers in plain words."""
         n = f" Fewer than {MEASURED_FROM} rows: take the ECE's interval as a rough guide." * (self.n < MEASURED_FROM)
-        return reading_at_one_look(self.verdict, self.calibration_p_value, self.ece_upper, TOLERANCE) + n
+        figures = vars(self)
+        if self.positive and leads(figures, self.positive, one_look=True):
+            figures = of_positive(figures, self.positive)
+        return reading_at_one_look(self.verdict, figures["calibration_p_value"], figures["ece_upper"], TOLERANCE) + n
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """(name, value, interval, note) of each number, as it is shown."""
@@ -99,14 +116,24 @@ class CalibrationReport:
         )
 
     def __str__(self) -> str:
-        return "\n".join([self.title, *aligned(self.table(), "<><<"), self.reading])
+        lines = aligned(self.table(), "<><<")
+        if self.positive:
+            p = [f"p({self.positive.label}), over all of 0% to 100%", *aligned(positive_rows(self.positive), "<><<")]
+            lines = [*p, "The more probable class", *lines]
+        return "\n".join([self.title, *lines, self.reading])
 
     def _repr_html_(self) -> str:
-        return notebook.html(self.title, self.table(), self.reading, reliability(self.bins).svg())
+        rows = positive_rows(self.positive) if self.positive else []
+        return notebook.html(self.title, [*rows, *self.table()], self.reading, self._diagram())
 
     def svg(self) -> str:
         """The reliability diagram as a picture for a file, in colours of its own."""
-        return picture(reliability(self.bins).svg())
+        return picture(self._diagram())
+
+    def _diagram(self) -> str:
+        if self.positive is None:
+            return reliability(self.bins).svg()
+        return reliability(self.positive.bins, Axes.of_positive(self.positive.label)).svg()
 
 
 def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -136,6 +163,25 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
+    """As `figure_rows`, of p(positive)."""
+    figures = positive.model_dump()
+
+    def limits(name: str, how: str = "decimal") -> str:
+        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, digits=4)
+
+    floor = f"of calibrated ones; up to {decimal(positive.floor_p95, 4)} by chance"
+    return [
+        (f"{positive.label}, share", percent(positive.prevalence), limits("prevalence", "percent"), ""),
+        ("mean p", percent(positive.mean_probability), "", "should equal the share"),
+        ("gap, points", signed(positive.signed_gap, ""), limits("signed_gap", "signed"), ""),
+        ("ECE of p", decimal(positive.ece, 4), "", f"{len(positive.bins)} bins over 0% to 100%"),
+        ("  estimate", decimal(positive.ece_estimate, 4), limits("ece"), "without what chance adds"),
+        ("  noise floor", decimal(positive.floor_mean, 4), "", floor),
+        ("Brier score of p", decimal(positive.brier, 4), limits("brier"), "0 to 1"),
+    ]
+
+
 def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
     """Rows of equal length as lines with columns; `sides`: < or > for each column.
 
@@ -158,8 +204,9 @@ def report(
 ) -> CalibrationReport:
     """Accuracy, ECE with its interval and noise floor, proper scores and tests of probabilities beside their labels.
 
-    Probabilities are N x C, or those of the positive class alone, (N,). Labels are class indices, or names of
-    `classes`, which has the columns in their order (scikit-learn: `model.classes_`).
+    Probabilities are N x C, or those of the positive class alone, (N,): then the report leads with the figures of
+    p(positive) over all of [0, 1]. Labels are class indices, or names of `classes`, which has the columns in their
+    order (scikit-learn: `model.classes_`).
 
     Raises:
         ValueError: probabilities outside [0, 1] or rows that do not sum to 1 (logits, perhaps), labels outside the
@@ -173,16 +220,27 @@ def report(
     labels_N = labels if classes is None else _indices(labels, list(classes))
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)
-    within = figures_of(sums, bins, binning, CERTAIN, False)["ece_upper"] <= TOLERANCE
     p_value = calibration_p_value(sums, bins, binning)
+    figures = figures | {"calibration_p_value": p_value}
+    uppers, shown, positive = [figures_of(sums, bins, binning, CERTAIN, False)["ece_upper"]], figures, None
+    if np.ndim(probabilities) == 1:
+        by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
+        counts_C = by_p.cells[0].astype(np.int64)
+        of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
+        options = Options(bins=bins, binning=binning, level=level, one_look=True)
+        positive = positive_figures(of_p, options)
+        uppers.append(positive_figures(of_p, replace(options, level=CERTAIN)).ece_upper)
+        shown = of_positive(figures, positive) if leads(figures, positive, one_look=True) else figures
     return CalibrationReport(
         n=sums.n,
         classes=p_NC.shape[1],
         level=level,
         binning=binning,
         classwise_ece=metrics.classwise_ece(p_NC, labels_N, bins=bins),
-        calibration_p_value=p_value,
-        verdict=verdict_at_one_look(p_value, figures["signed_gap"], figures["ece"], within=within),
+        verdict=verdict_at_one_look(
+            shown["calibration_p_value"], shown["signed_gap"], shown["ece"], within=max(uppers) <= TOLERANCE
+        ),
+        positive=positive,
         **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
     )
 

@@ -13,7 +13,7 @@ from trueodds.reports.options import Options
 from trueodds.reports.schemas import Report, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 from trueodds.reports.table.answers import Answers
-from trueodds.reports.table.sums import TrendUnit, sums_by, sums_by_period, sums_of
+from trueodds.reports.table.sums import TrendUnit, positive_sums_of, sums_by, sums_by_period, sums_of
 from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.answers import AnswerSums
 
@@ -30,14 +30,18 @@ def report_of_answers(
     by: By | None = None,
     trend: TrendUnit | None = None,
     tolerance: float = TOLERANCE,
+    positive: str | None = None,
 ) -> Report:
     """The report; where the model is off, with what to look at first: time, tag, class.
 
     There is no alarm: the evidence of an alarm is for labels that go on coming in. Of a table that is there as a whole
     the test of calibration at one look knows more.
 
+    `positive`: the class of two whose probability leads.
+
     Raises:
-        FileError: a table that does not say what `by` or `trend` asks for.
+        FileError: a table that does not say what `by`, `trend` or `positive` asks for.
+        ConfigError: a positive class that is none of two classes.
     """
     options, groups = replace(options or Options(), one_look=True), answers.groups
     if by == "tag" and groups.tags is None:
@@ -52,6 +56,7 @@ def report_of_answers(
         next(iter(versions)) if len(versions) == 1 else "",
         sums_of(answers),
         options,
+        positive=None if positive is None else positive_sums_of(answers, positive),
         tolerance=tolerance,
         versions=slices_of(versions, options) if len(versions) > 1 else (),
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,

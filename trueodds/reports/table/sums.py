@@ -7,12 +7,14 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.reports.schemas import MOST_MINUTES, Unit
 from trueodds.reports.table.answers import Answers
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
+from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 
 TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
@@ -32,6 +34,31 @@ def sums_of(answers: Answers) -> AnswerSums:
         rows = answers.confidence_N[labelled_N], answers.correct_N[labelled_N]
         return AnswerSums(answers_C, CalibrationSums.from_top(*rows))
     return AnswerSums(answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers)))
+
+
+def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
+    """Of all answers by the probability of the class of that name: its column, or from the predicted class's.
+
+    Raises:
+        FileError: nothing names the classes of the answers.
+        ConfigError: not two classes, or none of that name.
+    """
+    if answers.predicted is None:
+        raise FileError(f"{answers.source} names no predicted classes, which a positive class needs")
+    classes, known_N = answers.predicted.values, answers.labelled_N
+    if answers.probabilities_NC is None or answers.label_N is None:
+        classes = (*sorted({*classes} - {name}), name)  # perhaps no answer names it
+        positive = PositiveClass.of(name, classes)
+        is_top_N = np.array([value == name for value in answers.predicted.values])[answers.predicted.code_N]
+        p_N = positive.probability_of_top(answers.confidence_N, is_top_N)
+        is_positive_N = is_top_N == answers.correct_N
+    else:
+        positive = PositiveClass.of(name, classes)
+        p_N = np.clip(positive.probability(answers.probabilities_NC), 0, 1).astype(np.float64)
+        is_positive_N = answers.label_N == positive.index
+    answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
+    labelled = positive.sums_of(p_N[known_N], is_positive_N[known_N]) if known_N.any() else CalibrationSums.zero()
+    return PositiveSums(name, AnswerSums(answers_C, labelled))
 
 
 def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:

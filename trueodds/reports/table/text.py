@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trueodds.reports.schemas import Report, Slice, TrendPoint
-from trueodds.reports.table.evaluation import aligned, figure_rows
+from trueodds.reports.schemas import Bin, Decisions, Report, Slice, TrendPoint
+from trueodds.reports.table.evaluation import aligned, figure_rows, positive_rows
 from trueodds.reports.words import DASH, decimal, level, percent, period, signed, span
 from trueodds.texts import plural
 
@@ -19,7 +19,16 @@ def text_of(report: Report) -> str:
     parts = [[f"{report.model}{version}: {report.headline}", *(check.reading for check in report.checks)]]
     if report.labelled:
         parts.append([f"Intervals at {level(report.level)}", *aligned(figure_rows(vars(report)), "<><<")])
-        parts.append(_bins(report))
+        p = report.positive
+        if p:
+            title = f"p({p.label}), over all of 0% to 100%; intervals at {level(report.level)}"
+            parts.insert(1, [title, *aligned(positive_rows(p), "<><<")])
+            parts.insert(2, _bins(p.bins, f"p({p.label})", p.label))
+            parts[3].insert(0, "The more probable class")
+        else:
+            parts.append(_bins(report.bins, "confidence", "right"))
+        if report.decisions:
+            parts.append(_decisions(report.decisions))
     tables = {"version": report.versions, "predicted class": report.classes, "tag": report.tags}
     parts += [_slices(name, rows) for name, rows in tables.items() if rows]
     if report.trend:
@@ -37,8 +46,8 @@ def _readings(report: Report) -> list[str]:
     return [*report.cautions, report.labelling.expected_accuracy.reading]
 
 
-def _bins(report: Report) -> list[str]:
-    rows = [("confidence", "labels", "says", "right", "interval", "gap")]
+def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
+    rows = [(said, "labels", "says", came, "interval", "gap")]
     rows += [
         (
             f"{percent(b.lo)} {DASH} {percent(b.hi)}",
@@ -48,10 +57,24 @@ def _bins(report: Report) -> list[str]:
             span(b.accuracy_lower, b.accuracy_upper, "percent"),
             signed(b.gap, ""),
         )
-        for b in report.bins
+        for b in bins
         if b.count
     ]
     return _cut(aligned(rows, ">>>>>>"))
+
+
+def _decisions(decisions: Decisions) -> list[str]:
+    shown = ("precision", "recall", "false alarms")
+    head = ("alert above", "alerts", "of all", *(text for name in shown for text in (name, "interval")))
+    rows: list[tuple[str, ...]] = [head]
+    for t in decisions.thresholds:
+        shares: list[str] = []
+        for share in (t.precision, t.recall, t.false_alarm_rate):
+            known = share.value is not None
+            shares += percent(share.value), span(share.lower, share.upper, "percent") if known else DASH
+        rows.append((percent(t.threshold), f"{t.alerts:,}", percent(t.alert_rate.value), *shares))
+    reading = [decisions.reading] if decisions.reading else []
+    return [f"Alerts by p({decisions.label})", *reading, *aligned(rows, ">>>>>>>>>")]
 
 
 def _slices(name: str, rows: Sequence[Slice]) -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trueodds.reports.alarm import Alarm
-from trueodds.reports.labelling_schemas import Labelling
-from trueodds.reports.schemas import PositiveFigures, Slice
+from trueodds.reports.schemas import Labelling, PositiveFigures, Slice
 from trueodds.reports.verdict.shares import percent
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural

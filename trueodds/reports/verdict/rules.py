@@ -6,8 +6,7 @@ from typing import Literal
 
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.figures import Figures
-from trueodds.reports.labelling_schemas import Labelling
-from trueodds.reports.schemas import PositiveFigures, Verdict
+from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
 from trueodds.sums.answers import AnswerSums
 
 TOLERANCE = 0.02

@@ -8,7 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.labelling_schemas import LOWER, UPPER, Labelling
+from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, PositiveFigures, WorstBin
+from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
+from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
 from trueodds.texts import plural
 
 Verdict = Literal[
@@ -24,84 +26,6 @@ Verdict = Literal[
     "uneven",
     "off_at_times",
 ]
-Binning = Literal["width", "mass"]
-Unit = Literal["minute", "hour", "day", "month"]
-MOST_MINUTES = 180
-"""Minutes from its first point to its last up to which a trend is by minute, where its unit is left to us."""
-NO_TAG = "(no tag)"
-"""The name of answers that have none."""
-ROUNDING = 1e-9
-"""Shares of the same count may differ in their last digits."""
-
-
-class Bin(BaseModel):
-    """Labelled answers with a confidence in (lo, hi]; means are null in an empty bin."""
-
-    lo: float
-    hi: float
-    count: int
-    mean_confidence: float | None
-    accuracy: float | None
-    accuracy_lower: float | None = Field(description="exact binomial (Clopper-Pearson) interval of the accuracy")
-    accuracy_upper: float | None
-    gap: float | None = Field(description="accuracy - mean confidence; negative: over-confident")
-
-
-class WorstBin(BaseModel):
-    """Where the MCE comes from; with a small count it says little."""
-
-    lo: float
-    hi: float
-    count: int
-
-
-class Ece(BaseModel):
-    """The expected calibration error in one kind of bins."""
-
-    ece: float = Field(description="plug-in: mean |accuracy - confidence| over bins")
-    estimate: float = Field(description="the part that chance adds taken out; high where the error is in few bins")
-    lower: float = Field(description=LOWER)
-    upper: float = Field(description=UPPER)
-    floor_mean: float = Field(description="mean ECE of a perfectly calibrated model on as many answers")
-    floor_p95: float = Field(description="its 95th percentile")
-
-
-class PositiveFigures(BaseModel):
-    """Figures of p(positive), the probability of one of two classes, over all of [0, 1]; null without labels.
-
-    Errors above and below one half, which may cancel in the figures of the more probable class, add up in these.
-    """
-
-    label: str = Field(description="the positive class")
-    prevalence: float | None = Field(None, description="share of the labels that are positive")
-    prevalence_lower: float | None = Field(None, description="exact binomial (Clopper-Pearson)")
-    prevalence_upper: float | None = None
-    mean_probability: float | None = Field(None, description="of the labelled answers; should equal the prevalence")
-    signed_gap: float | None = Field(None, description="prevalence - mean probability; negative: p is too high")
-    signed_gap_lower: float | None = Field(None, description="as that of the report")
-    signed_gap_upper: float | None = None
-    ece: float | None = Field(None, description="plug-in: mean |share of positive labels - mean probability| over bins")
-    ece_estimate: float | None = Field(None, description="the part that chance adds taken out")
-    ece_lower: float | None = Field(None, description=LOWER)
-    ece_upper: float | None = Field(None, description=UPPER)
-    floor_mean: float | None = Field(None, description="mean ECE of perfectly calibrated ones on as many answers")
-    floor_p95: float | None = Field(None, description="its 95th percentile")
-    ece_by_binning: dict[Binning, Ece] = Field(default_factory=dict)
-    smooth_ece: float | None = None
-    mce: float | None = None
-    mce_bin: WorstBin | None = None
-    ks: float | None = None
-    ks_p_value: float | None = None
-    calibration_p_value: float | None = Field(
-        None, description="at one look: of the null that every p(positive) is the probability of being positive"
-    )
-    nll: float | None = Field(None, description="as that of the report: of two classes it is the same")
-    nll_lower: float | None = None
-    nll_upper: float | None = None
-    brier: float | None = Field(None, description="mean of (p(positive) - [label is positive])^2, 0 to 1")
-    brier_lower: float | None = None
-    brier_upper: float | None = None
-    bins: list[Bin] = Field(description="confidence: p(positive); accuracy: the share of positive labels")
 
 
 class Window(BaseModel):
@@ -144,80 +68,6 @@ class Window(BaseModel):
         if self.until:
             words.append(f"given before {self.until:%Y-%m-%d %H:%M} UTC")
         return " ".join(words)
-
-
-class Slice(BaseModel):
-    """One predicted class, tag or version beside the others."""
-
-    name: str
-    answers: int
-    labelled: int
-    accuracy: float | None = None
-    accuracy_lower: float | None = None
-    accuracy_upper: float | None = None
-    mean_confidence: float | None = None
-    signed_gap: float | None = None
-    ece: float | None = None
-    floor_p95: float | None = None
-    p_value: float | None = Field(None, description="chance of as large an ECE under perfect calibration")
-    more_than_chance: bool = Field(
-        False,
-        description="by the p-values of all rows of the table (Benjamini-Hochberg): of those marked, at most 5% are"
-        " calibrated, in the mean over many tables",
-    )
-
-
-class TrendPoint(BaseModel):
-    """One minute, hour, day or month of predictions; null without labels."""
-
-    start: datetime
-    answers: int
-    labelled: int
-    accuracy: float | None = None
-    mean_confidence: float | None = Field(None, description="of the labelled answers")
-    ece: float | None = None
-    ece_estimate: float | None = None
-    ece_lower: float | None = Field(None, description=LOWER)
-    ece_upper: float | None = Field(None, description=UPPER)
-    floor_p95: float | None = None
-    expected_accuracy: float | None = Field(
-        None, description="of ALL its answers, if they are calibrated: their mean confidence, by centres of cells"
-    )
-    expected_lower: float | None = Field(None, description="with `expected_upper`, where it lies at `level`, if so")
-    expected_upper: float | None = None
-    calibrated_lower: float | None = Field(
-        None, description="with `calibrated_upper`, where `accuracy` lies at `level` if the labelled are calibrated"
-    )
-    calibrated_upper: float | None = None
-
-    @property
-    def is_as_promised(self) -> bool:
-        """Whether as many of the labelled answers are right as calibrated ones would be."""
-        low, value, high = self.calibrated_lower or 0.0, self.accuracy or 0.0, self.calibrated_upper or 0.0
-        return low - ROUNDING <= value <= high + ROUNDING
-
-
-class Confirmation(BaseModel):
-    """Whether labels that have come confirm what the confidences promised before: how many answers are right."""
-
-    periods: int = Field(description="of the trend, with labels")
-    within: int = Field(description="of them, with `accuracy` between calibrated_lower and calibrated_upper")
-    p_value: float = Field(description="chance of as many outside, or more, if all are calibrated")
-    labels: int
-    expected_accuracy: float = Field(description="of the labelled answers of all periods: their mean confidence")
-    lower: float = Field(description="with `upper`, where their accuracy lies at (1 + level) / 2 if calibrated")
-    upper: float
-    accuracy: float
-    confirmed: bool = Field(
-        description="accuracy lies within, and p_value >= (1 - level) / 2: so at `level` of looks at calibrated answers"
-    )
-    reading: str
-
-
-class Trend(BaseModel):
-    unit: Unit
-    points: list[TrendPoint]
-    confirmation: Confirmation | None = Field(None, description="null without labels")
 
 
 class Check(BaseModel):
@@ -303,6 +153,9 @@ class Report(BaseModel):
     brier_upper: float | None = None
     bins: list[Bin]
     positive: PositiveFigures | None = Field(None, description="of a model with a positive class, one of two")
+    decisions: Decisions | None = Field(
+        None, description="of a model with a positive class, but for one class or tag: alerts by p(positive)"
+    )
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
     estimands: dict[str, str] = Field(default_factory=dict, description="what each number is an estimate of")
     versions: list[Slice] = Field(default_factory=list, description="the model's versions beside each other")

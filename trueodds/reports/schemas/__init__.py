@@ -1,0 +1,43 @@
+"""The report and its parts, as they are answered."""
+
+from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, PositiveFigures, WorstBin
+from trueodds.reports.schemas.groups import MOST_MINUTES, NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
+from trueodds.reports.schemas.labelling import (
+    Crowded,
+    Drift,
+    ExpectedAccuracy,
+    Finding,
+    Labelling,
+    Sensitivity,
+    WeightedFigures,
+)
+from trueodds.reports.schemas.report import Check, KnownVersion, Report, Verdict, Window
+
+__all__ = [
+    "Bin",
+    "Binning",
+    "Decisions",
+    "Ece",
+    "PositiveFigures",
+    "WorstBin",
+    "Confirmation",
+    "MOST_MINUTES",
+    "NO_TAG",
+    "ROUNDING",
+    "Slice",
+    "Trend",
+    "TrendPoint",
+    "Unit",
+    "Crowded",
+    "Drift",
+    "ExpectedAccuracy",
+    "Finding",
+    "Labelling",
+    "Sensitivity",
+    "WeightedFigures",
+    "Check",
+    "KnownVersion",
+    "Report",
+    "Verdict",
+    "Window",
+]
