@@ -42,7 +42,7 @@ def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: Options) -> list[Sli
 def trend_of(unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Options) -> Trend:
     """One point for each period, which begins at a time in Unix milliseconds.
 
-    3 ms for each point whose sums have changed since it was last computed; the others are memoised.
+    4 ms for each point whose sums have changed since it was last computed; the others are memoised.
     """
     points, labelled = [], np.zeros_like(CalibrationSums.zero().cells)
     for start_ms, sums in periods:

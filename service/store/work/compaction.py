@@ -1,4 +1,4 @@
-"""Merging deltas into the sums of their hours, days and months, once each however many workers try.
+"""Merging deltas into the sums of hours, days, months and the last minutes, once each however many workers try.
 
 Reading and adding up is done outside the write transaction. That one then checks that nobody else compacted in the
 meantime; if so, it writes nothing. Only compaction writes sums, so nothing else can come between.
