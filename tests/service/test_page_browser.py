@@ -268,7 +268,7 @@ def test_a_page_in_a_file_does_not_refresh(tab: Chromium, tmp_path: Path) -> Non
     tab.open(f"file://{tmp_path}/page.html")
     tab.run(REFRESH)
     assert text(tab, "#pulse") == "" and tab.run("document.querySelector('#pulse + button')") is None
-    assert tab.run("document.querySelectorAll('.chart[tabindex]').length") == 3  # the charts are live
+    assert tab.run("document.querySelectorAll('.chart[tabindex]').length") == 4  # the charts are live
 
 
 def test_print_shows_all_and_asks_nothing(tab: Chromium, tmp_path: Path) -> None:
