@@ -28,7 +28,7 @@ from tests.training_runs import stopped, train
         ("ce+class_smoothing+mixup", {"selection": "val_nll"}),
         ("consistency", {"optimizer": "adagrad"}),
         ("mmce_interleaved", {"optimizer": "adam", "selection": "val_error"}),
-        ("mmce_separate+augmix", {"curves": [2]}),
+        pytest.param("mmce_separate+augmix", {"curves": [2]}, marks=pytest.mark.full),
     ],
 )
 def test_an_epoch_interrupted_in_its_middle_goes_on_there(

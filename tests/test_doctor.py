@@ -7,6 +7,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from pipeline.cli import doctor
 from pipeline.recalibrate import Client
 from tests.conftest import ROOT, environment
@@ -28,6 +30,7 @@ def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:
     assert check.state == "wrong" and f"numpy {numpy} (tested 1.0)" in check.words and "make setup" in check.cure
 
 
+@pytest.mark.full
 def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
     ours = ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     ModelFolder(tmp_path / "others").publish(write_bundle(tmp_path / "bundle"))

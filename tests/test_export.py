@@ -78,6 +78,7 @@ def test_the_bundle_loads_and_reproduces_its_golden_answer(
     assert np.array_equal(bundle.golden_input()[0], digits.arrays["val"][0][0])
 
 
+@pytest.mark.full
 def test_two_exports_are_the_same_bytes(
     digits: data.DataSet, exported: tuple[Path, torch.nn.Module], tmp_path: Path
 ) -> None:

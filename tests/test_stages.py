@@ -180,6 +180,7 @@ def test_an_experiment_in_dvcs_own_words(reproduced: Path, tmp_path: Path) -> No
     assert "errors" not in plots and {rev: rows.count(rev) for rev in rows} == {"workspace": 2 * 2, "HEAD": 2 * 24}
 
 
+@pytest.mark.full
 def test_a_tagged_model_is_an_artifact(reproduced: Path, tmp_path: Path) -> None:
     copy = committed(reproduced, tmp_path)
     run(["git", *IDENTITY, "tag", "-a", "classifier@v1.0.0", "-m", "the first"], copy)

@@ -104,10 +104,9 @@ async def calibration_report(
         ),
     ] = None,
     costs: Annotated[
-        str | None,
+        Annotated[str, Field(max_length=100)] | None,
         _Blank,
         Query(
-            max_length=100,
             description="of a model with a positive class: what a missed one and a false alarm cost, miss:10,alarm:1;"
             " the report then has the threshold that they call for and what it costs",
         ),
