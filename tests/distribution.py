@@ -20,14 +20,12 @@ MINUTES = (
 SECONDS = (
     "tests/docs/test_readme.py",
     "tests/test_stages.py",
-    "tests/test_train.py",
     "tests/service/test_process.py",
-    "tests/flows/test_workspace.py",
-    "tests/test_export.py",
-    "tests/test_plan.py",
-    "tests/test_layers.py",
-    "tests/test_recalibrate.py",
     "tests/service/test_openapi.py",
+    "tests/test_training_model.py",
+    "tests/flows/test_workspace.py",
+    "tests/test_recalibrate.py",
+    "tests/test_vector_training.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/developing.md."""
 SHARED = {"tests/flows/test_train.py": "tests/flows/test_recalibrate.py"}
