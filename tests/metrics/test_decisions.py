@@ -87,6 +87,15 @@ def test_of_calibrated_rows_next_to_nothing_is_saved_and_of_others_what_is_known
     assert np.mean(estimates) == pytest.approx(known, rel=0.15)
 
 
+def test_the_outermost_costs_and_thresholds() -> None:
+    """The first and the last edge that a cell lies beyond; at 0 every row is an alert."""
+    tiny, huge = Costs(2999, 1), Costs(1, 2999)
+    rows_2 = [0.0, 1.0], [0, 1]
+    assert [decision_cost(*rows_2, costs).at.threshold * 3000 for costs in (tiny, huge)] == pytest.approx([1, 2999])
+    assert decision_cost(*rows_2, tiny).cost == decision_cost(*rows_2, huge).cost == 0
+    assert [at.alerts for at in thresholds(*rows_2, at=(0, 1))] == [2, 0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -108,6 +117,9 @@ def test_bad_input_is_named(arguments: tuple[object, ...], words: str) -> None:
 def test_bad_costs_and_thresholds_are_named() -> None:
     for miss, alarm in ((0, 1), (1, -2), (1, float("inf"))):
         with pytest.raises(ValueError, match="positive numbers"):
+            Costs(miss, alarm)
+    for miss, alarm in ((100_000, 1), (1, 3000)):
+        with pytest.raises(ValueError, match="at most 2,999 times the other"):
             Costs(miss, alarm)
     with pytest.raises(ValueError, match=r"threshold 1.5; allowed is \[0, 1\]"):
         thresholds([0.5], [1], at=[1.5])

@@ -81,11 +81,16 @@ class Costs:
     def __post_init__(self) -> None:
         """
         Raises:
-            ValueError: a cost that is not a positive finite number.
+            ValueError: a cost that is not a positive finite number; one above 2,999 times the other.
         """
         for name, cost in (("miss", self.miss), ("alarm", self.alarm)):
             if not (math.isfinite(cost) and cost > 0):
                 raise ValueError(f"the cost {name} is {cost!r}; allowed are positive numbers: what one costs")
+        if max(self.miss, self.alarm) > (CELLS - 1) * min(self.miss, self.alarm):
+            raise ValueError(
+                f"the costs miss={self.miss:g} and alarm={self.alarm:g} call for an alert above {self.threshold:.6g};"
+                f" p(positive) is counted in steps of 1/{CELLS:,}, so one may be at most {CELLS - 1:,} times the other"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -185,7 +190,8 @@ def thresholds(
     """Alerts where p(positive) > t: how many there are, how many are right, and how many positives they find.
 
     Exact binomial intervals: for precision given the number of alerts, for recall given that of the positives. Each
-    holds for one threshold that was chosen beforehand. Thresholds are rounded to 1/3,000, the width of a cell.
+    holds for one threshold that was chosen beforehand. Thresholds are rounded to 1/3,000, the width of a cell; at 0
+    every row is an alert, also one with p(positive) = 0.
 
     Raises:
         ValueError: what `positive_sums` refuses, a threshold outside [0, 1], a level outside (0, 1).
