@@ -73,6 +73,10 @@ LAYERS = {
         alarms changes ranked
         scores
     """,
+    "trueodds/metrics/decisions": """
+        costs
+        thresholds
+    """,
     "trueodds/reports": """
         table
         composition page

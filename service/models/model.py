@@ -104,10 +104,18 @@ class Model:
         return Version(card.name, version, classes, fit, card.metrics, card.reference, positive=card.positive)
 
     def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:
-        """Logits, probabilities and the predicted class of every input; by all threads where nothing else is scored."""
+        """Logits, probabilities and the predicted class of every input; by all threads where nothing else is scored.
+
+        Raises:
+            InputError: an input whose logits are not finite.
+        """
         raw_NC = _logits(self._all if alone else self._one, inputs)
-        logits_NC = raw_NC - raw_NC.max(axis=1, keepdims=True)
-        return of_logits(self.bundle.calibrator, logits_NC)
+        top_N1 = raw_NC.max(axis=1, keepdims=True)
+        if not np.isfinite(top_N1).all():  # a NaN carries over into the maximum
+            row = int(np.isfinite(top_N1[:, 0]).argmin())
+            message = f"row {row}: the model gives no finite logits for it ({top_N1[row, 0]:g})"
+            raise InputError("not_finite", f"{message}; look for extreme values in it: the model's numbers overflow")
+        return of_logits(self.bundle.calibrator, raw_NC - top_N1)
 
     def logits(self, inputs: Inputs) -> npt.NDArray[np.float32]:
         """The graph's own float32 logits."""

@@ -44,6 +44,7 @@ def test_each_metric_is_one_that_the_service_has(client: Client) -> None:
     answered = client.predict(pictures(2))
     client.label([{"id": answered[0]["id"], "label": 1}])
     client.post("/feedback", json={"id": answered[1]["id"], "label": "no such class"})
+    assert client.post("/kserve/logger", json={}).is_client_error
     families = list(text_string_to_metric_families(client.get("/metrics").text))
     exposed = {sample.name for family in families for sample in family.samples}
     exposed |= {family.name for family in families if family.type == "gauge"}  # no sample yet

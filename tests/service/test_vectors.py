@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,17 @@ def test_an_id_of_the_callers_own_and_its_label(serve: Callable[..., Client]) ->
     assert client.report()["labelled"] == 1
     page = client.get("/calibration-report", headers={"accept": "text/html"})
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+
+
+def test_numbers_that_overflow_in_the_model_are_refused_and_nobody_else_is(vectors: Client) -> None:
+    huge = [3e38] * len(NAMES)
+    answer = vectors.post("/predict", json={"instances": [LISTS[0], huge]})
+    assert answer.status_code == 422 and answer.json()["error"]["code"] == "not_finite"
+    assert "row 1: the model gives no finite logits for it" in answer.json()["error"]["message"]
+    with ThreadPoolExecutor(8) as pool:
+        rows = [huge if k % 4 == 0 else LISTS[0] for k in range(40)]
+        states = list(pool.map(lambda row: vectors.post("/predict", json={"instances": [row]}).status_code, rows))
+    assert states == [422 if k % 4 == 0 else 200 for k in range(40)]
 
 
 BAD: list[tuple[Any, str, int, str, str]] = [

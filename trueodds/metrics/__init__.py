@@ -27,7 +27,8 @@ from trueodds.metrics.classwise import (
     samplewise_error,
     samplewise_noise_floor,
 )
-from trueodds.metrics.decisions import Costs, DecisionCost, Share, Threshold, decision_cost, thresholds
+from trueodds.metrics.decisions.costs import Costs, DecisionCost, decision_cost
+from trueodds.metrics.decisions.thresholds import Share, Threshold, thresholds
 from trueodds.metrics.decomposition import BrierDecomposition, brier_decomposition
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor

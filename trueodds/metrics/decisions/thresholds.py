@@ -1,0 +1,140 @@
+"""What comes of alerts above thresholds of p(positive)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.metrics.intervals.binomial import binomial_interval
+from trueodds.sums.bins import CELLS, EDGES
+from trueodds.sums.inputs import Array, as_numbers, check_level
+from trueodds.sums.positive import PositiveClass
+from trueodds.sums.sums import CalibrationSums
+
+THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+"""Those of a table that nobody chose."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """k of n, with the exact binomial (Clopper-Pearson) interval; of none nothing is known.
+
+    >>> precision = metrics.thresholds([0.9, 0.8, 0.2], [1, 0, 0], at=[0.5])[0].precision
+    >>> print(f"{precision.value}, {precision.lower:.3f} to {precision.upper:.3f}")
+    0.5, 0.013 to 0.987
+    """
+
+    value: float | None
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, k: float, n: float, level: float) -> Self:
+        """The share k / n and its limits at `level`."""
+        lower, upper = binomial_interval(k, n, level=level)
+        return cls(float(k / n) if n else None, float(lower), float(upper))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What comes of an alert wherever p(positive) is above a threshold.
+
+    >>> at = metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.5])[0]
+    >>> at.precision.value, at.recall.value, at.alert_rate.value, at.false_alarm_rate.value
+    (0.5, 0.5, 0.5, 0.5)
+    """
+
+    threshold: float
+    """Rounded to 1/3,000."""
+    alerts: int
+    hits: int
+    """Alerts whose label is positive."""
+    alert_rate: Share
+    """Alerts, of all rows."""
+    precision: Share
+    """Positive labels, of the alerts."""
+    recall: Share
+    """Alerts, of the positive labels (sensitivity)."""
+    false_alarm_rate: Share
+    """Alerts, of the negative labels (1 - specificity)."""
+
+
+def positive_sums(predictions: npt.ArrayLike | CalibrationSums, labels_N: npt.ArrayLike | None) -> CalibrationSums:
+    """Calibration sums by p(positive), of p(positive) of N rows and whether each is positive, or as they are.
+
+    Raises:
+        ValueError: vectors of different lengths, p(positive) outside [0, 1], labels other than 0 and 1, no rows.
+    """
+    if isinstance(predictions, CalibrationSums):
+        if labels_N is not None:
+            raise ValueError("sums hold their labels: give no labels beside them")
+        sums = predictions
+    else:
+        p_N, label_N = (
+            as_numbers(predictions, "p(positive)"),
+            as_numbers([] if labels_N is None else labels_N, "labels"),
+        )
+        if p_N.ndim != 1 or label_N.shape != p_N.shape:
+            problem = f"p(positive) {p_N.shape} and labels {label_N.shape} must be vectors of one length"
+            raise ValueError(f"{problem}; of two columns give that of the positive class")
+        bad_N = (label_N != 0) & (label_N != 1)
+        if bad_N.any():
+            raise ValueError(f"labels hold {label_N[bad_N][0]}; allowed are only 0 and 1: whether a row is positive")
+        outside_N = ~((p_N >= 0) & (p_N <= 1))
+        if outside_N.any():
+            raise ValueError(f"p(positive) holds {p_N[outside_N][0]}; allowed is [0, 1]")
+        sums = PositiveClass.sums_of(p_N, label_N.astype(bool))
+    if not sums.n:
+        raise ValueError("no rows: a decision is judged by labelled ones")
+    return sums
+
+
+def thresholds(
+    predictions: npt.ArrayLike | CalibrationSums,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    at: Sequence[float] = THRESHOLDS,
+    level: float = 0.95,
+) -> list[Threshold]:
+    """Alerts where p(positive) > t: how many there are, how many are right, and how many positives they find.
+
+    Exact binomial intervals: for precision given the number of alerts, for recall given that of the positives. Each
+    holds for one threshold that was chosen beforehand. Thresholds are rounded to 1/3,000, the width of a cell; at 0
+    every row is an alert, also one with p(positive) = 0.
+
+    Raises:
+        ValueError: what `positive_sums` refuses, a threshold outside [0, 1], a level outside (0, 1).
+
+    >>> [(t.threshold, t.alerts) for t in metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.3, 0.5])]
+    [(0.3, 3), (0.5, 2)]
+    """
+    check_level(level)
+    bad = [t for t in at if not 0 <= t <= 1]
+    if bad:
+        raise ValueError(f"threshold {bad[0]!r}; allowed is [0, 1]")
+    count_C, positive_C = counts(positive_sums(predictions, labels_N))
+    return [threshold_at(count_C, positive_C, round(t * CELLS), level) for t in at]
+
+
+def counts(sums: CalibrationSums) -> tuple[Array, Array]:
+    """Rows, and those with a positive label, by cell of p(positive); whole numbers."""
+    count_C, positive_C = np.rint(sums.cells[0]), np.rint(sums.cells[2])
+    return count_C, positive_C
+
+
+def threshold_at(count_C: Array, positive_C: Array, k: int, level: float) -> Threshold:
+    """The threshold at edge k, which is above the first k cells."""
+    n, positives, alerts, hits = count_C.sum(), positive_C.sum(), count_C[k:].sum(), positive_C[k:].sum()
+    return Threshold(
+        threshold=float(EDGES[k]),
+        alerts=int(alerts),
+        hits=int(hits),
+        alert_rate=Share.of(alerts, n, level),
+        precision=Share.of(hits, alerts, level),
+        recall=Share.of(hits, positives, level),
+        false_alarm_rate=Share.of(alerts - hits, n - positives, level),
+    )
