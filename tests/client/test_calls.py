@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -110,6 +111,18 @@ def test_corrections_and_labels_that_come_first(client: Client) -> None:
     assert error.value.code == "conflicting_label"
     assert client.feedback(id_, "2", correct=True) == LabelSummary(corrected=1)
     assert client.feedback("not-yet", "1", model="tiny") == LabelSummary(held=1)
+
+
+def test_labels_of_one_import_are_voided_together(client: Client, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "LABELS", 2)  # three requests
+    ids = client.predict(images(5, seed=77)).ids
+    assert client.feedback(ids, [1] * 5, import_id="friday") == LabelSummary(stored=5)
+    void = {"import_id": "friday", "who": "Ada", "why": "the file of another day"}
+    assert httpx.post(f"{url}/admin/labels/void", json=void).json()["labels"] == 5
+    assert client.feedback(ids, [2] * 5) == LabelSummary(stored=5)
+    for wrong in ("", "two words", "a\nb", "é", "x" * 129, 7):
+        with pytest.raises(ConfigError, match="allowed are 1 to 128 signs of ASCII without blanks"):
+            client.feedback(ids, [2] * 5, import_id=wrong)  # type: ignore[arg-type]
 
 
 def test_answers_of_another_server(client: Client, url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
@@ -28,6 +29,8 @@ ROW_BYTES = 3_500_000
 """Of the instances of one request: the service counts at most one value for every two bytes, and takes two million."""
 LABELS = 20_000
 """In one request: some megabyte, half a second of the service."""
+IMPORT_ID = re.compile("[!-~]{1,128}")
+"""What the service takes as the id of an import; a header could not carry the rest."""
 PROBLEMS = 20
 """Refused labels that an error lists, as the service's answer does."""
 
@@ -117,12 +120,19 @@ def predict(
 
 
 def feedback(
-    caller: Caller, rows: Iterable[tuple[Any, Any]], *, model: str | None, correct: bool
+    caller: Caller, rows: Iterable[tuple[Any, Any]], *, model: str | None, correct: bool, import_id: str | None
 ) -> Steps[LabelSummary]:
-    """The outcomes of all labels, in as many requests as it takes."""
+    """The outcomes of all labels, in as many requests as it takes; they are of one import where it has a name.
+
+    Raises:
+        ConfigError: an import id that no header can carry.
+    """
+    if import_id is not None and not (isinstance(import_id, str) and IMPORT_ID.fullmatch(import_id)):
+        raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 signs of ASCII without blanks")
+    headers = {"x-import-id": import_id} if import_id is not None else {}
     shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
     lines = ({"id": id_, "label": label, **shared} for id_, label in _checked(rows))
-    return (yield from _in_lines(caller, "/feedback", lines, LABELS, "label", LabelSummary))
+    return (yield from _in_lines(caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers))
 
 
 def observe(
@@ -142,6 +152,7 @@ def _in_lines(
     noun: str,
     kind: type[S],
     query: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Steps[S]:
     """The outcomes of all rows, sent as lines of JSON in as many requests as it takes."""
 
@@ -151,10 +162,10 @@ def _in_lines(
     lines = (json.dumps(row).encode() + b"\n" for row in rows)
     total, sent, problems, failed = kind(), 0, list[dict[str, Any]](), 0
     while chunk := list(islice(lines, most)):
-        headers = {"content-type": NDJSON}
+        content = {"content-type": NDJSON, **(headers or {})}
         try:
             summary, refused, first_problems = yield from caller.call(
-                read, "POST", path, query=query, body=b"".join(chunk), headers=headers
+                read, "POST", path, query=query, body=b"".join(chunk), headers=content
             )
         except CallError as error:
             before = plural(sent, f"{noun} was", f"{noun}s were")

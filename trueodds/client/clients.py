@@ -113,7 +113,13 @@ class Client(_Arguments[httpx.Client]):
         return self._run(calls.predict(self._caller, inputs, ids=ids, rows=rows, options=options))
 
     def feedback(
-        self, ids: Labels | Iterable[str] | str, labels: Any = None, *, model: str | None = None, correct: bool = False
+        self,
+        ids: Labels | Iterable[str] | str,
+        labels: Any = None,
+        *,
+        model: str | None = None,
+        correct: bool = False,
+        import_id: str | None = None,
     ) -> LabelSummary:
         """Sends true labels, each a class's name or its index: of predictions, by their ids.
 
@@ -121,6 +127,7 @@ class Client(_Arguments[httpx.Client]):
         are read and sent piece by piece. Rows stand alone: good ones are stored where others are refused.
 
         `model`: needed for an id of your own that is not predicted yet. `correct`: replace a different label.
+        `import_id`: a name of yours for all labels of the call, by which `/admin/labels/void` voids them.
 
         Raises:
             ConfigError: what is no id or no label; rows before it may have been sent.
@@ -134,7 +141,8 @@ class Client(_Arguments[httpx.Client]):
         LabelSummary(stored=2, already_known=0, corrected=0, held=0)
         """
         rows = calls.label_rows(ids, labels)
-        return self._run(calls.feedback(self._caller, rows, model=model, correct=correct))
+        steps = calls.feedback(self._caller, rows, model=model, correct=correct, import_id=import_id)
+        return self._run(steps)
 
     def observe(
         self,
@@ -244,11 +252,18 @@ class AsyncClient(_Arguments[httpx.AsyncClient]):
         return await self._run(calls.predict(self._caller, inputs, ids=ids, rows=rows, options=options))
 
     async def feedback(
-        self, ids: Labels | Iterable[str] | str, labels: Any = None, *, model: str | None = None, correct: bool = False
+        self,
+        ids: Labels | Iterable[str] | str,
+        labels: Any = None,
+        *,
+        model: str | None = None,
+        correct: bool = False,
+        import_id: str | None = None,
     ) -> LabelSummary:
         """As `Client.feedback`."""
         rows = calls.label_rows(ids, labels)
-        return await self._run(calls.feedback(self._caller, rows, model=model, correct=correct))
+        steps = calls.feedback(self._caller, rows, model=model, correct=correct, import_id=import_id)
+        return await self._run(steps)
 
     async def observe(
         self,
