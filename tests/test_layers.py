@@ -191,7 +191,7 @@ LAYERS = {
     "service/alarm": """
         route rearming
         watch
-        readings schemas
+        readings schemas forms
         advice webhooks
         state
         evidence

@@ -345,4 +345,20 @@ CLAIMS = (
         },
         "service-answers-of-another-server-a-second",
     ),
+    Claim(
+        "A report on a table of answers needs no server and little time",
+        "{rows:,.0f} answers of 10 classes in a file, one core",
+        "{npz:.1f} s of processor time from .npz, {parquet:.1f} s from Parquet; scikit-learn's log loss,"
+        " Brier score and reliability curve alone {peer:.1f} s",
+        "From CSV it takes {csv:.0f} s",
+        "table_report",
+        {
+            "rows": ("setting", "rows"),
+            "npz": ("usages", "npz", "seconds"),
+            "parquet": ("usages", "parquet", "seconds"),
+            "csv": ("usages", "csv", "seconds"),
+            "peer": ("usages", "scikit-learn", "seconds"),
+        },
+        "a-table-of-answers-time-and-memory-of-its-report",
+    ),
 )

@@ -10,11 +10,12 @@ from fastapi import APIRouter, Request
 from pydantic import ConfigDict
 from starlette.responses import Response
 
+from service.alarm import forms
 from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError
-from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http import documentation, error_answers, json_body, keys
 from service.http.signed_body import Name, SignedBody
 from service.store.rows import LabelBlock, Version
 from trueodds.reports.alarm import Alarm
@@ -45,22 +46,20 @@ def examples(version: Version) -> documentation.Examples:
     "/admin/alarm/rearm",
     tags=["operation"],
     summary="Re-arm an alarm",
-    dependencies=[keys.requires("admin")],
-    openapi_extra={
-        "requestBody": {"required": True, "content": {json_body.JSON: {"schema": RearmingBody.model_json_schema()}}}
-    },
+    openapi_extra={"requestBody": forms.request_body(RearmingBody), **keys.NEEDS_KEY},
     responses={
         200: {"model": Alarm},
+        303: {"description": "to a form: on to the report"},
         **error_answers.documented(
             _400="not JSON",
             _404="unknown model or version",
             _408="the body came too slowly",
             _409="nothing has fired, or what has is not acknowledged",
             _413="the body is too large",
-            _415="not JSON",
+            _415="neither JSON nor a form",
             _422="a field is missing, empty, too long, unknown or not a plain line",
             _503="no model has been served yet, or the store cannot be written",
-            **keys.ERRORS,
+            **{**keys.ERRORS, "_403": "another role's key, or a form of another site"},
         ),
     },
 )
@@ -73,14 +72,11 @@ async def rearm(request: Request) -> Response:
     anew by itself.
     """
     runtime = cast("Runtime", request.app.state.runtime)
-    body = await json_body.read_json(
-        request,
-        runtime.settings.max_json_values,
-        lambda tree: signed_body.read(RearmingBody, tree, "model, version, who and why"),
-    )
+    expected = "model, version, who and why"
+    body = await forms.read(request, RearmingBody, runtime.settings.max_json_values, expected)
     version = await runtime.version(body.model, body.version)
     alarm = await _rearm(runtime, version, body)
-    return Response(alarm.model_dump_json(), media_type=json_body.JSON)
+    return forms.answer(request, alarm, version)
 
 
 async def _rearm(runtime: Runtime, version: Version, body: RearmingBody) -> Alarm:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from service.alarm import webhooks
+from service.alarm import forms, webhooks
 from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import Standing, alarm_of, standing
 from service.alarm.schemas import AlarmTest, WebhookTest
 from service.alarm.state import ALARM, NULLS, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError
-from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http import documentation, error_answers, json_body, keys
 from service.http.signed_body import Name, SignedBody
 from service.settings import Webhook
 from service.store import StoreError
@@ -29,8 +28,6 @@ from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
-
-FORM = "application/x-www-form-urlencoded"
 
 router = APIRouter()
 
@@ -45,24 +42,6 @@ class AcknowledgementBody(SignedBody):
     null: Null | None = None
 
 
-_SCHEMA = AcknowledgementBody.model_json_schema()
-_FORM_SCHEMA = {
-    **_SCHEMA,
-    "properties": {
-        **_SCHEMA["properties"],
-        "null": {"enum": ["", *NULLS], "default": ""},
-        "key": {"type": "string", "description": "the admin key, in place of the Authorization header"},
-    },
-}
-BODY = {
-    "required": True,
-    "content": {
-        json_body.JSON: {"schema": _SCHEMA},
-        FORM: {"schema": _FORM_SCHEMA},
-    },
-}
-
-
 def examples(version: Version) -> documentation.Examples:
     """Bodies of an acknowledgement of what the version has fired."""
     acknowledgement = {"model": version.model, "version": version.version, "who": "Ada", "why": "recalibrating today"}
@@ -73,7 +52,10 @@ def examples(version: Version) -> documentation.Examples:
     "/admin/alarm/acknowledge",
     tags=["operation"],
     summary="Acknowledge an alarm",
-    openapi_extra={"requestBody": BODY, **keys.NEEDS_KEY},
+    openapi_extra={
+        "requestBody": forms.request_body(AcknowledgementBody, null={"enum": ["", *NULLS], "default": ""}),
+        **keys.NEEDS_KEY,
+    },
     responses={
         200: {"model": Alarm},
         303: {"description": "to a form: on to the report"},
@@ -95,21 +77,11 @@ async def acknowledge(request: Request) -> Response:
     not fire again unless it is re-armed.
     """
     runtime = cast("Runtime", request.app.state.runtime)
-    _check_origin(request)
-    is_form = json_body.media_type(request) == FORM
-    if is_form:
-        fields = await _form_of(request)
-        _check_key(request, fields.pop("key", None))
-        body = _read(fields)
-    else:
-        _check_key(request, None)
-        body = await json_body.read_json(request, runtime.settings.max_json_values, _read)
+    expected = "model, version, who and why, and maybe null (ece or point)"
+    body = await forms.read(request, AcknowledgementBody, runtime.settings.max_json_values, expected)
     version = await runtime.version(body.model, body.version)
     alarm = await _acknowledge(runtime, version.model, version.version, body)
-    if is_form:
-        query = urlencode({"model": version.model, "version": version.version})
-        return RedirectResponse(f"/calibration-report?{query}", 303)
-    return Response(alarm.model_dump_json(), media_type="application/json")
+    return forms.answer(request, alarm, version)
 
 
 @router.post(
@@ -179,34 +151,3 @@ def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceEr
     if known := _known(state, nulls):
         words = f"{known[0].who} has acknowledged the alarm of {name} already: {short(known[0].why)}"
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
-
-
-def _read(tree: Any) -> AcknowledgementBody:
-    return signed_body.read(AcknowledgementBody, tree, "model, version, who and why, and maybe null (ece or point)")
-
-
-async def _form_of(request: Request) -> dict[str, Any]:
-    """Fields of a form; an empty `null` or `key` is none."""
-    text = (await request.body()).decode("latin-1")
-    try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=20)
-    except ValueError as error:
-        raise ServiceError(422, "invalid_form", f"the form cannot be read ({error}); send it in UTF-8") from None
-    if len(dict(pairs)) < len(pairs):
-        raise ServiceError(422, "invalid_form", "a field of the form comes twice; send each once")
-    return {name: value for name, value in pairs if value or name not in ("null", "key")}
-
-
-def _check_key(request: Request, key: str | None) -> None:
-    if key is not None and "authorization" not in request.headers:
-        request.app.state.keys.check("admin", key)
-    else:
-        keys.check(request, "admin")
-
-
-def _check_origin(request: Request) -> None:
-    """A page of another site may send a form here with the reader's cookies and network; browsers say whose it is."""
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        words = f"the request comes from a page of {short(origin)}, not of this service; send it from the report's page"
-        raise ServiceError(403, "wrong_origin", words)

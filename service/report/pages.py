@@ -64,6 +64,7 @@ def render(report: Report, query: Mapping[str, str] | None = None, *, now: datet
         refresh_address=addresses.refresh_address(query, choice),
         choice=part("choice"),
         acknowledgement=part("acknowledgement"),
+        rearming=part("rearming"),
         first_steps=part("first_steps"),
         footer=part("footer"),
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 
 from service.alarm import watch as watching
 from service.alarm.evidence import StoredAcknowledgement
+from service.alarm.forms import FORM
 from service.alarm.readings import alarm_of
 from service.alarm.state import AlarmState
 from service.http import keys
@@ -58,6 +60,24 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
     until(lambda: len(hook.calls) == 2)
     page = client.get("/calibration-report", headers={"accept": "text/html"}).text
     assert "Ada re-armed it on" in page
+
+
+def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
+    key, hashed = keys.make()
+    client = serve({"admin_key": hashed, "feedback_key": ""})
+    version = fire(client)
+    form, headers = {"model": "tiny", "version": version, "key": key, **ADA}, {"content-type": FORM}
+    assert client.post(ACKNOWLEDGE, content=urlencode(form), headers=headers).status_code == 303
+    page = client.get("/calibration-report", headers={"accept": "text/html"}).text
+    assert f'action="{REARM}"' in page and f'action="{ACKNOWLEDGE}"' not in page
+    wrong = client.post(REARM, content=urlencode({**form, "key": "wrong"}), headers=headers)
+    assert wrong.status_code == 401
+    elsewhere = client.post(REARM, content=urlencode(form), headers={**headers, "origin": "https://other.example"})
+    assert elsewhere.status_code == 403
+    done = client.post(REARM, content=urlencode(form), headers=headers)
+    assert done.status_code == 303 and done.headers["location"].startswith("/calibration-report?model=tiny&version=")
+    page = client.get(done.headers["location"], headers={"accept": "text/html"}).text
+    assert f'action="{REARM}"' not in page and "Ada re-armed the alarm" in page
 
 
 def test_refusals(serve: Callable[..., Client]) -> None:

@@ -45,6 +45,7 @@ class Site:
     choice: Markup
     """Form for another model, window, class or tag."""
     acknowledgement: Markup
+    rearming: Markup
     """Form for somebody who takes care of the alarm."""
     first_steps: Markup
     """Ways to get answers, or labels, while there are none."""
