@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from service.store.rows import HeldLabels, LabelSelection, Voiding
+from trueodds.reports.schemas import Held
 from trueodds.sums.hours import HOUR_MS
 from trueodds.texts import plural
 
@@ -21,6 +22,13 @@ def voiding_note(voidings: list[Voiding]) -> str:
         " alarm's evidence was worked out anew from them: what it promises holds if labels were not voided for what"
         f" they say about the model.{before}"
     )
+
+
+def held_of(held: HeldLabels | None) -> Held | None:
+    """As a field of the report."""
+    if held is None:
+        return None
+    return Held(labels=held.count, oldest=datetime.fromtimestamp(held.oldest_ms / 1000, UTC))
 
 
 def held_note(held: HeldLabels | None, now_ms: int) -> str:

@@ -16,7 +16,7 @@ from service.alarm import alarm_and_advice
 from service.http import error_answers, keys
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
-from service.report.notes import held_note, voiding_note
+from service.report.notes import held_note, held_of, voiding_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
@@ -182,7 +182,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
             advice = advice.model_copy(update={"command": None})
     except StoreError as error:
         notes.append(f"There is no word on the alarm: {error}.")
-    return report_of(
+    report = report_of(
         version.model,
         version.version,
         data.sums,
@@ -201,3 +201,5 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         notes=notes,
         next_steps=NEXT_STEPS,
     )
+    report.held = held_of(data.held)
+    return report

@@ -8,11 +8,13 @@ from service.report.notes import held_note
 from service.store.rows import HeldLabels
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures
+from trueodds.reports import Report
 from trueodds.sums.hours import HOUR_MS
 
 
 def test_they_are_counted_and_said(client: Client) -> None:
     client.predict(pictures(1))
+    assert client.report()["held"] is None
     assert "trueodds_held_labels{" not in client.get("/metrics").text
     client.label([{"id": f"early-{n}", "label": 0, "model": "tiny"} for n in range(3)])
     store = client.app.state.runtime.store
@@ -22,6 +24,8 @@ def test_they_are_counted_and_said(client: Client) -> None:
     text = client.get("/metrics").text
     assert 'trueodds_held_labels{model="tiny"} 3.0' in text
     assert 'trueodds_held_label_age_seconds{model="tiny"}' in text
+    shown = Report.model_validate(client.report()).held
+    assert shown is not None and shown.labels == 3 and 1000 * shown.oldest.timestamp() == held["tiny"].oldest_ms
     assert not any("that no prediction has" in caution for caution in client.report()["cautions"])
 
 

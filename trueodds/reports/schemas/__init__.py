@@ -11,7 +11,7 @@ from trueodds.reports.schemas.labelling import (
     Sensitivity,
     WeightedFigures,
 )
-from trueodds.reports.schemas.report import Check, KnownVersion, Report, Verdict, Window
+from trueodds.reports.schemas.report import Check, Held, KnownVersion, Report, Verdict, Window
 
 __all__ = [
     "Bin",
@@ -36,6 +36,7 @@ __all__ = [
     "Sensitivity",
     "WeightedFigures",
     "Check",
+    "Held",
     "KnownVersion",
     "Report",
     "Verdict",

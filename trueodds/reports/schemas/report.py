@@ -88,6 +88,13 @@ class KnownVersion(BaseModel):
     )
 
 
+class Held(BaseModel):
+    """Labels of ids that no prediction has so far: they count once it comes."""
+
+    labels: int
+    oldest: datetime = Field(description="when the one that waits longest came")
+
+
 class Report(BaseModel):
     """How well the confidences of one model version agree with the labels that came back; null without labels."""
 
@@ -156,6 +163,7 @@ class Report(BaseModel):
     decisions: Decisions | None = Field(
         None, description="of a model with a positive class, but for one class or tag: alerts by p(positive)"
     )
+    held: Held | None = Field(None, description="labels of the model that wait for their predictions; null: none")
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
     estimands: dict[str, str] = Field(default_factory=dict, description="what each number is an estimate of")
     versions: list[Slice] = Field(default_factory=list, description="the model's versions beside each other")
