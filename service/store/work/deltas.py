@@ -33,7 +33,7 @@ SUMS_OF = {
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
 }
 """The kinds of sums that each pair of kinds of deltas adds to."""
-ANSWER = np.dtype([("minute", "<u4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
+ANSWER = np.dtype([("minute", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
 LABEL = np.dtype(
     [*ANSWER.descr, ("sign", "i1"), ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")]
 )

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.store import StoreError
+from service.store.work import deltas
 from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
-from service.store.work.period_sums import UNITS, PeriodSums, add_up, cover, period_of, start_ms
+from service.store.work.period_sums import HOUR, UNITS, PeriodSums, add_up, by_period, cover, period_of, start_ms
 from trueodds.metrics import CalibrationSums, cell_of, ece
 from trueodds.sums.hours import HOUR_MS
 
@@ -125,3 +126,12 @@ def test_sixty_cells_keep_every_binning_of_their_divisors(bins: int) -> None:
         CalibrationSums.from_cells(
             [(k, *sums.labelled.cells[:, k]) for k in np.flatnonzero(sums.labelled.cells[0]).tolist()]
         )
+
+
+def test_a_clock_before_1970_is_an_hour_like_any_other() -> None:
+    """Machines start with such clocks; a report must not fail of them."""
+    rows = deltas.answer_deltas([-1, -3_600_001, 0], np.full(3, 0.5), [0, 0, 0], [0, 0, 0])
+    assert rows["minute"].tolist() == [-1, -61, 0]
+    everything = deltas.Deltas(rows, np.zeros(0, deltas.LABEL))
+    assert [period for period, _ in by_period(everything, HOUR)] == [-2, -1, 0]
+    assert len(everything.between((-1, 1))) == 2
