@@ -213,6 +213,7 @@ def made_up(epochs: int, named: int, wrong: bool = True) -> tuple[list[dict[str,
     return history, {"epochs": 1 + np.arange(named), **(arrays if named else {})}
 
 
+@pytest.mark.full
 def test_pictures_of_one_perfect_epoch(tmp_path: Path) -> None:
     drawn = pictures.draw(*written(tmp_path, *made_up(1, 1, wrong=False)), tmp_path / "out", "made up")
     assert [path.name for path in drawn] == ["training.png", "reliability.png", "gradients.png"]

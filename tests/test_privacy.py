@@ -40,6 +40,7 @@ def test_the_service_reports_nothing(home: Path, tmp_path: Path, workers: str) -
     assert not written(home)
 
 
+@pytest.mark.full
 def test_the_pipeline_reports_nothing(home: Path, tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "bundle")
     code = (

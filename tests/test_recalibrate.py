@@ -222,6 +222,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert text.index(first) < text.index(second) and f"rollback {second} -> {first}" in text
 
 
+@pytest.mark.full
 def test_promoted_at_once_and_nothing_where_nothing_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         assert "Another recalibration of tiny is at work" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +299,7 @@ def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
         assert ModelFolder(models).version_of("tiny", "default") == second
 
 
+@pytest.mark.full
 def test_a_candidate_that_turns_out_worse_is_withdrawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -298,6 +298,7 @@ def test_lists(workspace: Path) -> None:
     assert "epochs = 7" in obeyed(["params", "epochs=7"], workspace).stdout
 
 
+@pytest.mark.full
 def test_all_without_dvc(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     done = obeyed(["all", "epochs=1", "width=4", "method=adafocal"], workspace)
     assert done.returncode == 0, done.stderr
@@ -357,6 +358,7 @@ def test_fold_writes_beside_the_bundle(trained: Path) -> None:
     assert np.abs(probabilities[0] - card["golden"]["probabilities"]).max() < 1e-5
 
 
+@pytest.mark.full
 def test_what_is_not_affine_is_not_folded(trained: Path) -> None:
     for words in (["calibrate", "calibrator=isotonic"], ["export"]):
         assert obeyed(words, trained).returncode == 0

@@ -57,6 +57,7 @@ def test_a_model_of_vectors(wine: Path, workspace: Path, capsys: pytest.CaptureF
     assert "that is one of kind vector" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["all", f"model={digits}", DIGITS_OPTIONS]) == 0, capsys.readouterr().err
     card = json.loads((workspace / "artifacts/bundle/card.json").read_text())

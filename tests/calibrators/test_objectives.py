@@ -64,6 +64,7 @@ def test_brier_temperature_is_the_least_of_a_fine_scan(seed: int, temperature: f
         assert abs(rows.brier(1 / calibrator.temperature)[1]) < 1e-9
 
 
+@pytest.mark.full
 def test_the_grid_takes_the_least_ece_and_the_first_of_equals() -> None:
     z, labels = drawn(300, 5, 1.8)
     top = np.argmax(z, axis=1) == labels

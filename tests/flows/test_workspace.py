@@ -263,6 +263,7 @@ def test_from_a_hook_of_gits_nothing_of_the_callers_is_reset(home: Path, monkeyp
     assert snapshot(home) == before and before[0].startswith("M  trueodds/errors.py")
 
 
+@pytest.mark.full
 def test_a_stage_that_fails_is_said(home: Path) -> None:
     (home / "params.yaml").write_text((home / "params.yaml").read_text().replace("dataset: digits", "dataset: nothing"))
     failed = run([sys.executable, "-m", "pipeline", "repro"], home, check=False)

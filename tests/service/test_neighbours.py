@@ -75,7 +75,7 @@ def test_an_image_that_the_model_has_no_answer_for(tmp_path: Path) -> None:
     with Client(
         create_app(Settings(models=tmp_path / "models", store=str(tmp_path / "s.sqlite"), threads=1))
     ) as client:
-        check_stored(client, answers_of_one_batch(client, bodies({"instances": BLACK})), 500)
+        check_stored(client, answers_of_one_batch(client, bodies({"instances": BLACK})), 422)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -146,7 +146,8 @@ def test_one_clear_state_and_what_to_do(name: str, state: str, word: str, advice
     assert f'<h2 id="now-title">{word}</h2>' in html and f'class="now {state}"' in html
     assert f"<title>{word} · " in html
     assert advice in re.sub(r"</?span>", "", html)
-    assert (state == "alarm") == ('name="why"' in html)
+    forms = {"alarm": ["/admin/alarm/acknowledge"], "acknowledged": ["/admin/alarm/rearm"]}
+    assert re.findall(r'action="(/admin[^"]+)"', html) == forms.get(state, [])
 
 
 def test_a_word_for_every_verdict_and_the_tolerance_of_the_alarm() -> None:

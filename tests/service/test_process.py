@@ -119,6 +119,7 @@ def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
         assert report["ece"] == pytest.approx(ece(expected), abs=1e-9)
 
 
+@pytest.mark.full
 def test_a_restart_keeps_the_report(folder: Path) -> None:
     with server(folder) as (client, _):
         rows = [{"id": p["id"], "label": 1} for p in predict(client, pictures(20))]

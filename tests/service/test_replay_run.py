@@ -122,6 +122,7 @@ def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     assert f"{report['ece']:.3f} [{report['ece_lower']:.3f}, {report['ece_upper']:.3f}]" in done.stdout
 
 
+@pytest.mark.full
 def test_vectors_arrive(tmp_path: Path) -> None:
     """Labelled as the model answers, missing values among them: each is right."""
     ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", features=("a", "b"), missing=True))
@@ -148,6 +149,7 @@ class Listening(Caller):
         self.order += [int(id_.rpartition("-")[2]) for id_, _ in rows]
 
 
+@pytest.mark.full
 def test_labels_arrive_in_one_order_however_the_images_are_cut_into_calls(folder: Path) -> None:
     """Also where so few fit into a call that the stream falls behind: evidence depends on the order of the labels."""
     plan = ReplayPlan(labelled=0.7, seconds=2, speed=np.inf, drain=True, bias=Bias(early=3))
