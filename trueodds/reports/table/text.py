@@ -65,7 +65,7 @@ def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
 
 def _decisions(decisions: Decisions) -> list[str]:
     shown = ("precision", "recall", "false alarms")
-    head = ("alert above", "alerts", "of all", *(text for name in shown for text in (name, "interval")))
+    head = ("alert above", "alerts", "share", *(text for name in shown for text in (name, "interval")))
     rows: list[tuple[str, ...]] = [head]
     for t in decisions.thresholds:
         shares: list[str] = []
