@@ -54,7 +54,7 @@ CLAIMS = (
         "The limits of what alerts cost hold, and of what a better threshold saves",
         "{settings} settings, 300 to 20,000 rows, calibrated or not, nominal {level:.0%}",
         "in {cost:.1%} and {saving:.1%} of the samples or more",
-        "Of calibrated rows the saving that is shown is up to {share:.0%} of the cost (300 rows), by chance",
+        "Of calibrated rows the saving is in the mean up to {share:.0%} of the cost (of 300 rows), by chance",
         "decisions",
         {
             "settings": ("summary", "settings"),

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from service.store.work.deltas import SUMS_OF, Deltas
+from service.store.work.deltas import ANSWERS, LABELS, SUMS_OF, Deltas
 from service.store.work.period_sums import MINUTE, UNITS, PeriodSums, by_period, period_of
 from service.store.work.statements import ExecuteMany, Query, Work
 from trueodds.sums.hours import HOUR_MS
@@ -20,6 +20,9 @@ MOST = 256
 
 MINUTE_HOURS = 6
 """Whole hours before this one of which sums are kept by minute, too: for a version that is young."""
+
+OF_TOP_LABEL = ANSWERS, LABELS
+"""The pair of kinds that has sums by minute: a trend is of the top label."""
 
 Place = tuple[int, int, int, int]
 """Version, kind, unit, period."""
@@ -75,7 +78,8 @@ def read() -> Work[Pending | None]:
         blobs = [(kind, data) for _, key, kind, data in rows if key == version]
         for pair, kinds in SUMS_OF.items():
             deltas = Deltas.from_blobs(blobs, pair)
-            for unit in (*UNITS, MINUTE) if len(deltas) else ():
+            units = (*UNITS, MINUTE) if pair == OF_TOP_LABEL else UNITS
+            for unit in units if len(deltas) else ():
                 periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
                 for kind in kinds:
                     for period, part in periods.items():
@@ -109,5 +113,5 @@ def drop_minutes() -> Work[None]:
     """Remove sums by minute that nobody can ask for any more."""
     yield Query(
         "DELETE FROM sums WHERE version IN (SELECT key FROM versions) AND kind = ANY($1) AND unit = $2 AND period < $3",
-        ([kind for kinds in SUMS_OF.values() for kind in kinds], MINUTE, int(period_of(minutes_from() - 1, MINUTE))),
+        (list(SUMS_OF[OF_TOP_LABEL]), MINUTE, int(period_of(minutes_from() - 1, MINUTE))),
     )
