@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import lambertw, xlogy
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from pipeline.methods.method import Moment
 
 Array = npt.NDArray[np.float64]
 Rule = Callable[[Tensor, float], Tensor | float]
@@ -138,6 +141,10 @@ RULES: dict[str, Rule] = {
 """The rules that `gamma` may name instead of being a number."""
 
 
-def resolve(gamma: float | str, p: Tensor, progress: float) -> Tensor | float:
-    """gamma for each p, or one for all: a number as it is, a name by its rule."""
-    return RULES[gamma](p.detach(), progress) if isinstance(gamma, str) else gamma
+def resolve(gamma: float | str, p: Tensor, moment: Moment) -> Tensor | float:
+    """gamma for each p (N,) or (N, C), or one for all: the moment's where it has one, a number as it is, a name by its
+    rule.
+    """
+    if moment.gamma is not None:
+        return moment.gamma if p.ndim == 1 else moment.gamma.unsqueeze(1)
+    return RULES[gamma](p.detach(), moment.progress) if isinstance(gamma, str) else gamma

@@ -21,11 +21,13 @@ class Moment:
 
     progress: the fraction of the run that is done, in [0, 1].
     features: (N, D), what `head` turned into the logits; None where only logits are known.
+    gamma: (N,), an exponent for each sample that takes the place of the focal family's own; None: it has its own.
     """
 
     progress: float = 0.0
     features: Tensor | None = None
     head: Callable[[Tensor], Tensor] = identity
+    gamma: Tensor | None = None
 
 
 START = Moment()
@@ -250,20 +252,20 @@ class Method:
 
     def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         """Called once an epoch with the validation logits; parts that adapt to them learn here."""
-        for learner in self._learners().values():
+        for learner in self._learners():
             learner.after_validation(logits_NC, labels_N)
 
     def state(self) -> dict[str, Any]:
         """The state that `after_validation` learned and the penalties' tallies, for checkpoints."""
-        learned = {name: learner.state() for name, learner in self._learners().items()}
+        learned = [learner.state() for learner in self._learners()]
         return {"learned": learned, "penalties": [term.tally.state() for term in self.penalties]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a `state` again."""
-        for name, learner in self._learners().items():
-            learner.restore(state["learned"][name])
+        for learner, learned in zip(self._learners(), state["learned"], strict=True):
+            learner.restore(learned)
         for term, tally in zip(self.penalties, state["penalties"], strict=True):
             term.tally.restore(tally)
 
-    def _learners(self) -> dict[str, Learner]:
-        return {type(part).__name__: part for part in (self.primary, *self.labels) if isinstance(part, Learner)}
+    def _learners(self) -> list[Learner]:
+        return [part for part in (self.primary, *self.labels) if isinstance(part, Learner)]

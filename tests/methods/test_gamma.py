@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from pipeline import methods
-from pipeline.methods import gamma_star
+from pipeline.methods import gamma_star, losses
 from pipeline.methods.gamma import CAP, RULES, gradient_ratio, p_zero, resolve
+from pipeline.methods.method import Moment
+from pipeline.methods.targets import distribution
 from tests import reference_losses as reference
+from tests.methods.batches import batch
 
 
 @settings(max_examples=100, deadline=None)
@@ -117,10 +122,23 @@ def test_schedules_change_at_epochs_100_and_250_of_350() -> None:
 @settings(max_examples=30, deadline=None)
 @given(p=st.floats(0, 1), progress=st.floats(0, 1))
 def test_rules_equal_the_slow_twin(rule: str, p: float, progress: float) -> None:
-    exponent = resolve(rule, torch.tensor([p], dtype=torch.float64), progress)
+    exponent = resolve(rule, torch.tensor([p], dtype=torch.float64), Moment(progress))
     exponent = float(exponent[0] if isinstance(exponent, torch.Tensor) else exponent)
     expected = 20.0 if p < 1e-6 and rule == "lambert" else reference.gamma_of(rule, p, progress)
     assert exponent == pytest.approx(expected, abs=0.05 if 0.07 < p < 0.08 else 4e-4)
+
+
+@pytest.mark.parametrize("loss", [losses.focal, losses.inverse_focal, losses.dual_focal, losses.bsce])
+def test_an_exponent_of_each_row_takes_the_place_of_the_losss_own(loss: Callable[..., Tensor]) -> None:
+    logits, labels = batch(5)
+    gamma = torch.tensor([0.0, 0.3, 1.0, 2.0, 3.5, 20.0], dtype=torch.float64)
+    values = loss(logits, labels, Moment(gamma=gamma), gamma=7.0)
+    rows = [loss(logits[n : n + 1], labels[n : n + 1], gamma=float(gamma[n])) for n in range(6)]
+    assert torch.allclose(values, torch.cat(rows), rtol=1e-14)
+    mixed = 0.5 * (distribution(labels, 5, torch.float64) + 0.2)
+    values = loss(logits, mixed, Moment(gamma=gamma), gamma=7.0)
+    rows = [loss(logits[n : n + 1], mixed[n : n + 1], gamma=float(gamma[n])) for n in range(6)]
+    assert torch.allclose(values, torch.cat(rows), rtol=1e-14)
 
 
 def test_no_loss_asks_a_sample_for_its_value() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pipeline.methods.gamma import resolve
+from pipeline.methods.method import START, Moment
 from pipeline.methods.targets import constant, expected, of_target, one_minus, power
 
 
 def bsce(
     logits_NC: Tensor,
     targets: Tensor,
+    moment: Moment = START,
     *,
     gamma: float = 2.0,
     norm: float = 2.0,
@@ -27,5 +30,6 @@ def bsce(
         rest = powers_NC.scatter(1, targets.unsqueeze(1), 0).sum(1)
     else:
         rest = (powers_NC.sum(1, keepdim=True) - powers_NC).clamp_min(0)
-    weight = power(rest + power(one_minus(log_p), norm), gamma / norm)
+    exponent = resolve(gamma, log_p.exp(), moment)
+    weight = power(rest + power(one_minus(log_p), norm), exponent / norm)
     return expected(-constant(weight, gra) * log_p, targets)

@@ -31,7 +31,7 @@ def dual_focal(
     """
     log_p_NC = torch.log_softmax(logits_NC, 1)
     log_p = of_target(log_p_NC, targets)
-    exponent = resolve(gamma, log_p.exp(), moment.progress)
+    exponent = resolve(gamma, log_p.exp(), moment)
     own = one_minus(log_p)
     if variant == "survey":
         log_rest = _log_without_rival(log_p_NC, targets)

@@ -24,5 +24,5 @@ def focal(
     gamma >= 0, or a name of `pipeline.methods.gamma.RULES`; 0 is cross entropy.
     """
     log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
-    weight = power(one_minus(log_p), resolve(gamma, log_p.exp(), moment.progress))
+    weight = power(one_minus(log_p), resolve(gamma, log_p.exp(), moment))
     return expected(-alpha * constant(weight, gra) * log_p, targets)

@@ -21,5 +21,5 @@ def inverse_focal(
     """Inverse focal loss -(1 + p_y)^gamma log p_y (Wang et al. 2021); shape (N,). gamma as for `focal`."""
     log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
     p = log_p.exp()
-    weight = (1 + p) ** resolve(gamma, p, moment.progress)
+    weight = (1 + p) ** resolve(gamma, p, moment)
     return expected(-constant(weight, gra) * log_p, targets)
