@@ -31,6 +31,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.interval_coverage import processor
 from pipeline import methods, nets
+from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
 from pipeline.training.batches import ImageNormaliser
 
@@ -57,10 +58,8 @@ class Bench:
     def step(self, method: methods.Method) -> None:
         """What the training loop does with a batch."""
         images, targets = self._batch(method)
-        features = self.net.features(images)
-        logits = self.net.head(features)
-        loss = method.objective(logits, targets, self.labels, features, head=self.net.head, progress=0.5)
-        self._descend(loss, method.apart(logits, self.labels, progress=0.5))
+        batch = ForwardPass.of(self.net, images, targets, self.labels, progress=0.5)
+        self._descend(method.objective(batch), method.apart(batch.logits, self.labels, progress=0.5))
         for term in method.due(1, 0.5):
             self._descend(term.weight * term.value(self.net(self.normalise(self.pixels)), self.labels))
 
@@ -68,12 +67,10 @@ class Bench:
         """The loss alone, from features that need a gradient: ready to be timed."""
         with torch.no_grad():
             images, targets = self._batch(method)
-            features = self.net.features(images)
-            logits = self.net.head(features).requires_grad_()
+            batch = ForwardPass.of(self.net, images, targets, self.labels, progress=0.5).apart()
 
         def once() -> None:
-            value = method.objective(logits, targets, self.labels, features, head=self.net.head, progress=0.5)
-            torch.autograd.grad(value, logits)
+            torch.autograd.grad(method.objective(batch), batch.logits)
 
         return once
 

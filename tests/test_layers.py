@@ -117,7 +117,8 @@ LAYERS = {
         figures recalibrate
         export
         calibrate training
-        methods nets
+        methods
+        nets
         data
         parameters
         config

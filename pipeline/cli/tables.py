@@ -9,7 +9,7 @@ from typing import get_args
 
 from pipeline import methods
 from pipeline.cli import common
-from pipeline.methods.compose import PENALTY
+from pipeline.methods.compose import META, META_CHOICES, PENALTY
 from pipeline.methods.method import When
 from pipeline.training.recipes import RECIPES
 from trueodds import calibrators
@@ -22,6 +22,10 @@ def methods_table() -> list[tuple[str, str, str]]:
     for name, part in methods.PARTS.items():
         rows.append((name if part.role == "primary" else f"+{name}", _options(part.options()), part.source))
     rows.append(("+<penalty>", _options(PENALTY), f"every penalty has these too; when: {', '.join(get_args(When))}"))
+    meta = ", ".join(name for name, part in methods.PARTS.items() if part.role == "meta")
+    choices = "; ".join(f"{key}: {', '.join(META_CHOICES[key])}" for key in ("lookahead", "optimizer", "variant"))
+    outer = "outer: ce, a penalty, or both as in ce+dece, the second times outer_weight"
+    rows.append(("+<meta part>", _options(META), f"{meta} have these too; {outer}; {choices}"))
     for name, preset in methods.PRESETS.items():
         parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
         rows.append((name, parts, preset.source))

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.config import OptionValue
-from pipeline.methods import labels, losses, penalties
+from pipeline.methods import labels, losses, meta, penalties
 from pipeline.methods.adafocal import AdaFocal
 from pipeline.methods.augmix import AugMix
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.composition import Composition
 from pipeline.methods.gamma import RULES, gamma_star
+from pipeline.methods.meta.gamma_net import POSITIVE as POSITIVE_FORMS
+from pipeline.methods.meta.learner import MetaLearner
 from pipeline.methods.method import Method, Moment
+from pipeline.nets.net import Net
 
 GAMMA = {"gamma": tuple(RULES)}
 VARIANT = {"variant": ("paper", "official")}
@@ -37,15 +40,21 @@ PARTS = {
         "Lin et al. 2017; Mukhoti et al. 2020, section 4",
         limits={"gamma": (0, 50), "alpha": (0, 100)},
         choices=GAMMA,
+        takes_gamma=True,
     ),
-    "inverse_focal": Part(losses.inverse_focal, "Wang et al. 2021", limits={"gamma": (0, 50)}, choices=GAMMA),
+    "inverse_focal": Part(
+        losses.inverse_focal, "Wang et al. 2021", limits={"gamma": (0, 50)}, choices=GAMMA, takes_gamma=True
+    ),
     "dual_focal": Part(
         losses.dual_focal,
         "Tao et al. 2023; BSCE-GRA paper, eq. 5",
         limits={"gamma": (0, 50), "alpha": (0, 100)},
         choices={**GAMMA, "variant": ("paper", "official", "survey")},
+        takes_gamma=True,
     ),
-    "bsce": Part(losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}),
+    "bsce": Part(
+        losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}, takes_gamma=True
+    ),
     "consistency": Part(
         losses.consistency,
         "BSCE-GRA paper, section 16.1; Tao et al. 2024",
@@ -129,6 +138,24 @@ PARTS = {
     ),
     "soft_histogram": Part(penalties.soft_histogram, "Wang et al. 2016; survey", role="penalty", limits={"bins": BINS}),
     "beta_joint": Part(penalties.beta_joint, "Kull et al. 2017; survey", role="penalty"),
+    "gamma_net": Part(
+        meta.GammaNet,
+        "gamma-net paper, eqs. 4 and 5",
+        role="meta",
+        limits={"tau": POSITIVE, "cap": (1, 1000)},
+        choices={"positive": tuple(POSITIVE_FORMS)},
+        gives_gamma=True,
+        learner=MetaLearner,
+    ),
+    "unit_l2": Part(meta.UnitL2, "Bohdal et al. 2021, unit-wise L2", role="meta", learner=MetaLearner),
+    "learned_smoothing": Part(
+        meta.LearnedSmoothing,
+        "Bohdal et al. 2021, learned label smoothing",
+        role="meta",
+        limits={"epsilon": (0, 0.5)},
+        choices={"per": ("scalar", "class")},
+        learner=MetaLearner,
+    ),
 }
 PRESETS = {
     "brier": Preset("mse", "Mukhoti et al. 2020, baseline Brier loss"),
@@ -169,6 +196,15 @@ PRESETS = {
         for penalty in ("avuc", "avuc_gs", "s_avuc", "sb_ece", *(["mmce"] if prefix else []))
     },
     "mbls": Preset("ce+margin", "Liu et al. 2022, Tiny-ImageNet", {"beta": 0.1, "margin": 10.0, "variant": "official"}),
+    "flg": Preset("focal+gamma_net", "gamma-net paper; its outer loss is not printed: here ce", {"outer": "ce"}),
+    "flg_dece": Preset("focal+gamma_net", "gamma-net paper, FL-gamma-DECE", {"outer": "dece"}),
+    "flg_sece": Preset("focal+gamma_net", "gamma-net paper, FL-gamma-SECE, eq. 3", {"outer": "sece"}),
+    "ce_meta_dece": Preset(
+        "ce+unit_l2", "gamma-net paper, CE-DECE: L2 learned through it, not ce+dece, the penalty", {"outer": "dece"}
+    ),
+    "ce_meta_sece": Preset(
+        "ce+unit_l2", "gamma-net paper, CE-SECE: L2 learned through it, not ce+sece, the penalty", {"outer": "sece"}
+    ),
     "cpc": Preset("ce+cpc", "Cheng and Vasconcelos 2022; weights of Liu et al. 2023", {"bdc": 0.1, "bec": 1.0}),
 }
 
@@ -185,7 +221,8 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     `options` are the parts' keyword arguments and win over the preset's; one that several parts have is written
     `part.option`. A penalty also has `beta`, its weight; `start`, the fraction of the run where it sets in; `when`:
     joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows); and
-    `every`, after how many steps such a step comes.
+    `every`, after how many steps such a step comes. A part that learns by looking ahead has the options of
+    `pipeline.methods.meta.learner.MetaLearner`.
 
     Raises:
         ConfigError: an unknown name or option, a value of another type or out of range, or parts that do not compose.
@@ -193,13 +230,13 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     return compose(spec, options, PARTS, PRESETS)
 
 
-def build(spec: str, **options: OptionValue) -> Method:
-    """Composes a method; see `resolve`.
+def build(spec: str, net: Net | None = None, /, **options: OptionValue) -> Method:
+    """Composes a method; see `resolve`. What learns by looking ahead needs the net that it will train.
 
     >>> build("fl3+mixup", **{"mixup.alpha": 0.2}).name
     'fl3+mixup'
     """
-    return resolve(spec, options).build()
+    return resolve(spec, options).build(net)
 
 
 __all__ = [

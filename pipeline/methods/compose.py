@@ -9,6 +9,8 @@ from typing import Any, get_args
 
 from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
+from pipeline.methods.looking_ahead import Meta
+from pipeline.methods.meta.outer import NAMES as OUTER
 from pipeline.methods.method import When
 from trueodds.errors import ConfigError, unknown
 
@@ -16,16 +18,31 @@ PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "
 """The values of `WEIGHTING` where none are named."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
 PENALTY_CHOICES = {"when": get_args(When)}
+META: dict[str, OptionValue] = {
+    "outer": "sece", "outer_weight": 0.5, "lookahead": "head", "rate": 1e-3, "optimizer": "adam", "every": 1,
+    "variant": "paper",
+}  # fmt: skip
+"""The values of `LOOKING_AHEAD` where none are named."""
+META_LIMITS = {"outer_weight": (0.0, 1e6), "rate": (0.0, 1e3), "every": (1, 1_000_000)}
+META_CHOICES = {
+    "outer": OUTER, "lookahead": ("head", "all"), "optimizer": ("adam", "sgd"), "variant": ("paper", "official"),
+}  # fmt: skip
+DEFAULTS: Mapping[Role, Mapping[str, OptionValue]] = {"penalty": PENALTY, "meta": META}
+LIMITS: Mapping[Role, Mapping[str, tuple[float, float]]] = {"penalty": PENALTY_LIMITS, "meta": META_LIMITS}
+CHOICES: Mapping[Role, Mapping[str, tuple[str, ...]]] = {"penalty": PENALTY_CHOICES, "meta": META_CHOICES}
 
 
 @dataclass(frozen=True)
 class Part:
-    """A primary loss, a penalty, a change to labels and batches, or views of the images, and where it comes from.
+    """A primary loss, a penalty, a change to labels and batches, views of the images, or what is learned by looking
+    ahead; and where it comes from.
 
     function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
     class is made once per method, with the options, and may keep state (`pipeline.methods.method.Learner`).
     limits: option -> (least, greatest) allowed value.
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
+    takes_gamma: a moment may bring an exponent for each row; gives_gamma: it does.
+    learner: of a part with the role meta, what trains it.
     """
 
     function: Callable[..., Any]
@@ -33,6 +50,9 @@ class Part:
     role: Role = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    takes_gamma: bool = False
+    gives_gamma: bool = False
+    learner: Callable[..., Meta] | None = None
 
     def options(self) -> dict[str, OptionValue]:
         """Option name -> default."""
@@ -40,8 +60,8 @@ class Part:
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def settings(self) -> dict[str, OptionValue]:
-        """`options`; for a penalty also its weight and when it acts."""
-        return {**self.options(), **(PENALTY if self.role == "penalty" else {})}
+        """`options`, and those that all parts of the role have."""
+        return {**self.options(), **DEFAULTS.get(self.role, {})}
 
 
 @dataclass(frozen=True)
@@ -71,15 +91,52 @@ def compose(
     for name, part in chosen.items():
         if part.role == "penalty":
             _check_every(spec, name, values[name])
-    roles = {role: [name for name, part in chosen.items() if part.role == role] for role in ("labels", "views")}
-    if roles["views"] and "mixup" in roles["labels"]:
-        raise ConfigError(f"method {spec!r}: mixup mixes images that {roles['views'][0]} has views of; leave one out")
+    views = [name for name, part in chosen.items() if part.role == "views"]
+    if views and "mixup" in chosen:
+        raise ConfigError(f"method {spec!r}: mixup mixes images that {views[0]} has views of; leave one out")
+    resolved = {name: {**part.settings(), **values[name]} for name, part in chosen.items()}
+    for name in [name for name, part in chosen.items() if part.role == "meta"]:
+        _check_meta(spec, name, chosen, values)
+        if chosen[name].gives_gamma:
+            del resolved[named[0]]["gamma"]
     return Composition(
         spec,
-        tuple(
-            Component(name, part.function, part.role, part.settings() | values[name]) for name, part in chosen.items()
-        ),
+        tuple(Component(name, part.function, part.role, resolved[name], part.learner) for name, part in chosen.items()),
     )
+
+
+def _check_meta(
+    spec: str, name: str, chosen: Mapping[str, Part], values: Mapping[str, Mapping[str, OptionValue]]
+) -> None:
+    """Raises ConfigError if the meta part `name` does not fit the others."""
+    primary, *added = chosen
+    if several := [other for other in added if chosen[other].role == "meta" and other != name]:
+        raise ConfigError(f"method {spec!r}: {name} and {several[0]} both look a step ahead; name one of them")
+    if chosen[name].gives_gamma:
+        takers = [other for other, part in chosen.items() if part.takes_gamma]
+        if not takers:
+            raise ConfigError(
+                f"method {spec!r}: {name} gives each row a gamma, and {primary} has none to be given; allowed are"
+                " focal, inverse_focal, dual_focal and bsce"
+            )
+        if "gamma" in values[primary]:
+            raise ConfigError(f"method {spec!r}: {name} gives each row its gamma; leave the option gamma out")
+    if primary == "consistency" and not values[primary].get("gra", True):
+        raise ConfigError(
+            f"method {spec!r}: without gra, consistency puts the features through the last layer again, which the"
+            f" look-ahead of {name} does not follow; leave gra out"
+        )
+    options = values[name]
+    if options.get("variant") == "official" and options.get("lookahead", "head") == "all":
+        raise ConfigError(
+            f"method {spec!r}: variant official looks ahead through the last layer, as the public code does; leave"
+            " lookahead out"
+        )
+    if "outer_weight" in options and "+" not in str(options.get("outer", META["outer"])):
+        raise ConfigError(
+            f"option outer_weight of method {spec!r} is for an outer loss of two terms, such as outer: ce+dece; leave"
+            " it out"
+        )
 
 
 def _check_every(spec: str, name: str, values: Mapping[str, OptionValue]) -> None:
@@ -122,7 +179,7 @@ def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
 
 
 def _check_value(spec: str, name: str, value: object, part: Part) -> None:
-    default, choices = part.settings()[name], {**PENALTY_CHOICES, **part.choices}.get(name, ())
+    default, choices = part.settings()[name], {**CHOICES.get(part.role, {}), **part.choices}.get(name, ())
     where = f"option {name} = {value!r} of method {spec!r}: allowed is"
     if isinstance(value, str) and choices:
         if value not in choices:
@@ -133,6 +190,6 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         texts = f", or one of {', '.join(choices)}" if choices else ""
         raise ConfigError(f"{where} a {kinds[-1].__name__}, such as {default!r}{texts}")
-    low, high = {**PENALTY_LIMITS, **part.limits}.get(name, (float("-inf"), float("inf")))
+    low, high = {**LIMITS.get(part.role, {}), **part.limits}.get(name, (float("-inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:
         raise ConfigError(f"{where} {low} to {high}")

@@ -8,29 +8,42 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pipeline.methods.looking_ahead import Meta
 from pipeline.methods.method import Method, PrimaryLoss, Weighted
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue
+    from pipeline.nets.net import Net
 
-Role = Literal["primary", "penalty", "labels", "views"]
+Role = Literal["primary", "penalty", "labels", "views", "meta"]
 WEIGHTING = ("beta", "start", "when", "every")
 """Options that every penalty has besides its own: its weight, and when it acts."""
+LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
+"""Options that every meta part has besides its own: what its parameters learn to lower, and how."""
+SHARED: Mapping[Role, tuple[str, ...]] = {"penalty": WEIGHTING, "meta": LOOKING_AHEAD}
+"""A role -> the options that all its parts have."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """One part of a method: the function or class that runs, and the values of all its options."""
+    """One part of a method: the function or class that runs, the values of all its options, and what trains it."""
 
     name: str
     function: Callable[..., Any]
     role: Role
     options: Mapping[str, OptionValue]
+    learner: Callable[..., Meta] | None = None
 
     def bind(self) -> Callable[..., Any]:
         """The function with its options, or an object of the class."""
-        own = {name: value for name, value in self.options.items() if self.role != "penalty" or name not in WEIGHTING}
+        shared = SHARED.get(self.role, ())
+        own = {name: value for name, value in self.options.items() if name not in shared}
         return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
+
+    def trained(self) -> Meta:
+        """What learns the parameters of a meta part."""
+        assert self.learner is not None
+        return self.learner(self.bind(), self.name, **{name: self.options[name] for name in LOOKING_AHEAD})
 
 
 @dataclass(frozen=True)
@@ -40,25 +53,33 @@ class Composition:
     name: str
     components: tuple[Component, ...]
 
-    def build(self) -> Method:
-        """The method, its state as before the first step."""
+    def build(self, net: Net | None = None) -> Method:
+        """The method, its state as before the first step; a part that learns by looking ahead needs the net."""
         primary, *added = self.components
-        return Method(
+        method = Method(
             self.name,
             _with_moment(primary.bind()),
-            tuple(_weighted(part) for part in added if part.role == "penalty"),
-            tuple(part.bind() for part in added if part.role == "labels"),  # type: ignore[misc]
-            *(part.bind() for part in added if part.role == "views"),  # type: ignore[arg-type]
+            penalties=tuple(_weighted(part) for part in added if part.role == "penalty"),
+            labels=tuple(part.bind() for part in added if part.role == "labels"),  # type: ignore[misc]
+            views=next((part.bind() for part in added if part.role == "views"), None),  # type: ignore[arg-type]
+            meta=next((part.trained() for part in added if part.role == "meta"), Meta()),
         )
+        if net is not None:
+            method.meta.attach(net)
+        return method
 
     @property
-    def needs_held_out(self) -> bool:
-        """Whether a penalty is interleaved: it learns from a split of its own."""
-        return any(part.role == "penalty" and part.options["when"] == "interleaved" for part in self.components)
+    def held_out_parts(self) -> tuple[str, ...]:
+        """The parts that learn from a split of their own: interleaved penalties, and those that look ahead."""
+        return tuple(
+            part.name for part in self.components if part.role == "meta" or part.options.get("when") == "interleaved"
+        )
 
     def modules(self) -> list[str]:
         """The modules that its parts come from."""
-        return sorted({part.function.__module__ for part in self.components})
+        functions = [part.function for part in self.components]
+        learners = [part.learner for part in self.components if part.learner is not None]
+        return sorted({function.__module__ for function in (*functions, *learners)})
 
     def to_json(self) -> dict[str, Any]:
         """Its name, and the options of each part."""

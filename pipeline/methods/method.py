@@ -9,10 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-
-def identity(logits: Tensor) -> Tensor:
-    """The head where the logits themselves are the features."""
-    return logits
+from pipeline.methods.batch import Batch, identity
+from pipeline.methods.looking_ahead import Meta
 
 
 @dataclass(frozen=True)
@@ -117,10 +115,10 @@ class Weighted:
     name: str = ""
     tally: Tally = field(default_factory=Tally, compare=False, repr=False)
 
-    def value(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
-        """The penalty, not weighted; where gradients are on it is a step of training, and counted."""
+    def value(self, logits_NC: Tensor, labels_N: Tensor, counted: bool = True) -> Tensor:
+        """The penalty, not weighted; counted where gradients are on: then it is a step of training."""
         value = self.penalty(logits_NC, labels_N)
-        if torch.is_grad_enabled():
+        if counted and torch.is_grad_enabled():
             self.tally.add(value)
         return value
 
@@ -138,6 +136,7 @@ class Method:
     penalties: tuple[Weighted, ...] = ()
     labels: tuple[Labels, ...] = ()
     views: Views | None = None
+    meta: Meta = field(default_factory=Meta)
 
     def batch(
         self, inputs: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
@@ -163,31 +162,30 @@ class Method:
         """Primary loss of each sample (N,), its targets smoothed."""
         for part in self.labels:
             targets = part.targets(logits_NC, targets)
-        return self.primary(logits_NC, targets, Moment(progress, features, head))
+        targets = self.meta.targets(logits_NC, targets)
+        return self.primary(logits_NC, targets, Moment(progress, features, head, self.meta.gamma(features)))
 
-    def objective(
-        self,
-        logits_NC: Tensor,
-        targets: Tensor,
-        labels_N: Tensor,
-        features: Tensor | None = None,
-        *,
-        head: Callable[[Tensor], Tensor] = identity,
-        progress: float = 0.0,
-    ) -> Tensor:
-        """mean_n per_sample_n + sum_j weight_j penalty_j, j the joint penalties. logits = head(features).
+    def objective(self, batch: Batch) -> Tensor:
+        """mean_n per_sample_n + meta penalty / N + sum_j weight_j penalty_j, j the joint penalties.
 
-        Where the method has views and logits (V N, C) are theirs, the first view's rows are the batch, and the views'
+        Where the method has views and the logits are theirs, the first view's rows are the batch, and the views'
         consistency is added.
         """
-        rows, extra = len(labels_N), None
-        if self.views is not None and len(logits_NC) > rows:
-            extra = self.views.consistency(logits_NC.view(-1, rows, logits_NC.shape[1]))
-            logits_NC, features = logits_NC[:rows], None if features is None else features[:rows]
-        total = self.per_sample(logits_NC, targets, features, head=head, progress=progress).mean()
-        for term in self._in_force("joint", progress):
-            total = total + term.weight * term.value(logits_NC, labels_N)
-        return total if extra is None else total + extra
+        shaped, *rest = self.terms(batch)
+        return sum(rest, start=shaped)
+
+    def terms(self, batch: Batch, *, counted: bool = True) -> list[Tensor]:
+        """The terms of the objective: first what meta parameters shape, then the rest. counted: for a step's."""
+        labels, rows = batch.labels, len(batch.labels)
+        logits, features = batch.logits[:rows], None if batch.features is None else batch.features[:rows]
+        shaped = self.per_sample(logits, batch.targets, features, head=batch.head, progress=batch.progress).mean()
+        if (penalty := self.meta.penalty()) is not None:
+            shaped = shaped + penalty / rows
+        joint = self._in_force("joint", batch.progress)
+        terms = [term.weight * term.value(logits, labels, counted) for term in joint]
+        if self.views is not None and len(batch.logits) > rows:
+            terms.append(self.views.consistency(batch.logits.view(-1, rows, logits.shape[1])))
+        return [shaped, *terms]
 
     def apart(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> list[tuple[float, Tensor]]:
         """(weight, penalty) of each separate penalty in force, for `pipeline.methods.gradients.backward`."""
@@ -201,8 +199,18 @@ class Method:
     def _in_force(self, when: When, progress: float) -> list[Weighted]:
         return [term for term in self.penalties if term.when == when and progress >= term.start]
 
-    def loss(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> Tensor:
+    def loss(
+        self,
+        logits_NC: Tensor,
+        labels_N: Tensor,
+        features_ND: Tensor | None = None,
+        *,
+        head: Callable[[Tensor], Tensor] = identity,
+        progress: float = 0.0,
+    ) -> Tensor:
         """The plain call: mean over the batch, for labels (N,) and `progress` in [0, 1] through the run.
+
+        features and head, logits = head(features), matter to methods that look at what comes before the last layer.
 
         It is the objective: penalties that are separate or interleaved have gradients of their own and are not in it.
 
@@ -214,7 +222,11 @@ class Method:
             raise ValueError(f"{shapes} do not fit; expected (N, C) and (N,) with N at least 1")
         if not 0 <= progress <= 1:
             raise ValueError(f"progress is {progress}; allowed is [0, 1], the fraction of the run that is done")
-        return self.objective(logits_NC, labels_N, labels_N, progress=progress)
+        return self.objective(
+            Batch(
+                logits=logits_NC, targets=labels_N, labels=labels_N, features=features_ND, head=head, progress=progress
+            )
+        )
 
     @property
     def learns_from_validation(self) -> bool:
@@ -258,7 +270,8 @@ class Method:
     def state(self) -> dict[str, Any]:
         """The state that `after_validation` learned and the penalties' tallies, for checkpoints."""
         learned = [learner.state() for learner in self._learners()]
-        return {"learned": learned, "penalties": [term.tally.state() for term in self.penalties]}
+        tallies = [term.tally.state() for term in self.penalties]
+        return {"learned": learned, "penalties": tallies, "meta": self.meta.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a `state` again."""
@@ -266,6 +279,7 @@ class Method:
             learner.restore(learned)
         for term, tally in zip(self.penalties, state["penalties"], strict=True):
             term.tally.restore(tally)
+        self.meta.restore(state["meta"])
 
     def _learners(self) -> list[Learner]:
         return [part for part in (self.primary, *self.labels) if isinstance(part, Learner)]

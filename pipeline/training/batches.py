@@ -155,7 +155,7 @@ class SplitBatches:
     def of(
         cls, data: DataSet, device: torch.device, recipe: Recipe, views: Views | None, *, held_out: bool
     ) -> SplitBatches:
-        """Raises ConfigError if the recipe's batches would have a single row."""
+        """Raises ConfigError if the recipe's batches would have a single row, or the held-out rows a single class."""
         augmentation = Augmentation(recipe.padding, recipe.flip, views)
         train = Batches.of(data, "train", device, augmentation)
         val, test = (Batches.of(data, split, device) for split in ("val", "test"))
@@ -166,7 +166,18 @@ class SplitBatches:
                     "batch normalisation and penalties need two rows in a batch: raise batch_size or the number of rows"
                     " to learn from"
                 )
+        if apart is not None and bool((apart.labels_N == apart.labels_N[0]).all()):
+            raise ConfigError(
+                f"all {len(apart)} held-out rows are of one class, from which calibration cannot be learned; raise"
+                " data.held_out_size"
+            )
         return cls(train, val, test, apart)
+
+    def notes(self) -> list[str]:
+        """Notes for a reader of the model's card: which rows were learned from beside the training rows."""
+        return (
+            [] if self.held_out is None else [f"Training learned from the {len(self.held_out):,} held-out rows, too."]
+        )
 
     def held_out_rows(self, batch_size: int, seed: int, *, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         """As they are, in an order of the epoch's own: the training rows draw the same with and without them."""

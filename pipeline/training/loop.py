@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pipeline.data.dataset import DataSet
-from pipeline.nets.net import Net
+from pipeline.methods.batch import ForwardPass
 from pipeline.training import curves
-from pipeline.training.batches import Batches, SplitBatches
+from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
+from pipeline.training.device import device_of, repeatable
+from pipeline.training.measure import measure, outputs
 from pipeline.training.plan import Plan, fingerprint
-from pipeline.training.state import Epoch, Row, TrainingState
+from pipeline.training.state import Row, TrainingState
 from pipeline.training.trained import Trained
-from trueodds.errors import ConfigError, UserError
 from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.training")
-
-EVALUATION_BATCH = 500
-
-
-class TrainingError(UserError, RuntimeError):
-    """Training cannot go on; the message says why and what to change."""
 
 
 def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY, share: float = SHARE) -> Trained:
@@ -38,14 +30,16 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     `every` and `share` say how often the middle of an epoch is kept (`Checkpoint`).
 
     Raises:
-        ConfigError: batches of one row, or a device that is not there.
+        ConfigError: batches of one row, held-out rows of one class, a device that is not there, or a net that the
+            method cannot look ahead through.
         TrainingError: the loss is no longer finite.
     """
-    recipe, device, classes = plan.recipe, _device(plan.device), len(data.card["classes"])
+    recipe, device, classes = plan.recipe, device_of(plan.device), len(data.card["classes"])
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
     state = TrainingState.initial(plan, data.arrays["train"][0].shape[-1], classes, device)
     net, method = state.net, state.method
-    batches = SplitBatches.of(data, device, recipe, method.views, held_out=plan.method.needs_held_out)
+    batches = SplitBatches.of(data, device, recipe, method.views, held_out=bool(plan.method.held_out_parts))
+    method.meta.check(net, next(batches.train.ordered(2))[0])
     # What is measured, and where, is in the name of the folder, not in the model's card.
     key = fingerprint({**settings, "device": device.type, "curves": plan.curves})
     checkpoint = Checkpoint(checkpoints / key[:16], every=every, share=share)
@@ -53,7 +47,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
 
     steps = batches.train.steps(recipe.batch_size)
     total = steps * recipe.epochs
-    with _repeatable(device, recipe.threads), bar(total, "train", "step", done=state.steps_done(steps)) as shown:
+    with repeatable(device, recipe.threads), bar(total, "train", "step", done=state.steps_done(steps)) as shown:
         while len(state.history) < recipe.epochs:
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)
             held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, done=epoch.held_out)
@@ -64,31 +58,23 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                 progress = (before + epoch.steps) / total
                 state.set_rate(progress)
                 inputs, targets = method.batch(inputs, labels, classes, epoch.generator)
-                features = net.features(inputs)
-                logits = net.head(features)
-                loss = method.objective(logits, targets, labels, features, head=net.head, progress=progress)
-                state.descend(loss, len(labels), method.apart(logits, labels, progress=progress))
-                epoch.add(loss.detach() * len(labels), logits[: len(labels)], labels)
+                batch = ForwardPass.of(net, inputs, targets, labels, progress)
+                for meta in method.meta.due(before + epoch.steps + 1):
+                    state.look_ahead(meta, batch, epoch.next(held_out))
+                loss = method.objective(batch)
+                state.descend(loss, len(labels), method.apart(batch.logits, labels, progress=progress))
+                epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels)
                 for term in method.due(before + epoch.steps, progress):
-                    inputs, labels = next(held_out)
-                    epoch.held_out += 1
+                    inputs, labels = epoch.next(held_out)
                     state.descend(term.weight * term.value(net(inputs), labels), len(labels))
                 shown.update()
                 if checkpoint.due():
                     checkpoint.save_middle(state, epoch)
-            row = _measure(plan, state, epoch, batches, checkpoint.folder)
+            row = measure(plan, state, epoch, batches, checkpoint.folder)
             state.end_epoch(row)
             shown.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
             checkpoint.save(state, last=len(state.history) == recipe.epochs)
     return _trained(data, plan, state, batches, settings, checkpoint)
-
-
-def predict(net: Net, batches: Batches) -> tuple[Tensor, Tensor]:
-    """Logits (N, C) and labels (N,) of a split, in order, in eval mode."""
-    net.eval()
-    with torch.inference_mode():
-        pairs = [(net(inputs), labels) for inputs, labels in batches.ordered(EVALUATION_BATCH)]
-    return torch.cat([logits for logits, _ in pairs]), torch.cat([labels for _, labels in pairs])
 
 
 def _resume(state: TrainingState, checkpoint: Checkpoint, device: torch.device) -> None:
@@ -97,38 +83,6 @@ def _resume(state: TrainingState, checkpoint: Checkpoint, device: torch.device) 
         done, epochs = len(state.history), state.recipe.epochs
         more = f" and {state.middle['steps']:,} steps of the next" if state.middle else ""
         log.info("going on after epoch %d of %d%s from %s", done, epochs, more, checkpoint.folder)
-
-
-def _measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatches, folder: Path) -> Row:
-    """The row of an epoch whose steps are done; a method that adapts to the validation rows does so here."""
-    net, method, number = state.net, state.method, len(state.history) + 1
-    progress = number / plan.recipe.epochs
-    val_logits, val_labels = predict(net, batches.val)
-    method.after_validation(val_logits, val_labels)
-    with torch.no_grad():
-        val_loss = method.loss(val_logits, val_labels, progress=progress)
-    losses, logits, labels = epoch.outputs()
-    return {
-        "epoch": number,
-        "learning_rate": state.optimizer.param_groups[0]["lr"],
-        "weight_norm": curves.weight_norm(net.head),
-        **_scores("train", losses.sum() / len(batches.train), logits, labels),
-        **_scores("val", val_loss, val_logits, val_labels),
-        **curves.measure_rows(
-            plan.curves, number, net, method, batches.train, batches.test, folder,
-            batch_size=plan.recipe.batch_size, progress=progress,
-        ),
-    }  # fmt: skip
-
-
-def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> Row:
-    if not (torch.isfinite(logits_NC).all() and torch.isfinite(loss)):
-        raise TrainingError(
-            f"training has diverged: the {split} loss is {float(loss):.4g}. Lower learning_rate, or choose a recipe"
-            " that clips gradients (trueodds recipes)"
-        )
-    values = {"loss": float(loss), **curves.scores(logits_NC, labels_N)}
-    return {f"{split}_{name}": value for name, value in values.items()}
 
 
 def _standing(row: Row, epochs: int) -> str:
@@ -155,34 +109,10 @@ def _trained(
         **settings,
         "selection": {"rule": selection.rule, "epoch": selection.epoch},
         "penalties": penalties,
-        "notes": [*data.card["notes"], *method.notes(), *selection.notes(plan.recipe.epochs)],
+        "meta": method.meta.to_json(),
+        "notes": [*data.card["notes"], *batches.notes(), *method.notes(), *selection.notes(plan.recipe.epochs)],
     }
     splits = {"val": batches.val, "test": batches.test}
-    logits = {name: predict(net, split)[0].cpu().numpy() for name, split in splits.items()}
+    logits = {name: outputs(net, split)[0].cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(checkpoint.folder, plan.curves)
     return Trained(net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
-
-
-def _device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', but torch sees no CUDA device; use device: auto or cpu")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda":
-        torch.backends.cudnn.benchmark = True
-        torch.set_float32_matmul_precision("high")
-    return torch.device(name)
-
-
-@contextmanager
-def _repeatable(device: torch.device, threads: int) -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    torch.use_deterministic_algorithms(device.type == "cpu")
-    # On by default in this mode, to show reads of memory never written: 10 to 20% of a step for nothing here.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stubs
-    torch.set_num_threads(threads or before[1])
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.set_num_threads(before[1])

@@ -72,10 +72,10 @@ def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind
 
 
 def _check_held_out(method: Composition, rows: int | None) -> None:
-    if rows is not None and not method.needs_held_out:
+    if rows is not None and not method.held_out_parts:
         log.warning("method %s does not learn from the %s held-out rows (data.held_out_size)", method.name, f"{rows:,}")
-    if method.needs_held_out and rows is None:
+    if method.held_out_parts and rows is None:
         raise ConfigError(
-            f"method {method.name!r} has a penalty with `when: interleaved`, which learns from held-out rows, and"
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and"
             " data.held_out_size is null; set it, such as held_out_size=5000 for CIFAR or 100 for digits"
         )

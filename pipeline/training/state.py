@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
+from pipeline.methods.looking_ahead import Descent, Meta
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from pipeline.training.plan import Plan
@@ -45,6 +47,11 @@ class Epoch:
         self._outputs = [(losses, logits, labels)]
         return self._outputs[0]
 
+    def next(self, held_out: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """The next batch of held-out rows."""
+        self.held_out += 1
+        return next(held_out)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it, for a checkpoint."""
         random = self.generator.get_state()
@@ -70,6 +77,7 @@ class TrainingState:
     selection: Selection
     history: list[Row] = field(default_factory=list)
     middle: dict[str, Any] | None = None
+    _leak: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def initial(cls, plan: Plan, inside: int, classes: int, device: torch.device) -> TrainingState:
@@ -81,7 +89,7 @@ class TrainingState:
         net = plan.net.build(inside, classes).to(device)
         net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         recipe = plan.recipe
-        return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(), Selection(recipe.selection))
+        return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), Selection(recipe.selection))
 
     def begin_epoch(self, seed: int) -> Epoch:
         """The next epoch, in its middle where the run was killed there."""
@@ -105,10 +113,19 @@ class TrainingState:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate_at(progress)
 
+    def look_ahead(self, meta: Meta, batch: ForwardPass, held_out: tuple[Tensor, Tensor]) -> None:
+        """A meta step, before the step that it looks at."""
+        rate = self.optimizer.param_groups[0]["lr"]
+        descent = Descent(rate, summed=self.recipe.reduction == "sum", clip=self.recipe.clip)
+        self._leak = meta.learn(self.method, self.net, batch, held_out, descent)
+
     def descend(self, loss: Tensor, rows: int, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
         """One step of the optimizer down a mean over `rows`, and penalties whose gradients are taken apart."""
         self.optimizer.zero_grad(set_to_none=True)
         backward(loss * rows if self.recipe.reduction == "sum" else loss, apart, self.net)
+        for parameter, leak in zip(self.net.parameters(), self._leak, strict=bool(self._leak)):
+            parameter.grad = leak if parameter.grad is None else parameter.grad + leak
+        self._leak = []
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
         self.optimizer.step()

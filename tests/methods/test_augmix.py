@@ -9,6 +9,7 @@ import torch
 
 from pipeline import methods
 from pipeline.methods.augmix import AugMix
+from pipeline.methods.batch import Batch
 from tests.methods.batches import batch
 
 
@@ -64,7 +65,7 @@ def test_the_loss_sees_the_first_view_and_the_divergence_is_added() -> None:
     (clean, labels), (one, _), (two, _) = (batch(4, rows=6, scale=s) for s in (1.0, 2.0, 3.0))
     method = methods.build("focal+augmix+mmce", jsd=3.0, beta=2.0)
     plain = methods.build("focal+mmce", beta=2.0).loss(clean, labels)
-    loss = method.objective(torch.cat([clean, one, two]), labels, labels)
+    loss = method.objective(Batch(logits=torch.cat([clean, one, two]), targets=labels, labels=labels))
     extra = AugMix(jsd=3.0).consistency(torch.stack([clean, one, two]))
     assert float(loss) == pytest.approx(float(plain + extra), rel=1e-12) and float(extra) > 0
     assert method.loss(clean, labels) == plain

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import methods
+from pipeline.methods.batch import Batch
 from pipeline.methods.labels import ClassSmoothing, ConfidenceSmoothing, Mixup
 from pipeline.methods.labels.smoothing import smooth
 from tests import reference_losses as reference
@@ -126,6 +127,6 @@ def test_mixing_and_smoothing_together() -> None:
     logits, _ = batch(3)
     method = methods.build("ce+smoothing+mixup", epsilon=0.3)
     _, targets = method.batch(images, labels, 3, torch.Generator().manual_seed(0))
-    loss = method.objective(logits, targets, labels)
+    loss = method.objective(Batch(logits=logits, targets=targets, labels=labels))
     expected = reference.mean("ce", logits.tolist(), (0.7 * targets + 0.1).tolist())
     assert float(loss) == pytest.approx(expected, rel=1e-12)

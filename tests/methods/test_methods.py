@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline import methods
+from pipeline import methods, nets
 from tests.methods.batches import batch
 from trueodds.errors import ConfigError
 
@@ -15,7 +15,9 @@ from trueodds.errors import ConfigError
 @pytest.mark.parametrize("name", methods.names())
 def test_every_name_builds_and_trains_a_step(name: str) -> None:
     logits, labels = batch(5)
-    loss = methods.build(name).loss(logits.requires_grad_(), labels, progress=0.5)
+    net = nets.build("mlp", 3, 5).double()
+    features = torch.ones(len(labels), net.head.in_features, dtype=torch.float64)
+    loss = methods.build(name, net).loss(logits.requires_grad_(), labels, features, head=net.head, progress=0.5)
     torch.autograd.backward(loss)
     assert logits.grad is not None and loss.item() > 0
 

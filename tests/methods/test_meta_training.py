@@ -1,0 +1,88 @@
+"""Training runs with parts that look ahead: what they leave as it is, what they tell, and going on after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline import data
+from pipeline.config import Data, OptionValue, Training
+from pipeline.data import DataSet
+from pipeline.methods.meta import GammaNet
+from pipeline.training.measure import TrainingError
+from tests.training_runs import stopped, train
+from trueodds.errors import ConfigError
+
+SMALL: dict[str, Any] = {"epochs": 3, "width": 4, "threads": 1, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    return data.load(Data(train_size=200, held_out_size=100))
+
+
+def run(digits: DataSet, folder: Path, method: str, **options: OptionValue) -> Any:
+    return train(digits, Training(**SMALL, method=method, method_options=options), folder)
+
+
+@pytest.mark.parametrize("lookahead", ["head", "all"])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_a_part_that_learns_nothing_leaves_the_run_as_it_is_bit_for_bit(
+    lookahead: str, reduction: Any, digits: DataSet, workspace: Path, tmp_path: Path
+) -> None:
+    small: dict[str, Any] = {**SMALL, "reduction": reduction, "clip": 2.0}
+    idle: dict[str, OptionValue] = {"rate": 0, "lookahead": lookahead}
+    plain = train(digits, Training(**small, method="ce+mdca+mixup"), tmp_path / "a")
+    meta = train(digits, Training(**small, method="ce+mdca+mixup+unit_l2", method_options=idle), tmp_path / "b")
+    for (name, one), other in zip(plain.net.state_dict().items(), meta.net.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name
+    assert plain.settings["penalties"] == meta.settings["penalties"]
+    kept = {name: value for name, value in meta.history[-1].items() if name in plain.history[-1]}
+    assert kept == plain.history[-1] and set(meta.history[-1]) - set(kept) > {"outer_before", "outer_after"}
+
+
+@pytest.mark.parametrize("method", ["flg_sece", "ce_meta_dece", "focal+learned_smoothing"])
+def test_a_killed_run_goes_on_to_the_same_net(
+    method: str, digits: DataSet, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the middle of an epoch: its network, optimizer, means and held-out rows go on where they were."""
+    training = Training(**SMALL, method=method, method_options={"lookahead": "all" if "meta" in method else "head"})
+    whole = train(digits, training, tmp_path / "a")
+    stopped(digits, training, tmp_path / "b", 0.55, monkeypatch, every=0)
+    resumed = train(digits, training, tmp_path / "b")
+    assert resumed.history == whole.history and resumed.settings == whole.settings
+    for (name, one), other in zip(whole.net.state_dict().items(), resumed.net.state_dict().values(), strict=True):
+        assert torch.equal(one, other), name
+
+
+def test_what_was_learned_is_told(digits: DataSet, workspace: Path, tmp_path: Path) -> None:
+    result = run(digits, tmp_path / "c", "flg_sece", every=2)
+    meta, first, last = result.settings["meta"], result.history[0], result.history[-1]
+    assert meta["part"] == "gamma_net" and meta["parameters"] == 16 * 10 + 16 and 0 < meta["share_of_net"] < 0.2
+    assert 0 <= meta["share_at_cap"] <= 1 and 0 < first["outer_before"] < 1 and 0 < first["outer_after"] < 1
+    assert first["outer_before"] != last["outer_before"]
+    assert "Training learned from the 100 held-out rows, too." in result.settings["notes"]
+    assert not any("heads" in name for name in result.net.state_dict())
+    assert run(digits, tmp_path / "d", "ce").settings["meta"] is None
+    layers = run(digits, tmp_path / "e", "ce_meta_sece", lookahead="all").history[-1]
+    assert {"l2_stem", "l2_head", "l2_stages.1.conv2"} <= set(layers) and layers["l2_head"] != 0
+    smoothing = run(digits, tmp_path / "f", "ce+learned_smoothing", per="class", rate=0.1).history[-1]
+    assert 0 <= smoothing["smoothing_min"] <= smoothing["smoothing_mean"] <= smoothing["smoothing_max"] <= 0.5
+
+
+def test_what_went_wrong_is_told(
+    digits: DataSet, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(GammaNet, "project", lambda part: part.weight_D.data.fill_(torch.nan))
+        with pytest.raises(TrainingError, match=r"has diverged: gamma_net is no longer finite\. Lower its rate"):
+            run(digits, tmp_path / "c", "flg")
+    with pytest.raises(ConfigError, match=r"unit_l2 learns from held-out rows, and data\.held_out_size is null"):
+        run(data.load(Data(train_size=200)), tmp_path / "d", "ce_meta_sece")
+    x, y = digits.arrays["held_out"]
+    single = {**digits.arrays, "held_out": (x[y == 3], y[y == 3])}
+    with pytest.raises(ConfigError, match=r"held-out rows are of one class, .* raise data.held_out_size"):
+        run(DataSet(single, digits.card), tmp_path / "e", "flg")
