@@ -35,7 +35,7 @@ from trueodds import calibrators
 from trueodds.evaluation.results import measure
 
 RESULT = Path(__file__).parent / "results" / "losses-cifar100-subset.json"
-METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce", "ls05", "mixup")
+METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce_kumar", "ls05", "mixup")
 EVERY, TRAIN, VALIDATION = 5, 5000, 1000
 """One class in so many is kept; rows."""
 SHOWN = (

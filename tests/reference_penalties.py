@@ -23,7 +23,9 @@ def laplace(x: float, y: float, bandwidth: float) -> float:
     return math.exp(-abs(x - y) / bandwidth)
 
 
-def mmce(rows: Rows, labels: Labels, bandwidth: float = 0.4, variant: str = "paper") -> float:
+def mmce(rows: Rows, labels: Labels, bandwidth: float = 0.4, weighted: bool = False, variant: str = "paper") -> float:
+    if weighted:
+        return weighted_mmce(rows, labels, bandwidth, variant)
     c, a = confidences(rows, labels)
     n = len(c)
     square = math.fsum(
@@ -32,7 +34,7 @@ def mmce(rows: Rows, labels: Labels, bandwidth: float = 0.4, variant: str = "pap
     return square if variant == "official" else math.sqrt(max(square, 0.0))
 
 
-def mmce_weighted(rows: Rows, labels: Labels, bandwidth: float = 0.4, variant: str = "paper") -> float:
+def weighted_mmce(rows: Rows, labels: Labels, bandwidth: float, variant: str) -> float:
     """Three sums over pairs: right with right, wrong with wrong, right with wrong."""
     c, a = confidences(rows, labels)
     right = [c[i] for i in range(len(c)) if a[i]]
@@ -62,7 +64,7 @@ def soft_correct(p: Sequence[float], label: int, temperature: float) -> float:
     return max(0.0, 2 - rank)
 
 
-def sece(rows: Rows, labels: Labels, bandwidth: float = 0.01, variant: str = "hard") -> float:
+def sece(rows: Rows, labels: Labels, bandwidth: float = 0.01, variant: str = "soft") -> float:
     c, hard = confidences(rows, labels)
     a: list[float] = list(hard)
     if variant == "soft":

@@ -26,6 +26,7 @@ GAMMA = {"gamma": tuple(RULES)}
 VARIANT = {"variant": ("paper", "official")}
 POSITIVE = (1e-6, 1e6)
 BINS = (1, 10_000)
+PUBLISHED_MMCE: dict[str, OptionValue] = {"weighted": True, "variant": "official"}
 COMBINED: tuple[tuple[str, str, dict[str, OptionValue]], ...] = (
     ("", "ce", {}),
     ("focal_", "focal", {"gamma": 2.0}),
@@ -84,13 +85,6 @@ PARTS = {
         limits={"jsd": (0, 1e6), "severity": (1, 10), "width": (1, 100), "group": (1, 65_536)},
     ),
     "mmce": Part(penalties.mmce, "Kumar et al. 2018", role="penalty", limits={"bandwidth": POSITIVE}, choices=VARIANT),
-    "mmce_weighted": Part(
-        penalties.mmce_weighted,
-        "Kumar et al. 2018, weighted",
-        role="penalty",
-        limits={"bandwidth": POSITIVE},
-        choices=VARIANT,
-    ),
     "mdca": Part(penalties.mdca, "Hebbalaguppe et al. 2022", role="penalty"),
     "dca": Part(penalties.dca, "Liang et al. 2020", role="penalty"),
     "avuc": Part(penalties.avuc, "Krishnan and Tickoo 2020", role="penalty", limits={"kappa": POSITIVE}),
@@ -114,7 +108,7 @@ PARTS = {
         "gamma-net paper, eqs. 7, 8 and 13",
         role="penalty",
         limits={"bandwidth": POSITIVE},
-        choices={"variant": ("hard", "soft")},
+        choices={"variant": ("soft", "hard")},
     ),
     "ks": Part(
         penalties.ks,
@@ -178,13 +172,21 @@ PRESETS = {
     "mixup": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 1.0}),
     "mixup01": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 0.1}),
     "augmix": Preset("ce+augmix", "Hendrycks et al. 2020", {"jsd": 12.0}),
-    "mmce": Preset("ce+mmce", "Mukhoti et al. 2020, images", {"beta": 2.0}),
-    "mmce_text": Preset("ce+mmce", "Mukhoti et al. 2020, documents", {"beta": 8.0}),
-    "mmce_late": Preset("ce+mmce", "survey, epoch-based switching, at half time", {"beta": 8.0, "start": 0.5}),
-    "mmce_interleaved": Preset("ce+mmce", "survey, interleaved training", {"beta": 8.0, "when": "interleaved"}),
-    "mmce_separate": Preset("ce+mmce", "survey, separate gradients of equal norm", {"beta": 1.0, "when": "separate"}),
-    "mmce_weighted": Preset(
-        "ce+mmce_weighted", "Mukhoti et al. 2020, as their code has it", {"beta": 2.0, "variant": "official"}
+    "mmce": Preset(
+        "ce+mmce",
+        "MMCE of the focal, BSCE-GRA and gamma-net papers' tables, images: weighted, as their code has it",
+        {"beta": 2.0, **PUBLISHED_MMCE},
+    ),
+    "mmce_text": Preset("ce+mmce", "Mukhoti et al. 2020, documents: the same", {"beta": 8.0, **PUBLISHED_MMCE}),
+    "mmce_kumar": Preset("ce+mmce", "Kumar et al. 2018, the unweighted root; beta is tuned", {"beta": 2.0}),
+    "mmce_late": Preset(
+        "ce+mmce", "survey, epoch-based switching, at half time; unweighted root", {"beta": 8.0, "start": 0.5}
+    ),
+    "mmce_interleaved": Preset(
+        "ce+mmce", "survey, interleaved training; unweighted root", {"beta": 8.0, "when": "interleaved"}
+    ),
+    "mmce_separate": Preset(
+        "ce+mmce", "survey, separate gradients of equal norm; unweighted root", {"beta": 1.0, "when": "separate"}
     ),
     "mdca": Preset("ce+mdca", "Hebbalaguppe et al. 2022", {"beta": 1.0}),
     "fl_mdca": Preset("focal+mdca", "Hebbalaguppe et al. 2022, as their code runs it", {"gamma": 1.0, "beta": 1.0}),

@@ -31,13 +31,12 @@ TWINS: dict[str, Callable[..., float]] = {
     "margin": reference.margin,
     "mdca": reference.mdca,
     "mmce": reference.mmce,
-    "mmce_weighted": reference.mmce_weighted,
     "s_avuc": reference.s_avuc,
     "sb_ece": reference.sb_ece,
     "sece": reference.sece,
     "soft_histogram": reference.soft_histogram,
 }
-PAIRWISE = {"mmce", "mmce_weighted", "sece"}
+PAIRWISE = {"mmce", "sece"}
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in sorted(TWINS)),
     ("avuc", {"kappa": 1.2}),
@@ -49,7 +48,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("margin", {"margin": 2.0, "variant": "official"}),
     ("mmce", {"bandwidth": 0.05}),
     ("mmce", {"variant": "official"}),
-    ("mmce_weighted", {"variant": "official"}),
+    ("mmce", {"weighted": True}),
+    ("mmce", {"weighted": True, "variant": "official"}),
     ("s_avuc", {"kappa": 0.3, "temperature": 0.2}),
     ("s_avuc", {"kappa": 0.8, "temperature": 3.0}),
     ("sb_ece", {"kind": "bin"}),
@@ -58,7 +58,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("sb_ece", {"order": 3.5, "bins": 1}),
     ("sb_ece", {"variant": "official"}),
     ("sece", {"bandwidth": 0.2}),
-    ("sece", {"variant": "soft"}),
+    ("sece", {"variant": "hard"}),
     ("soft_histogram", {"bins": 3}),
 ]
 EDGES: dict[str, Callable[[int], tuple[Tensor, Tensor]]] = {

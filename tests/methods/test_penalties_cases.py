@@ -25,7 +25,7 @@ PAIR = torch.tensor([[math.log(3), 0.0]] * 2, dtype=torch.float64), torch.tensor
 CALIBRATED = torch.tensor([[math.log(3), 0.0]] * 4, dtype=torch.float64), torch.tensor([0, 0, 1, 0])
 ENTROPY = math.log(4) - 0.75 * math.log(3)  # of (3/4, 1/4)
 # Not mdca: where the classes are alike, over-confidence cancels in each class's mean.
-SENSITIVE = ("beta_joint", "brier_reliability", "dca", "ks", "mmce", "mmce_weighted", "sb_ece", "sece")
+SENSITIVE = ("beta_joint", "brier_reliability", "dca", "ks", "mmce", "sb_ece", "sece")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ SENSITIVE = ("beta_joint", "brier_reliability", "dca", "ks", "mmce", "mmce_weigh
     [
         ("mmce", {}, 0.25),  # |(1/4 - 3/4) / 2|, the kernel being 1
         ("mmce", {"variant": "official"}, 0.0625),
-        ("mmce_weighted", {}, 0.5),  # |1/4 - 3/4|
+        ("mmce", {"weighted": True}, 0.5),  # |1/4 - 3/4|
         ("sece", {}, 0.25),
         ("dca", {}, 0.25),
         ("mdca", {}, 0.25),
@@ -99,7 +99,7 @@ def test_far_confidences_leave_each_sample_alone() -> None:
     logits, labels = batch(4, rows=5)
     c, a = confidences(logits.tolist(), labels.tolist())
     alone = math.fsum(abs(right - x) for x, right in zip(c, a, strict=True)) / len(c)
-    assert float(penalties.sece(logits, labels, bandwidth=1e-5)) == pytest.approx(alone, rel=1e-12)
+    assert float(penalties.sece(logits, labels, bandwidth=1e-5, variant="hard")) == pytest.approx(alone, rel=1e-12)
     square = math.fsum((right - x) ** 2 for x, right in zip(c, a, strict=True)) / len(c) ** 2
     assert float(penalties.mmce(logits, labels, bandwidth=1e-5)) == pytest.approx(math.sqrt(square), rel=1e-12)
 
@@ -192,8 +192,8 @@ def test_beta_joint_finds_a_beta_map() -> None:
 
 def test_only_the_official_weighted_mmce_ignores_a_batch_of_one_kind() -> None:
     logits, labels = PAIR[0], torch.tensor([1, 1])
-    assert float(penalties.mmce_weighted(logits, labels)) == pytest.approx(0.75, rel=1e-12)
-    assert float(penalties.mmce_weighted(logits, labels, variant="official")) == 0
+    assert float(penalties.mmce(logits, labels, weighted=True)) == pytest.approx(0.75, rel=1e-12)
+    assert float(penalties.mmce(logits, labels, weighted=True, variant="official")) == 0
 
 
 def test_the_logits_decide_where_the_probabilities_tie() -> None:
@@ -236,9 +236,9 @@ def test_cpc_has_second_derivatives(classes: int) -> None:
 @pytest.mark.parametrize(
     ("spec", "primary", "penalty", "weight", "options"),
     [
-        ("mmce", "ce", "mmce", 2.0, {}),
-        ("mmce_text", "ce", "mmce", 8.0, {}),
-        ("mmce_weighted", "ce", "mmce_weighted", 2.0, {"variant": "official"}),
+        ("mmce", "ce", "mmce", 2.0, {"weighted": True, "variant": "official"}),
+        ("mmce_text", "ce", "mmce", 8.0, {"weighted": True, "variant": "official"}),
+        ("mmce_kumar", "ce", "mmce", 2.0, {}),
         ("mdca", "ce", "mdca", 1.0, {}),
         ("fl_mdca", "fl1", "mdca", 1.0, {}),
         ("sb_ece", "ce", "sb_ece", 1.0, {"kind": "label"}),

@@ -8,7 +8,7 @@ from pipeline.methods.penalties.averages import dca, mdca
 from pipeline.methods.penalties.beta import beta_joint
 from pipeline.methods.penalties.bins import brier_reliability, dece, sb_ece, soft_histogram
 from pipeline.methods.penalties.cumulative import ks
-from pipeline.methods.penalties.kernels import mmce, mmce_weighted, sece
+from pipeline.methods.penalties.kernels import mmce, sece
 from pipeline.methods.penalties.logit import cpc, margin
 from pipeline.methods.penalties.uncertainty import avuc, avuc_gs, entropy, s_avuc
 
@@ -25,7 +25,6 @@ __all__ = [
     "margin",
     "mdca",
     "mmce",
-    "mmce_weighted",
     "s_avuc",
     "sb_ece",
     "sece",
