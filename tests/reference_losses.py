@@ -46,14 +46,16 @@ def gamma_star(p: float) -> float:
     return (low + high) / 2
 
 
-def gamma_of(gamma: Gamma, p: float, progress: float) -> float:
+def gamma_of(gamma: Gamma, p: float, progress: float, first: float = 2 / 7, second: float = 5 / 7) -> float:
     if gamma in ("fls531", "fls532"):
         last = 1.0 if gamma == "fls531" else 2.0
-        return 5.0 if progress < 2 / 7 else 3.0 if progress < 5 / 7 else last
+        return 5.0 if progress < first else 3.0 if progress < second else last
     if gamma == "fla53":
         return 5.0 if p <= 0.19 else 3.0
     if gamma == "flsd53":
         return 5.0 if p < 0.2 else 3.0
+    if gamma == "flsd52":
+        return 5.0 if p < 0.2 else 3.0 if p < 0.5 else 2.0
     if gamma == "fla532":
         return 5.0 if p <= 0.19 else 3.0 if p <= 0.5 else 2.0
     if gamma == "lambert":
@@ -72,9 +74,19 @@ def mse(z: Row, k: int, at: Row, progress: float, variant: str) -> float:
     return math.fsum((value - (i == k)) ** 2 for i, value in enumerate(softmax(z)))
 
 
-def focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, alpha: float, gra: bool) -> float:
+def focal(
+    z: Row,
+    k: int,
+    at: Row,
+    progress: float,
+    gamma: Gamma,
+    alpha: float,
+    gra: bool,
+    first_change: float = 2 / 7,
+    second_change: float = 5 / 7,
+) -> float:
     weighed = rest(softmax(at if gra else z), k)
-    exponent = gamma_of(gamma, softmax(at)[k], progress)
+    exponent = gamma_of(gamma, softmax(at)[k], progress, first_change, second_change)
     return alpha * math.pow(weighed, exponent) * ce(z, k, at, progress)
 
 

@@ -72,7 +72,8 @@ def test_the_code_is_the_methods_own(workspace: Path) -> None:
 def test_what_the_tables_say_is_in_the_plan(workspace: Path) -> None:
     rows = data.load(Data(train_size=100))
     tree = plan(rows, Training(method="fl_mdca", width=8)).to_json()
-    assert tree["method"]["parts"]["focal"] == {"gamma": 1.0, "alpha": 1.0, "gra": False}
+    changes = {"first_change": 2 / 7, "second_change": 5 / 7}
+    assert tree["method"]["parts"]["focal"] == {"gamma": 1.0, "alpha": 1.0, **changes, "gra": False}
     assert tree["method"]["parts"]["mdca"] == {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
     assert tree["net"] == {"name": "resnet8", "stages": 3, "width": 8, "depth": 1}
     assert tree["recipe"]["epochs"] == 24 and None not in tree["recipe"].values()

@@ -89,7 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(options: Mapping[str, object]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in options.items()) or "-"
+    """`key=value, ..`; a number without a short form, such as 2/7, with three digits."""
+    texts = {
+        key: f"{value:.3g}" if isinstance(value, float) and len(str(value)) > 8 else value
+        for key, value in options.items()
+    }
+    return ", ".join(f"{key}={text}" for key, text in texts.items()) or "-"
 
 
 def _columns(rows: list[tuple[str, str, str]]) -> str:

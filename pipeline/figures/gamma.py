@@ -58,7 +58,7 @@ def _exponents(axes: Axes) -> None:
     star = np.minimum(gamma_star(p), CAP)
     axes.fill_between(p[p <= 0.5], star[p <= 0.5], color=PALE, linewidth=0, label="g(p, γ) > 1")
     for name, style in STEPS.items():
-        values = torch.as_tensor(RULES[name](torch.from_numpy(p), 0.0)).expand(len(p))
+        values = torch.as_tensor(RULES[name](torch.from_numpy(p), 0)).expand(len(p))
         axes.plot(p, values.numpy(), **style, label=name)
     axes.plot(
         p, star, color=INK, linewidth=1.8, label=f"γ*(p) by Lambert's W: g(p, γ*) = 1\n(lambert: at most {CAP:g})"

@@ -16,7 +16,7 @@ from pipeline.methods.adafocal import AdaFocal
 from pipeline.methods.augmix import AugMix
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.composition import Composition
-from pipeline.methods.gamma import RULES, gamma_star
+from pipeline.methods.gamma import RULES, SCHEDULES, gamma_star
 from pipeline.methods.meta.gamma_net import POSITIVE as POSITIVE_FORMS
 from pipeline.methods.meta.learner import MetaLearner
 from pipeline.methods.method import Method, Moment
@@ -32,6 +32,18 @@ COMBINED: tuple[tuple[str, str, dict[str, OptionValue]], ...] = (
     ("focal_", "focal", {"gamma": 2.0}),
     ("mse_", "mse", {}),
 )
+DUAL_FOCAL_GAMMAS = (
+    ("cifar10_resnet50", "CIFAR-10, ResNet-50", 5.0),
+    ("cifar10_resnet110", "CIFAR-10, ResNet-110", 4.5),
+    ("cifar10_wrn", "CIFAR-10, Wide ResNet-26-10", 2.6),
+    ("cifar10_densenet", "CIFAR-10, DenseNet-121", 5.0),
+    ("cifar100_resnet50", "CIFAR-100, ResNet-50", 5.0),
+    ("cifar100_resnet110", "CIFAR-100, ResNet-110", 6.1),
+    ("cifar100_wrn", "CIFAR-100, Wide ResNet-26-10", 3.9),
+    ("cifar100_densenet", "CIFAR-100, DenseNet-121", 3.4),
+    ("tiny", "Tiny-ImageNet, ResNet-50", 2.3),
+)
+"""Setting, what it is, and the gamma that the paper chose for it on validation rows."""
 
 PARTS = {
     "ce": Part(losses.cross_entropy, "cross entropy"),
@@ -39,9 +51,10 @@ PARTS = {
     "focal": Part(
         losses.focal,
         "Lin et al. 2017; Mukhoti et al. 2020, section 4",
-        limits={"gamma": (0, 50), "alpha": (0, 100)},
+        limits={"gamma": (0, 50), "alpha": (0, 100), "first_change": (0, 1), "second_change": (0, 1)},
         choices=GAMMA,
         takes_gamma=True,
+        needs={"first_change": ("gamma", SCHEDULES), "second_change": ("gamma", SCHEDULES)},
     ),
     "inverse_focal": Part(
         losses.inverse_focal, "Wang et al. 2021", limits={"gamma": (0, 50)}, choices=GAMMA, takes_gamma=True
@@ -158,11 +171,26 @@ PRESETS = {
     "fl3": Preset("focal", "Mukhoti et al. 2020, FL-3", {"gamma": 3.0}),
     "fls531": Preset("focal", "Mukhoti et al. 2020, FLS-531: changes at 2/7 and 5/7", {"gamma": "fls531"}),
     "fls532": Preset("focal", "Mukhoti et al. 2020, FLS-532: changes at 2/7 and 5/7", {"gamma": "fls532"}),
+    **{
+        f"{schedule}_tiny": Preset(
+            "focal",
+            f"{schedule} as their code runs it: Tiny-ImageNet, epochs 30 and 70 of 100; SST, 3 and 7 of 10",
+            {"gamma": schedule, "first_change": 0.3, "second_change": 0.7},
+        )
+        for schedule in SCHEDULES
+    },
     "fla53": Preset("focal", "Mukhoti et al. 2020, FLA-53: 5 for p <= .19, else 3", {"gamma": "fla53"}),
     "flsd53": Preset("focal", "Mukhoti et al. 2020, FLSD-53 of the code: 5 for p < .2, else 3", {"gamma": "flsd53"}),
     "fla532": Preset("focal", "Mukhoti et al. 2020, FLA-532: 5 to .19, 3 to .5, else 2", {"gamma": "fla532"}),
+    "flsd52": Preset(
+        "focal", "Mukhoti et al. 2020, FLSD-52 of the code: 5 for p < .2, 3 for p < .5, else 2", {"gamma": "flsd52"}
+    ),
     "focal_lambert": Preset("focal", "Mukhoti et al. 2020, proposition 2, at most 20", {"gamma": "lambert"}),
-    "dfl": Preset("dual_focal", "Tao et al. 2023; BSCE-GRA paper, eq. 5", {"gamma": 5.0}),
+    "dfl": Preset("dual_focal", "BSCE-GRA paper, eq. 5: one gamma for all nets", {"gamma": 5.0}),
+    **{
+        f"dfl_{setting}": Preset("dual_focal", f"Tao et al. 2023, {title}", {"gamma": gamma})
+        for setting, title, gamma in DUAL_FOCAL_GAMMAS
+    },
     "fl_gra": Preset("focal", "BSCE-GRA paper, eqs. 7 and 9", {"gamma": 3.0, "gra": True}),
     "flsd_gra": Preset("focal", "BSCE-GRA paper, table 2", {"gamma": "flsd53", "gra": True}),
     "dfl_gra": Preset("dual_focal", "BSCE-GRA paper, eq. 8 and table 2", {"gamma": 5.0, "gra": True}),
@@ -197,7 +225,10 @@ PRESETS = {
         for prefix, primary, options in COMBINED
         for penalty in ("avuc", "avuc_gs", "s_avuc", "sb_ece", *(["mmce"] if prefix else []))
     },
-    "mbls": Preset("ce+margin", "Liu et al. 2022, Tiny-ImageNet", {"beta": 0.1, "margin": 10.0, "variant": "official"}),
+    "mbls": Preset("ce+margin", "Liu et al. 2022, CIFAR-10", {"beta": 0.1, "margin": 6.0, "variant": "official"}),
+    "mbls_tiny": Preset(
+        "ce+margin", "Liu et al. 2022, Tiny-ImageNet", {"beta": 0.1, "margin": 10.0, "variant": "official"}
+    ),
     "flg": Preset("focal+gamma_net", "gamma-net paper; its outer loss is not printed: here ce", {"outer": "ce"}),
     "flg_dece": Preset("focal+gamma_net", "gamma-net paper, FL-gamma-DECE", {"outer": "dece"}),
     "flg_sece": Preset("focal+gamma_net", "gamma-net paper, FL-gamma-SECE, eq. 3", {"outer": "sece"}),

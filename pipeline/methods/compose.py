@@ -18,6 +18,7 @@ PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "
 """The values of `WEIGHTING` where none are named."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
 PENALTY_CHOICES = {"when": get_args(When)}
+PENALTY_NEEDS = {"every": ("when", ("interleaved",))}
 META: dict[str, OptionValue] = {
     "outer": "sece", "outer_weight": 0.5, "lookahead": "head", "rate": 1e-3, "optimizer": "adam", "every": 1,
     "variant": "paper",
@@ -30,6 +31,7 @@ META_CHOICES = {
 DEFAULTS: Mapping[Role, Mapping[str, OptionValue]] = {"penalty": PENALTY, "meta": META}
 LIMITS: Mapping[Role, Mapping[str, tuple[float, float]]] = {"penalty": PENALTY_LIMITS, "meta": META_LIMITS}
 CHOICES: Mapping[Role, Mapping[str, tuple[str, ...]]] = {"penalty": PENALTY_CHOICES, "meta": META_CHOICES}
+NEEDS: Mapping[Role, Mapping[str, tuple[str, tuple[str, ...]]]] = {"penalty": PENALTY_NEEDS}
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Part:
     class is made once per method, with the options, and may keep state (`pipeline.methods.method.Learner`).
     limits: option -> (least, greatest) allowed value.
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
+    needs: option -> (another, its values with which the first has an effect).
     takes_gamma: a moment may bring an exponent for each row; gives_gamma: it does.
     learner: of a part with the role meta, what trains it.
     """
@@ -50,6 +53,7 @@ class Part:
     role: Role = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    needs: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     takes_gamma: bool = False
     gives_gamma: bool = False
     learner: Callable[..., Meta] | None = None
@@ -88,9 +92,9 @@ def compose(
             owner, option = _owner(spec, name, owners)
             _check_value(spec, option, value, chosen[owner])
             values[owner][option] = value
-    for name, part in chosen.items():
-        if part.role == "penalty":
-            _check_every(spec, name, values[name])
+    for full in options:
+        owner, option = _owner(spec, full, chosen)
+        _check_effect(spec, option, owner, chosen[owner], values[owner])
     views = [name for name, part in chosen.items() if part.role == "views"]
     if views and "mixup" in chosen:
         raise ConfigError(f"method {spec!r}: mixup mixes images that {views[0]} has views of; leave one out")
@@ -139,12 +143,15 @@ def _check_meta(
         )
 
 
-def _check_every(spec: str, name: str, values: Mapping[str, OptionValue]) -> None:
-    when = values.get("when", PENALTY["when"])
-    if "every" in values and when != "interleaved":
+def _check_effect(spec: str, option: str, name: str, part: Part, values: Mapping[str, OptionValue]) -> None:
+    """Raises ConfigError for an option that the part's other options leave without effect."""
+    other, effective = {**NEEDS.get(part.role, {}), **part.needs}.get(option, ("", ()))
+    value = {**part.settings(), **values}.get(other)
+    if other and value not in effective:
+        allowed = " or ".join(effective)
         raise ConfigError(
-            f"option every of method {spec!r} is for penalties with steps of their own, and {name} is {when};"
-            " set when: interleaved, or leave every out"
+            f"option {option} of method {spec!r} has an effect with {other}: {allowed} only, and {other} of {name} is"
+            f" {value}; set {other}: {allowed}, or leave {option} out"
         )
 
 

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from pipeline.methods.method import Moment
 
 Array = npt.NDArray[np.float64]
-Rule = Callable[[Tensor, float], Tensor | float]
-"""(p, progress) -> gamma for each p, or one for all."""
+Rule = Callable[[Tensor, int], Tensor | float]
+"""(p, stage) -> gamma for each p, or one for all; stage: how many changes of the schedule lie behind, 0 to 2."""
+
+CHANGES = (2 / 7, 5 / 7)
+"""Where gamma changes, in fractions of the run: epochs 100 and 250 of 350."""
 
 CAP = 20.0  # gamma* passes it below p = .078; at p = .05 it is 38, and (1 - p)^38 leaves nothing to learn from
 BRANCH = np.nextafter(np.exp(-1.0), 0)
@@ -96,10 +99,10 @@ def p_zero(gamma: float) -> float:
 
 
 def scheduled(values: Sequence[float]) -> Rule:
-    """values[0] for the first 2/7 of the run, values[1] until 5/7, then values[2]: epochs 100 and 250 of 350."""
+    """values[0] until the first change, values[1] until the second, then values[2]."""
 
-    def rule(p: Tensor, progress: float) -> float:
-        return values[(progress >= 2 / 7) + (progress >= 5 / 7)]
+    def rule(p: Tensor, stage: int) -> float:
+        return values[stage]
 
     return rule
 
@@ -107,7 +110,7 @@ def scheduled(values: Sequence[float]) -> Rule:
 def steps(values: Sequence[float], edges: Sequence[float], *, closed: bool) -> Rule:
     """values[i] for p between edges[i - 1] and edges[i]; an edge belongs to the lower step if `closed`."""
 
-    def rule(p: Tensor, progress: float) -> Tensor:
+    def rule(p: Tensor, stage: int) -> Tensor:
         # Python numbers: a tensor made here would be a copy to the device at every step
         passed = [p > edge if closed else p >= edge for edge in edges]
         jumps = (step * is_past for step, is_past in zip(np.diff(values).tolist(), passed, strict=True))
@@ -116,7 +119,7 @@ def steps(values: Sequence[float], edges: Sequence[float], *, closed: bool) -> R
     return rule
 
 
-def continuous(p: Tensor, progress: float) -> Tensor:
+def continuous(p: Tensor, stage: int) -> Tensor:
     """min(gamma*(p), 20), from a table by linear interpolation: no scipy and no copy to the host in a step."""
     table = _table(p.device, p.dtype)
     place = p.clamp(0, 0.5) * (2 * CELLS)
@@ -136,15 +139,20 @@ RULES: dict[str, Rule] = {
     "fla53": steps((5.0, 3.0), (0.19,), closed=True),
     "fla532": steps((5.0, 3.0, 2.0), (0.19, 0.5), closed=True),
     "flsd53": steps((5.0, 3.0), (0.2,), closed=False),
+    "flsd52": steps((5.0, 3.0, 2.0), (0.2, 0.5), closed=False),
     "lambert": continuous,
 }
 """The rules that `gamma` may name instead of being a number."""
+SCHEDULES = ("fls531", "fls532")
+"""Those of them that change over the run."""
 
 
-def resolve(gamma: float | str, p: Tensor, moment: Moment) -> Tensor | float:
+def resolve(gamma: float | str, p: Tensor, moment: Moment, changes: tuple[float, float] = CHANGES) -> Tensor | float:
     """gamma for each p (N,) or (N, C), or one for all: the moment's where it has one, a number as it is, a name by its
-    rule.
+    rule. changes: when a schedule changes.
     """
     if moment.gamma is not None:
         return moment.gamma if p.ndim == 1 else moment.gamma.unsqueeze(1)
-    return RULES[gamma](p.detach(), moment.progress) if isinstance(gamma, str) else gamma
+    if not isinstance(gamma, str):
+        return gamma
+    return RULES[gamma](p.detach(), sum(moment.progress >= change for change in changes))

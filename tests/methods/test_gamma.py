@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pipeline import methods
 from pipeline.methods import gamma_star, losses
-from pipeline.methods.gamma import CAP, RULES, gradient_ratio, p_zero, resolve
+from pipeline.methods.gamma import CAP, RULES, SCHEDULES, gradient_ratio, p_zero, resolve
 from pipeline.methods.method import Moment
 from pipeline.methods.targets import distribution
 from tests import reference_losses as reference
@@ -91,7 +91,7 @@ def test_p_zero_is_where_focal_loss_and_cross_entropy_meet() -> None:
 
 def test_the_table_is_gamma_star_clipped() -> None:
     p = torch.linspace(0, 1, 100_003, dtype=torch.float64)
-    exponents = torch.as_tensor(RULES["lambert"](p, 0.0))
+    exponents = torch.as_tensor(RULES["lambert"](p, 0))
     exact = gamma_star(p.clamp_min(1e-9)).clamp_max(CAP)
     assert (exponents - exact).abs().max() < 0.05  # at the corner where it meets 20
     smooth = (p > 0.08) | (p < 0.07)
@@ -104,18 +104,32 @@ def test_steps_at_their_edges(dtype: torch.dtype) -> None:
     def at(rule: str, edge: float) -> list[float]:
         here = torch.tensor(edge, dtype=dtype)
         beside = [torch.nextafter(here, torch.tensor(float(end), dtype=dtype)) for end in (0, 1)]
-        return torch.as_tensor(RULES[rule](torch.stack([beside[0], here, beside[1]]), 0.0)).tolist()
+        return torch.as_tensor(RULES[rule](torch.stack([beside[0], here, beside[1]]), 0)).tolist()
 
     assert at("fla53", 0.19) == [5, 5, 3]
     assert at("flsd53", 0.2) == [5, 3, 3]
+    assert at("flsd52", 0.2) == [5, 3, 3] and at("flsd52", 0.5) == [3, 2, 2]
     assert at("fla532", 0.19) == [5, 5, 3] and at("fla532", 0.5) == [3, 3, 2]
 
 
 def test_schedules_change_at_epochs_100_and_250_of_350() -> None:
     p = torch.tensor([0.1, 0.9])
     for rule, values in (("fls531", (5, 3, 1)), ("fls532", (5, 3, 2))):
-        exponents = [RULES[rule](p, epoch / 350) for epoch in (0, 99, 100, 249, 250, 350)]
+        exponents = [resolve(rule, p, Moment(epoch / 350)) for epoch in (0, 99, 100, 249, 250, 350)]
         assert exponents == [values[0], values[0], values[1], values[1], values[2], values[2]]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_tiny_presets_change_at_epochs_30_and_70_of_100(schedule: str) -> None:
+    logits, labels = batch(4)
+
+    def gamma_at(epoch: int) -> float:
+        loss = methods.build(f"{schedule}_tiny").loss(logits, labels, progress=epoch / 100)
+        (gamma,) = [g for g in (5, 3, 2, 1) if methods.build("focal", gamma=g).loss(logits, labels) == loss]
+        return gamma
+
+    last = 1 if schedule == "fls531" else 2
+    assert [gamma_at(epoch) for epoch in (0, 29, 30, 69, 70, 100)] == [5, 5, 3, 3, last, last]
 
 
 @pytest.mark.parametrize("rule", RULES)

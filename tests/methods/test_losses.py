@@ -30,6 +30,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("focal", {"gamma": 5, "alpha": 0.25}),
     ("focal", {"gra": True}),
     *(("focal", {"gamma": rule}) for rule in RULES),
+    ("focal", {"gamma": "fls531", "first_change": 0.1, "second_change": 0.4}),
     ("focal", {"gamma": "flsd53", "gra": True}),
     ("inverse_focal", {}),
     ("inverse_focal", {"gamma": 0.5, "gra": True}),

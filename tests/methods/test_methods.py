@@ -39,6 +39,13 @@ def test_every_name_builds_and_trains_a_step(name: str) -> None:
         ("focal+mixup", {"alpha": 1}, r"'alpha' of method 'focal\+mixup' .*write focal\.alpha or mixup\.alpha"),
         ("focal+mixup", {"ce.alpha": 1}, r"unknown option of method 'focal\+mixup': 'ce\.alpha'"),
         ("focal", {"gamma": True}, r"gamma = True .*allowed is a float"),
+        (
+            "fl3",
+            {"first_change": 0.3},
+            r"option first_change of method 'fl3' has an effect with gamma: fls531 or fls532 only, and gamma of focal"
+            r" is 3\.0; set gamma: fls531 or fls532, or leave first_change out",
+        ),
+        ("fls531", {"second_change": 1.5}, r"second_change = 1\.5 .*allowed is 0 to 1"),
         ("focal", {"gra": 1}, r"gra = 1 .*allowed is a bool"),
         ("focal", {"gamma": -1}, r"gamma = -1 .*allowed is 0 to 50"),
         ("focal", {"gamma": float("nan")}, r"gamma = nan .*allowed is 0 to 50"),
@@ -78,6 +85,30 @@ def test_a_preset_can_be_added_to() -> None:
     assert weights == [2.0, 0.5]  # the preset's beta stays its own penalty's
     with pytest.raises(ConfigError, match=r"'beta' of method 'mmce\+mdca' .*write mmce\.beta or mdca\.beta"):
         methods.build("mmce+mdca", beta=1.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "gammas"),
+    [
+        ("cifar10", {"resnet50": 5, "resnet110": 4.5, "wrn": 2.6, "densenet": 5}),
+        ("cifar100", {"resnet50": 5, "resnet110": 6.1, "wrn": 3.9, "densenet": 3.4}),
+    ],
+)
+def test_dual_focal_loss_has_the_gamma_of_each_net(data: str, gammas: dict[str, float]) -> None:
+    logits, labels = batch(5)
+    for net, gamma in gammas.items():
+        expected = methods.build("dual_focal", gamma=gamma).loss(logits, labels)
+        assert methods.build(f"dfl_{data}_{net}").loss(logits, labels) == expected
+    tiny = methods.build("dfl_tiny").loss(logits, labels)
+    assert tiny == methods.build("dual_focal", gamma=2.3).loss(logits, labels)
+
+
+def test_an_option_without_effect_is_refused_where_it_is_set_and_not_where_a_preset_brings_it() -> None:
+    logits, labels = batch(4)
+    fixed = methods.build("fls531_tiny", gamma=3).loss(logits, labels)
+    assert fixed == methods.build("focal", gamma=3).loss(logits, labels)
+    with pytest.raises(ConfigError, match=r"first_change .* and gamma of focal is 3; set gamma"):
+        methods.build("fls531_tiny", gamma=3, first_change=0.2)
 
 
 def test_penalties_have_a_weight_and_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
