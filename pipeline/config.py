@@ -94,6 +94,8 @@ class Training(_Section):
     """Of the step schedule, as fractions of the run, such as [0.4, 0.6]."""
     decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Factor of the step schedule at each milestone."""
+    warmup: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Fraction of the run over which the learning rate rises linearly from 0, such as 0.005; 0: none."""
     selection: Literal["last", "val_error", "val_nll"] | None = None
     """Whose weights are taken: the last epoch's, or the first's of least validation error or NLL."""
     reduction: Literal["mean", "sum"] | None = None

@@ -127,6 +127,9 @@ def test_the_schedule_of_the_papers() -> None:
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
     tiny = RECIPES["papers-100"].recipe
     assert [tiny.rate_at(e / 100) for e in (39, 40, 59, 60)] == pytest.approx([0.1, 0.01, 0.01, 0.001])
+    soft = RECIPES["soft-calibration"].recipe
+    rates = [soft.rate_at(e / 200) for e in (0, 0.5, 1, 59, 60, 120, 160)]
+    assert rates == pytest.approx([0, 0.05, 0.1, 0.1, 0.02, 0.004, 0.0008])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_the_schedule_of_the_papers() -> None:
         ("papers-100", "100 64 sgd 0.1 0.9 False 0.0005 sum 2.0 last"),
         ("bsce-100", "100 128 sgd 0.1 0.9 False 0.0005 sum 2.0 last"),
         ("gamma-net", "350 128 sgd 0.1 0.9 False 0.0005 sum 2.0 val_error"),
-        ("soft-calibration", "200 128 sgd 0.1 0.9 True 0.0005 mean 0.0 last"),
+        ("soft-calibration", "200 128 sgd 0.1 0.9 True 0.0004 mean 0.0 last"),
         ("augmix", "100 128 sgd 0.1 0.9 True 0.0005 mean 0.0 last"),
         ("newsgroups", "50 128 adam 0.001 0.9 False 0.0 mean 0.0 val_error"),
         ("sst", "25 25 adagrad 0.05 0.9 False 0.0001 mean 0.0 val_error"),
@@ -163,6 +166,9 @@ def test_the_schedules() -> None:
     assert rates(schedule="cosine") == pytest.approx([0.2, 0.1 * (1 + root), 0.1, 0.1 * (1 - root)])
     assert rates(schedule="constant") == [0.2] * 4
     assert rates(milestones=[0.25, 0.6], decay=0.5) == pytest.approx([0.2, 0.1, 0.1, 0.05])
+    assert rates(schedule="constant", warmup=0.5) == pytest.approx([0, 0.1, 0.2, 0.2])
+    assert rates(schedule="cosine", warmup=0.75) == pytest.approx([0, 0.1 * (1 + root) / 3, 0.2 / 3, 0.1 * (1 - root)])
+    assert rates(milestones=[0.25], decay=0.5, warmup=0.5) == pytest.approx([0, 0.05, 0.1, 0.1])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from torch import nn
 class Recipe:
     """How a net is optimised, and which epoch's weights are taken.
 
-    schedule: `rate_at` below. milestones are fractions of the run, so the schedule scales with `epochs`.
+    schedule: `rate_at` below. milestones and warmup are fractions of the run, so the schedule scales with `epochs`.
     weight_decay: an L2 term in the gradient, for every optimizer.
     selection: last epoch, or the first epoch of least validation error or NLL.
     reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
@@ -33,6 +33,7 @@ class Recipe:
     schedule: Literal["step", "cosine", "constant"] = "step"
     milestones: tuple[float, ...] = (150 / 350, 250 / 350)
     decay: float = 0.1
+    warmup: float = 0.0
     selection: Literal["last", "val_error", "val_nll"] = "last"
     reduction: Literal["mean", "sum"] = "mean"
     clip: float = 0.0
@@ -44,12 +45,13 @@ class Recipe:
         """The learning rate at `progress` in [0, 1) through the run.
 
         step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi progress)) / 2.
-        constant.
+        constant. Until `warmup` times progress / warmup: the rate rises linearly from 0.
         """
+        highest = self.learning_rate * (progress / self.warmup if progress < self.warmup else 1.0)
         if self.schedule == "cosine":
-            return self.learning_rate * (1 + math.cos(math.pi * progress)) / 2
+            return highest * (1 + math.cos(math.pi * progress)) / 2
         passed = sum(progress >= milestone for milestone in self.milestones) if self.schedule == "step" else 0
-        return float(self.learning_rate * self.decay**passed)
+        return float(highest * self.decay**passed)
 
     def optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer:
         """The optimizer of the net's parameters, at the highest learning rate."""
