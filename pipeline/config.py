@@ -96,8 +96,9 @@ class Training(_Section):
     """Factor of the step schedule at each milestone."""
     warmup: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Fraction of the run over which the learning rate rises linearly from 0, such as 0.005; 0: none."""
-    selection: Literal["last", "val_error", "val_nll"] | None = None
-    """Whose weights are taken: the last epoch's, or the first's of least validation error or NLL."""
+    selection: Literal["last", "val_error", "val_nll", "val_refinement"] | None = None
+    """Whose weights are taken: the last epoch's, or the first's of least validation error, NLL, or NLL after
+    temperature scaling (val_refinement)."""
     reduction: Literal["mean", "sum"] | None = None
     """Of the loss over the batch."""
     clip: Annotated[float, Field(ge=0, le=1e6)] | None = None

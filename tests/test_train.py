@@ -48,7 +48,7 @@ def test_learns_and_records_each_epoch(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, Training(epochs=12, width=8), tmp_path / "c")
     assert [row["epoch"] for row in result.history] == list(range(1, 13))
     columns = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", *COLUMNS)]
-    assert list(result.history[0]) == ["epoch", "learning_rate", "weight_norm", *columns]
+    assert list(result.history[0]) == ["epoch", "learning_rate", "weight_norm", *columns, "val_refinement"]
     assert result.history[-1]["val_error"] < 0.4 < result.history[0]["val_error"]
     assert result.logits["val"].shape == (300, 10) and result.logits["test"].shape == (600, 10)
     assert result.logits["test"].dtype == np.float32
@@ -211,7 +211,7 @@ def test_every_optimizer_learns(leaves: dict[str, Any], digits: DataSet, tmp_pat
     assert result.history[-1]["train_loss"] < 0.7 * result.history[0]["train_loss"]
 
 
-@pytest.mark.parametrize("rule", ["val_error", "val_nll"])
+@pytest.mark.parametrize("rule", ["val_error", "val_nll", "val_refinement"])
 def test_the_best_epoch_is_taken_and_said_and_survives_a_stop(
     rule: str, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

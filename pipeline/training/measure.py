@@ -11,6 +11,7 @@ from pipeline.nets.net import Net
 from pipeline.training import curves
 from pipeline.training.batches import Batches, SplitBatches
 from pipeline.training.plan import Plan
+from pipeline.training.refinement import refinement
 from pipeline.training.state import Epoch, Row, TrainingState
 from trueodds.errors import UserError
 
@@ -45,6 +46,7 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
         "weight_norm": curves.weight_norm(net.head),
         **_scores("train", losses.sum() / len(batches.train), logits, labels),
         **_scores("val", val_loss, val_logits, val_labels),
+        "val_refinement": refinement(val_logits, val_labels),
         **curves.measure_rows(
             plan.curves, number, net, method, batches.train, batches.test, folder,
             batch_size=plan.recipe.batch_size, progress=progress,

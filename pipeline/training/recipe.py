@@ -16,7 +16,7 @@ class Recipe:
 
     schedule: `rate_at` below. milestones and warmup are fractions of the run, so the schedule scales with `epochs`.
     weight_decay: an L2 term in the gradient, for every optimizer.
-    selection: last epoch, or the first epoch of least validation error or NLL.
+    selection: last epoch, or the first epoch of least validation error, NLL, or NLL after temperature scaling.
     reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
     every step; the mean needs neither. clip 0: none.
     threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
@@ -34,7 +34,7 @@ class Recipe:
     milestones: tuple[float, ...] = (150 / 350, 250 / 350)
     decay: float = 0.1
     warmup: float = 0.0
-    selection: Literal["last", "val_error", "val_nll"] = "last"
+    selection: Literal["last", "val_error", "val_nll", "val_refinement"] = "last"
     reduction: Literal["mean", "sum"] = "mean"
     clip: float = 0.0
     padding: int = 4
