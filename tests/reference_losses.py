@@ -140,6 +140,7 @@ def adafocal(
     gamma: float,
     bins: int,
     rate: float,
+    every: int,
     gra: bool,
     learned: tuple[Sequence[float], Sequence[float]] | None = None,
 ) -> float:

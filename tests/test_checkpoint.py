@@ -24,7 +24,7 @@ from tests.training_runs import stopped, train
     ("method", "leaves"),
     [
         ("ce", {}),
-        ("adafocal", {}),
+        ("adafocal", {"method_options": {"every": 2, "rate": 5.0}}),
         ("ce+class_smoothing+mixup", {"selection": "val_nll"}),
         ("consistency", {"optimizer": "adagrad"}),
         ("mmce_interleaved", {"optimizer": "adam", "selection": "val_error"}),

@@ -78,7 +78,7 @@ PARTS = {
     "adafocal": Part(
         AdaFocal,
         "Ghosh et al. 2022; learns from the validation rows",
-        limits={"gamma": (0.2, 20), "bins": (1, 1000), "rate": (0, 100)},
+        limits={"gamma": (0.2, 20), "bins": (1, 1000), "rate": (0, 100), "every": (0, 1_000_000)},
     ),
     "smoothing": Part(labels.Smoothing, "Szegedy et al. 2016", role="labels", limits={"epsilon": (0, 1)}),
     "class_smoothing": Part(

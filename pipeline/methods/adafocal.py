@@ -1,10 +1,12 @@
-"""AdaFocal (Ghosh et al. 2022): a gamma for each confidence bin, moved once an epoch by the bin's validation gap."""
+"""AdaFocal (Ghosh et al. 2022): a gamma for each confidence bin, moved now and then by the bin's validation gap."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from pipeline.methods.gaps import equal_mass, mean_gaps, top
+from pipeline.methods.learner import Split
 from pipeline.methods.method import START, Moment
 from pipeline.methods.targets import expected, of_target, one_minus, power
 
@@ -19,10 +21,17 @@ class AdaFocal:
     bin until the first validation. After each, with gap_b = mean confidence - accuracy of bin b's rows:
     gamma_b <- gamma_b exp(sign(gamma_b) rate gap_b), across the switch at |gamma| < .2, clipped to [-2, 20]
     (Ghosh et al. 2022, algorithm 1). A bin without rows keeps its gamma.
+
+    That is once an epoch, or with `every` after each `every`-th step of the run and then not at an epoch's end (the
+    public code's update_gamma_every, which counts anew in each epoch). Each time costs a pass over the validation rows.
     """
 
-    def __init__(self, *, gamma: float = 1.0, bins: int = 15, rate: float = 1.0, gra: bool = False) -> None:
-        self.rate, self.gra = rate, gra
+    learns_from: Split = "val"
+
+    def __init__(
+        self, *, gamma: float = 1.0, bins: int = 15, rate: float = 1.0, every: int = 0, gra: bool = False
+    ) -> None:
+        self.rate, self.every, self.gra = rate, every, gra
         self.gamma_B = torch.full((bins,), float(gamma), dtype=torch.float64)
         self.edges = torch.linspace(0, 1, bins + 1, dtype=torch.float64)[1:-1]
 
@@ -34,16 +43,11 @@ class AdaFocal:
         weight = power(torch.where(gamma < 0, 1 + p, one_minus(log_p)), gamma.abs())
         return expected(-(weight.detach() if self.gra else weight) * log_p, targets)
 
-    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
+    def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         bins = len(self.gamma_B)
-        top_N, answer_N = torch.softmax(logits_NC.double(), 1).max(1)
-        rising_N = top_N.sort().values
-        self.edges = rising_N[torch.arange(1, bins, device=top_N.device) * len(top_N) // bins].clone()
-        bin_N = torch.bucketize(top_N, self.edges, right=True)
-        gap_N = top_N - (answer_N == labels_N).to(top_N.dtype)
-        count_B, sum_B = top_N.new_zeros(2, bins)
-        count_B = count_B.index_add(0, bin_N, torch.ones_like(gap_N))
-        gap_B = sum_B.index_add(0, bin_N, gap_N) / count_B.clamp_min(1)
+        top_N, gap_N = top(logits_NC, labels_N)
+        self.edges = equal_mass(top_N, bins)
+        gap_B = mean_gaps(gap_N, torch.bucketize(top_N, self.edges, right=True), bins)
         gamma_B = self.gamma_B.to(top_N.device)
         moved_B = gamma_B * torch.exp(gamma_B.sign() * self.rate * gap_B)
         moved_B = torch.where(moved_B.abs() < SWITCH, -SWITCH * moved_B.sign(), moved_B)

@@ -40,7 +40,7 @@ class Part:
     ahead; and where it comes from.
 
     function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
-    class is made once per method, with the options, and may keep state (`pipeline.methods.method.Learner`).
+    class is made once per method, with the options, and may keep state (`pipeline.methods.learner.Learner`).
     limits: option -> (least, greatest) allowed value.
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
     needs: option -> (another, its values with which the first has an effect).

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from pipeline.methods.batch import Batch, identity
+from pipeline.methods.learner import Learner, learners_due
 from pipeline.methods.looking_ahead import Meta
 
 
@@ -55,17 +56,6 @@ class Views(Protocol):
         ...
 
     def consistency(self, logits_VNC: Tensor) -> Tensor: ...
-
-
-@runtime_checkable
-class Learner(Protocol):
-    """A part that adapts to the validation logits, once an epoch, and whose state a checkpoint keeps."""
-
-    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None: ...
-
-    def state(self) -> dict[str, Any]: ...
-
-    def restore(self, state: dict[str, Any]) -> None: ...
 
 
 When = Literal["joint", "separate", "interleaved"]
@@ -127,8 +117,8 @@ class Weighted:
 class Method:
     """A primary loss, weighted penalties, and changes to labels and batches.
 
-    At each step the loop calls `batch`, `objective`, `apart` and `due`, and once an epoch `after_validation`: no `if`
-    in the loop. `views` is part of its augmentation.
+    At each step the loop calls `batch`, `objective`, `apart`, `due` and `validates_after`, and once an epoch
+    `after_steps` and `after_validation`: no `if` in the loop. `views` is part of its augmentation.
     """
 
     name: str
@@ -231,7 +221,7 @@ class Method:
     @property
     def learns_from_validation(self) -> bool:
         """Whether the validation rows are no longer clean: a calibrator fitted on them reuses what trained the net."""
-        return bool(self._learners())
+        return any(learner.learns_from == "val" for learner in self._learners())
 
     def notes(self) -> list[str]:
         """Notes for a reader of the model's card; of a run that is over also of its penalties."""
@@ -262,13 +252,28 @@ class Method:
             lines.append(line)
         return lines
 
-    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
-        """Called once an epoch with the validation logits; parts that adapt to them learn here."""
-        for learner in self._learners():
-            learner.after_validation(logits_NC, labels_N)
+    def validates_after(self, step: int) -> bool:
+        """Whether a part learns from the validation rows after step number `step` of the run, from 1 on."""
+        return bool(learners_due(self._learners(), "val", step))
+
+    def after_validation(self, logits_NC: Tensor, labels_N: Tensor, *, step: int | None = None) -> None:
+        """Called with the validation logits at the end of each epoch, and after a `step` where `validates_after`.
+
+        The parts that adapt to them and are due learn here.
+        """
+        for learner in learners_due(self._learners(), "val", step):
+            learner.learn(logits_NC, labels_N)
+
+    def after_steps(self, logits_NC: Tensor, labels_N: Tensor) -> None:
+        """Called at the end of each epoch with the training logits as its steps made them.
+
+        The parts that adapt to them learn here.
+        """
+        for learner in learners_due(self._learners(), "train", None):
+            learner.learn(logits_NC, labels_N)
 
     def state(self) -> dict[str, Any]:
-        """The state that `after_validation` learned and the penalties' tallies, for checkpoints."""
+        """The state that the parts learned and the penalties' tallies, for checkpoints."""
         learned = [learner.state() for learner in self._learners()]
         tallies = [term.tally.state() for term in self.penalties]
         return {"learned": learned, "penalties": tallies, "meta": self.meta.state()}
@@ -282,4 +287,5 @@ class Method:
         self.meta.restore(state["meta"])
 
     def _learners(self) -> list[Learner]:
-        return [part for part in (self.primary, *self.labels) if isinstance(part, Learner)]
+        parts = (self.primary, *self.labels)
+        return [part for part in parts if isinstance(part, Learner) and part.learns_from is not None]

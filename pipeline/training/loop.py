@@ -68,6 +68,10 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                     inputs, labels = epoch.next(held_out)
                     state.descend(term.weight * term.value(net(inputs), labels), len(labels))
                 shown.update()
+                if method.validates_after(before + epoch.steps):
+                    val_logits, _, val_labels = outputs(net, batches.val)
+                    method.after_validation(val_logits, val_labels, step=before + epoch.steps)
+                    net.train()
                 if checkpoint.due():
                     checkpoint.save_middle(state, epoch)
             row = measure(plan, state, epoch, batches, checkpoint.folder)

@@ -35,11 +35,12 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
             f"training has diverged: {method.meta.name} is no longer finite. Lower its rate, or the recipe's"
             " learning_rate, or choose a recipe that clips gradients (trueodds recipes)"
         )
+    losses, logits, labels = epoch.outputs()
+    method.after_steps(logits, labels)
     val_logits, val_features, val_labels = outputs(net, batches.val)
     method.after_validation(val_logits, val_labels)
     with torch.no_grad():
         val_loss = method.loss(val_logits, val_labels, val_features, head=net.head, progress=progress)
-    losses, logits, labels = epoch.outputs()
     return {
         "epoch": number,
         "learning_rate": state.optimizer.param_groups[0]["lr"],

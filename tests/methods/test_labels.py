@@ -63,7 +63,7 @@ def test_smoothing_by_class_learns_the_difficulty() -> None:
     before = methods.build("ls10").loss(logits, labels)
     method = methods.build("ce+class_smoothing")
     assert torch.equal(method.loss(logits, labels), before)
-    part.after_validation(logits, labels)
+    part.learn(logits, labels)
     method.after_validation(logits, labels)
     missed = [1 - reference.softmax(z)[y] for z, y in zip(logits.tolist(), labels.tolist(), strict=True)]
     overall = math.fsum(missed) / 30
@@ -87,9 +87,9 @@ def test_smoothing_by_class_learns_the_difficulty() -> None:
 def test_smoothing_by_class_where_all_is_right_or_one_class_is_hard() -> None:
     certain, labels = 800 * torch.eye(3), torch.arange(3)
     part = ClassSmoothing(epsilon=0.4)
-    part.after_validation(certain, labels)
+    part.learn(certain, labels)
     assert part.epsilon_C is not None and part.epsilon_C.tolist() == [0, 0, 0]
-    part.after_validation(certain, torch.tensor([0, 1, 1]))
+    part.learn(certain, torch.tensor([0, 1, 1]))
     assert part.epsilon_C.max() == 0.5 and part.epsilon_C.min() >= 0
 
 

@@ -30,6 +30,19 @@ def digits(workspace: Path) -> DataSet:
     return data.load(Data(train_size=200, held_out_size=100))
 
 
+def test_a_look_at_the_validation_rows_between_two_steps_changes_nothing_but_what_is_learned(
+    digits: DataSet, tmp_path: Path
+) -> None:
+    """At rate 0 every gamma stays: the weights, and the statistics of batch normalisation, are those without a look."""
+    nets, rates = {}, ((0, 0.0), (1, 0.0), (0, 5.0), (1, 5.0))
+    for every, rate in rates:
+        options: dict[str, OptionValue] = {"every": every, "rate": rate}
+        training = Training(method="adafocal", method_options=options, epochs=2, width=4)
+        nets[every, rate] = train(digits, training, tmp_path / "c").net.state_dict()
+    assert all(torch.equal(nets[0, 0.0][key], nets[1, 0.0][key]) for key in nets[0, 0.0])
+    assert not torch.equal(nets[0, 5.0]["head.weight"], nets[1, 5.0]["head.weight"])
+
+
 @pytest.mark.parametrize(("name", "options", "leaves"), SPECIAL)
 def test_an_interrupted_run_ends_with_the_same_weights(
     name: str,

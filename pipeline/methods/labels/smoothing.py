@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pipeline.methods.learner import Split
 from pipeline.methods.targets import distribution, of_target, one_minus
 
 MOST = 0.5  # of a class's smoothing: beyond it the label is no longer the likeliest class
@@ -55,6 +56,9 @@ class ClassSmoothing(Smoothing):
     The survey (section Label smoothing) names the idea without a formula; this one is the project's.
     """
 
+    learns_from: Split = "val"
+    every = 0
+
     def __init__(self, *, epsilon: float = 0.1) -> None:
         super().__init__(epsilon=epsilon)
         self.epsilon_C: Tensor | None = None
@@ -65,7 +69,7 @@ class ClassSmoothing(Smoothing):
         epsilon_C = self.epsilon_C.to(logits_NC)
         return epsilon_C[targets] if targets.ndim == 1 else targets.to(logits_NC.dtype) @ epsilon_C
 
-    def after_validation(self, logits_NC: Tensor, labels_N: Tensor) -> None:
+    def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         missed_N = one_minus(of_target(torch.log_softmax(logits_NC.double(), 1), labels_N))
         zero_C = missed_N.new_zeros(logits_NC.shape[1])
         count_C = zero_C.index_add(0, labels_N, torch.ones_like(missed_N))

@@ -1,0 +1,26 @@
+"""How far confidence is from accuracy, bin by bin: what parts that learn look at."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def top(logits_NC: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:
+    """max_k p_nk of each row (N,), and by how much it is over the answer's correctness, 1 or 0 (N,); float64."""
+    top_N, answer_N = torch.softmax(logits_NC.double(), 1).max(1)
+    return top_N, top_N - (answer_N == labels_N).to(top_N.dtype)
+
+
+def equal_mass(confidence_N: Tensor, bins: int) -> Tensor:
+    """The edges between `bins` bins of about N / bins rows each, rising (bins - 1,); ties may leave bins empty."""
+    rising_N = confidence_N.sort().values
+    return rising_N[torch.arange(1, bins, device=rising_N.device) * len(rising_N) // bins].clone()
+
+
+def mean_gaps(gap_N: Tensor, bin_N: Tensor, bins: int) -> Tensor:
+    """Mean gap of each bin's rows (bins,): mean confidence - accuracy; 0 for a bin without rows."""
+    count_B, sum_B = gap_N.new_zeros(2, bins)
+    count_B = count_B.index_add(0, bin_N, torch.ones_like(gap_N))
+    mean_B: Tensor = sum_B.index_add(0, bin_N, gap_N) / count_B.clamp_min(1)
+    return mean_B
