@@ -175,6 +175,57 @@ def adafocal_update(
     return edges, moved
 
 
+Statistics = tuple[list[float], list[float], list[float], list[float]]
+
+
+def width_bin(confidence: float, bins: int) -> int:
+    """b with b / bins < confidence <= (b + 1) / bins."""
+    return sum(confidence > edge / bins for edge in range(1, bins))
+
+
+def ece_ce(
+    z: Row,
+    k: int,
+    at: Row,
+    progress: float,
+    bins: int,
+    classwise: float,
+    split: str,
+    learned: Statistics | None = None,
+) -> float:
+    """learned: what `ece_ce_statistics` returns."""
+    if learned is None:
+        return ce(z, k, at, progress)
+    width, mass, edges, errors = learned
+    p = softmax(at)[k]
+    gap = abs(width[width_bin(p, bins)]) + abs(mass[sum(edge <= p for edge in edges)]) + classwise * errors[k]
+    left = 1 - progress
+    return (left + (1 - left) * gap / 3) * ce(z, k, at, progress)
+
+
+def ece_ce_statistics(rows: Rows, labels: Sequence[int], bins: int) -> Statistics:
+    """Gaps in bins of equal width and of equal mass, the edges of the latter, and the ECE of each class."""
+    p = [softmax(row) for row in rows]
+    confidence = [max(row) for row in p]
+    gaps = [c - (top(row) == label) for c, row, label in zip(confidence, rows, labels, strict=True)]
+    edges = [sorted(confidence)[b * len(rows) // bins] for b in range(1, bins)]
+
+    def gap(bin_of: Callable[[float], int], b: int) -> float:
+        own = [g for g, c in zip(gaps, confidence, strict=True) if bin_of(c) == b]
+        return math.fsum(own) / len(own) if own else 0.0
+
+    errors = []
+    for k in range(len(rows[0])):
+        total = 0.0
+        for b in range(bins):
+            own = [n for n, row in enumerate(p) if width_bin(row[k], bins) == b]
+            total += abs(math.fsum(p[n][k] - (labels[n] == k) for n in own))
+        errors.append(total / len(rows))
+    width = [gap(lambda c: width_bin(c, bins), b) for b in range(bins)]
+    mass = [gap(lambda c: sum(edge <= c for edge in edges), b) for b in range(bins)]
+    return width, mass, edges, errors
+
+
 TWINS: dict[str, Callable[..., float]] = {
     "ce": ce,
     "mse": mse,
@@ -184,6 +235,7 @@ TWINS: dict[str, Callable[..., float]] = {
     "bsce": bsce,
     "consistency": consistency,
     "adafocal": adafocal,
+    "ece_ce": ece_ce,
 }
 
 

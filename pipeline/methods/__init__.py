@@ -80,6 +80,12 @@ PARTS = {
         "Ghosh et al. 2022; learns from the validation rows",
         limits={"gamma": (0.2, 20), "bins": (1, 1000), "rate": (0, 100), "every": (0, 1_000_000)},
     ),
+    "ece_ce": Part(
+        losses.EceCE,
+        "the BSCE-GRA paper's public code; learns from the training rows",
+        limits={"bins": (1, 1000), "classwise": (0, 100)},
+        choices={"split": ("train", "val")},
+    ),
     "smoothing": Part(labels.Smoothing, "Szegedy et al. 2016", role="labels", limits={"epsilon": (0, 1)}),
     "class_smoothing": Part(
         labels.ClassSmoothing,

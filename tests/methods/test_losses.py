@@ -51,6 +51,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("consistency", {**QUIET, "variant": "vote"}),
     ("adafocal", {}),
     ("adafocal", {"gamma": 3, "gra": True}),
+    ("ece_ce", {}),
 ]
 PROGRESS = 0.5
 
@@ -95,7 +96,7 @@ def test_gradient_is_that_of_the_slow_twin_with_the_constants_held(
     assert torch.allclose(gradient(loss, logits), torch.tensor(numeric, dtype=torch.float64), atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["ce", "mse", "focal", "inverse_focal", "dual_focal", "bsce", "adafocal"])
+@pytest.mark.parametrize("name", ["ce", "mse", "focal", "inverse_focal", "dual_focal", "bsce", "adafocal", "ece_ce"])
 def test_gradient_is_the_numeric_one_where_nothing_is_constant(name: str) -> None:
     logits, labels = batch(5)
     method = methods.build(name)

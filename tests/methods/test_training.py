@@ -18,6 +18,8 @@ from trueodds.errors import ConfigError
 SPECIAL: list[tuple[str, dict[str, OptionValue], dict[str, Any]]] = [
     ("adafocal", {"rate": 5.0}, {"selection": "val_error"}),
     ("ce+class_smoothing+mixup", {"alpha": 0.4}, {"optimizer": "adam"}),
+    ("ece_ce", {"bins": 5}, {"selection": "val_refinement"}),
+    ("ece_ce+mixup", {"split": "val"}, {}),
     ("consistency", {"count": 3}, {}),
     ("fls531", {}, {"optimizer": "adagrad", "schedule": "cosine"}),
     ("augmix", {"group": 8}, {}),
