@@ -120,16 +120,34 @@ def consistency(
     progress: float,
     count: int,
     noise: float,
+    gamma: float,
     variant: str,
+    search: str,
+    start: float,
     gra: bool,
     draws: Sequence[Row] | None = None,
 ) -> float:
-    answer, agreed = top(at), 0.0
+    if progress < start:
+        return ce(z, k, at, progress)
+    answer, agreed = k if variant == "official" else top(at), 0.0
     draws = [[0.0] * len(z)] * count if draws is None else draws
     for draw in draws:
-        moved = [value + noise * e for value, e in zip(at if gra else z, draw, strict=True)]
+        held = gra or variant == "official"
+        moved = [value + noise * e for value, e in zip(at if held else z, draw, strict=True)]
         agreed += softmax(moved)[answer] if variant == "mean" else float(top(moved) == answer)
-    return (1 - agreed / count) * ce(z, k, at, progress)
+    return math.pow(1 - agreed / count, gamma) * ce(z, k, at, progress)
+
+
+def consistency_error(
+    rows: Rows, labels: Sequence[int], draws: Sequence[Sequence[Row]], strength: float, bins: int = 15
+) -> float:
+    """ECE of the share of draws that keep a row's answer; draws[t][n]."""
+    totals = [0.0] * bins
+    for n, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        kept = [top([z + strength * e for z, e in zip(row, draw[n], strict=True)]) == top(row) for draw in draws]
+        share = sum(kept) / len(kept)
+        totals[width_bin(share, bins)] += share - (top(row) == label)
+    return math.fsum(abs(total) for total in totals) / len(rows)
 
 
 def adafocal(

@@ -70,10 +70,10 @@ PARTS = {
         losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}, takes_gamma=True
     ),
     "consistency": Part(
-        losses.consistency,
-        "BSCE-GRA paper, section 16.1; Tao et al. 2024",
-        limits={"count": (1, 1000), "noise": (0, 1000)},
-        choices={"variant": ("mean", "vote")},
+        losses.Consistency,
+        "BSCE-GRA paper, section 16.1; Tao et al. 2024; variant official learns from the validation rows",
+        limits={"count": (1, 1000), "noise": (0, 1000), "gamma": (0, 50), "start": (0, 1)},
+        choices={"variant": ("mean", "vote", "official"), "search": ("fine", "grid")},
     ),
     "adafocal": Part(
         AdaFocal,
@@ -201,6 +201,11 @@ PRESETS = {
     "flsd_gra": Preset("focal", "BSCE-GRA paper, table 2", {"gamma": "flsd53", "gra": True}),
     "dfl_gra": Preset("dual_focal", "BSCE-GRA paper, eq. 8 and table 2", {"gamma": 5.0, "gra": True}),
     "bsce_gra": Preset("bsce", "BSCE-GRA paper, eq. 14", {"gamma": 2.0, "norm": 2.0, "gra": True}),
+    "consistency_official": Preset(
+        "consistency",
+        "BSCE-GRA paper, section 16.1, as its public code has it",
+        {"variant": "official", "count": 1000, "gamma": 3.0, "start": 5 / 350},
+    ),
     "ls05": Preset("ce+smoothing", "Mueller et al. 2019; gamma-net paper's LS-0.05", {"epsilon": 0.05}),
     "ls10": Preset("ce+smoothing", "Mueller et al. 2019", {"epsilon": 0.1}),
     "mixup": Preset("ce+mixup", "Zhang et al. 2018", {"alpha": 1.0}),

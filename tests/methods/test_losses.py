@@ -49,6 +49,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("consistency", QUIET),
     ("consistency", {**QUIET, "gra": False}),
     ("consistency", {**QUIET, "variant": "vote"}),
+    ("consistency", {**QUIET, "gamma": 2.5, "gra": False}),
+    ("consistency", {**QUIET, "start": 0.6}),
+    ("consistency", {**QUIET, "variant": "official", "gamma": 3.0}),
     ("adafocal", {}),
     ("adafocal", {"gamma": 3, "gra": True}),
     ("ece_ce", {}),
@@ -205,7 +208,9 @@ def test_the_official_gra_of_dual_focal_lets_the_gradient_through_p_y() -> None:
     assert torch.equal(values[0], values[1])
 
 
-@pytest.mark.parametrize("options", [{}, {"gra": False}, {"variant": "vote"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"gra": False}, {"gamma": 2.0}, {"variant": "vote"}, {"variant": "official", "gamma": 3.0}]
+)
 def test_consistency_equals_the_slow_twin_on_the_same_draws(options: dict[str, Any]) -> None:
     logits, labels = batch(4)
     logits.requires_grad_()

@@ -135,7 +135,7 @@ def test_penalties_have_a_weight_and_a_start(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_only_what_adapts_to_the_validation_rows_says_so() -> None:
     adapting = {name for name in methods.names() if methods.build(name).learns_from_validation}
-    assert adapting == {"adafocal"}
+    assert adapting == {"adafocal", "consistency_official"}
     assert methods.build("ce+class_smoothing").learns_from_validation
     assert not methods.build("ce+smoothing+mixup").learns_from_validation
 

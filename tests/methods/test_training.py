@@ -21,6 +21,7 @@ SPECIAL: list[tuple[str, dict[str, OptionValue], dict[str, Any]]] = [
     ("ece_ce", {"bins": 5}, {"selection": "val_refinement"}),
     ("ece_ce+mixup", {"split": "val"}, {}),
     ("consistency", {"count": 3}, {}),
+    ("consistency+mixup", {"variant": "official", "count": 50}, {}),
     ("fls531", {}, {"optimizer": "adagrad", "schedule": "cosine"}),
     ("augmix", {"group": 8}, {}),
     ("mmce_interleaved+sece", {"mmce.every": 2, "sece.when": "separate"}, {"selection": "val_nll"}),

@@ -6,7 +6,7 @@ a constant for the gradient (eq. 9). p = softmax(z), p_y the target class's prob
 """
 
 from pipeline.methods.losses.bsce import bsce
-from pipeline.methods.losses.consistency import consistency
+from pipeline.methods.losses.consistency import Consistency
 from pipeline.methods.losses.cross_entropy import cross_entropy
 from pipeline.methods.losses.dual_focal import dual_focal
 from pipeline.methods.losses.ece_ce import EceCE
@@ -14,4 +14,4 @@ from pipeline.methods.losses.focal import focal
 from pipeline.methods.losses.inverse_focal import inverse_focal
 from pipeline.methods.losses.mse import mse
 
-__all__ = ["EceCE", "bsce", "consistency", "cross_entropy", "dual_focal", "focal", "inverse_focal", "mse"]
+__all__ = ["Consistency", "EceCE", "bsce", "cross_entropy", "dual_focal", "focal", "inverse_focal", "mse"]
