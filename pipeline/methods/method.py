@@ -12,6 +12,7 @@ from torch import Tensor
 from pipeline.methods.batch import Batch, identity
 from pipeline.methods.learner import Learner, learners_due
 from pipeline.methods.looking_ahead import Meta
+from trueodds.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,18 @@ class Method:
             line = {"name": term.name, "beta": term.weight, "steps": term.tally.steps, "acted": acted, "mean": mean}
             lines.append(line)
         return lines
+
+    def check(self, steps: int) -> None:
+        """Refuses a run of so many steps in which a part would never learn.
+
+        Raises:
+            ConfigError: naming its `every`.
+        """
+        if late := [learner.every for learner in self._learners() if learner.every > steps]:
+            raise ConfigError(
+                f"method {self.name!r} learns after every {late[0]:,} steps, and this run has {steps:,}: it would never"
+                f" learn; set every to {steps:,} at most, or 0 for once an epoch"
+            )
 
     def validates_after(self, step: int) -> bool:
         """Whether a part learns from the validation rows after step number `step` of the run, from 1 on."""

@@ -30,8 +30,8 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     `every` and `share` say how often the middle of an epoch is kept (`Checkpoint`).
 
     Raises:
-        ConfigError: batches of one row, held-out rows of one class, a device that is not there, or a net that the
-            method cannot look ahead through.
+        ConfigError: batches of one row, held-out rows of one class, a device that is not there, a net that the method
+            cannot look ahead through, or a part that would never learn.
         TrainingError: the loss is no longer finite.
     """
     recipe, device, classes = plan.recipe, device_of(plan.device), len(data.card["classes"])
@@ -47,6 +47,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
 
     steps = batches.train.steps(recipe.batch_size)
     total = steps * recipe.epochs
+    method.check(total)
     with repeatable(device, recipe.threads), bar(total, "train", "step", done=state.steps_done(steps)) as shown:
         while len(state.history) < recipe.epochs:
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)

@@ -46,6 +46,13 @@ def test_a_look_at_the_validation_rows_between_two_steps_changes_nothing_but_wha
     assert not torch.equal(nets[0, 5.0]["head.weight"], nets[1, 5.0]["head.weight"])
 
 
+def test_a_part_that_would_never_learn_is_refused(digits: DataSet, tmp_path: Path) -> None:
+    training = Training(method="adafocal", method_options={"every": 9}, epochs=2, width=4)
+    with pytest.raises(ConfigError, match=r"after every 9 steps, and this run has 8: it .*every to 8 at most, or 0"):
+        train(digits, training, tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
 @pytest.mark.parametrize(("name", "options", "leaves"), SPECIAL)
 def test_an_interrupted_run_ends_with_the_same_weights(
     name: str,
