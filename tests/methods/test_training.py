@@ -53,6 +53,23 @@ def test_a_part_that_would_never_learn_is_refused(digits: DataSet, tmp_path: Pat
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "from_validation"),
+    [
+        ("ece_ce", {}, False),
+        ("ece_ce", {"split": "val"}, True),
+        ("consistency", {}, False),
+        ("consistency", {"variant": "official"}, True),
+    ],
+)
+def test_the_notes_say_that_validation_rows_were_learned_from(
+    name: str, options: dict[str, OptionValue], from_validation: bool, digits: DataSet, tmp_path: Path
+) -> None:
+    result = train(digits, Training(method=name, method_options=options, epochs=1, width=4), tmp_path / "c")
+    note = f"Training learned from the validation rows (method {name}), so the calibrator was fitted on rows"
+    assert [text.startswith(note) for text in result.settings["notes"]] == ([True] if from_validation else [])
+
+
 @pytest.mark.parametrize(("name", "options", "leaves"), SPECIAL)
 def test_an_interrupted_run_ends_with_the_same_weights(
     name: str,
