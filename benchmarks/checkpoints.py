@@ -35,7 +35,7 @@ CLASSES = 100
 
 def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str, Any]:
     """One net's checkpoint, written again and again."""
-    plan = plan_of(Training(net=name), "cifar100", "image", None)
+    plan = plan_of(Training(net=name), "cifar100", "image", held_out=False)
     state = TrainingState.initial(plan, 3, CLASSES, device)
     state.descend(state.net(torch.zeros(2, 3, 32, 32, device=device)).sum(), 2)
     epoch = Epoch(0)
@@ -43,6 +43,7 @@ def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str
         torch.zeros((), device=device),
         torch.randn(rows, CLASSES, device=device),
         torch.zeros(rows, dtype=torch.int64, device=device),
+        None,
     )
     with tempfile.TemporaryDirectory() as folder:
         checkpoint, seconds = Checkpoint(Path(folder)), []

@@ -59,7 +59,7 @@ def subset(source: Path, out: Path) -> Path:
 def planned(method: str, seed: int, epochs: int, width: int) -> Plan:
     """The plan of one run."""
     training = Training(method=method, seed=seed, epochs=epochs, width=width, recipe="cpu", device="cpu")
-    return plan_of(training, "cifar100-subset", "image", None)
+    return plan_of(training, "cifar100-subset", "image", held_out=False)
 
 
 def one(dataset: data.DataSet, method: str, seed: int, plan: Plan) -> dict[str, Any]:

@@ -44,9 +44,11 @@ class Data(_Section):
     train_size: Annotated[int, Field(ge=2)] | None = None
     """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows held out for calibration; null: digits 300, CIFAR 5,000, breast_cancer 95, wine 30, your own a tenth."""
+    """Rows held out for calibration; null: digits 300, CIFAR 5,000, breast_cancer 95, wine 30, your own a tenth; recipe
+    gamma-net a tenth of all."""
     held_out_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows set aside to learn from by penalties with `when: interleaved`; null: none."""
+    """Rows set aside to learn from by penalties with `when: interleaved` and by parts that look ahead; null: as the
+    recipe says, most have none."""
     test_fraction: float = Field(0.2, gt=0, lt=1)
     """Share of the rows held out for test when a data set of your own brings no test split."""
     split_seed: Annotated[int, Field(ge=0)] = 0
@@ -107,6 +109,9 @@ class Training(_Section):
     """Augmentation: shifts of up to so many pixels; 0: none."""
     flip: bool | None = None
     """Augmentation: random horizontal flips."""
+    held_out: Literal["apart", "official"] | None = None
+    """Of held-out rows that the method does not learn from: apart (unused), official (training rows, as in public
+    code)."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

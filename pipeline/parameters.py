@@ -14,7 +14,7 @@ OPTIONS = ("model_options", "method_options", "calibrator_options")
 """Leaves that hold names of their own, such as `method_options.gamma`."""
 
 STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "fetch": ("data",),
+    "fetch": ("data", "training.recipe"),
     "plan": ("training", "data.dataset", "data.held_out_size", "data.path"),
     "train": ("training",),
     "calibrate": ("calibration",),

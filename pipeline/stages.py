@@ -36,8 +36,9 @@ CHECKPOINTS = Path(".checkpoints")
 def fetch(params: Params) -> None:
     """Data set -> data/arrays.npz, data/card.json."""
     from pipeline import data
+    from pipeline.data.shares import OF_RECIPES
 
-    data.save(data.load(params.data), DATA)
+    data.save(data.load(params.data, OF_RECIPES.get(params.training.recipe)), DATA)
 
 
 def plan(params: Params) -> None:
@@ -56,9 +57,11 @@ def _planned(params: Params) -> dict[str, Any]:
         from pipeline.training import imported
 
         return imported.plan_of(params.training, params.data.path, kind)
+    from pipeline.data.shares import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
-    return plan_of(params.training, params.data.dataset, kind, params.data.held_out_size).to_json()
+    held_out = params.data.held_out_size is not None or params.training.recipe in OF_RECIPES
+    return plan_of(params.training, params.data.dataset, kind, held_out=held_out).to_json()
 
 
 def train(params: Params) -> None:
@@ -78,7 +81,8 @@ def train(params: Params) -> None:
     from pipeline.training.resolution import plan_of
 
     card = dataset.card
-    resolved = plan_of(params.training, card["name"], card["input"]["kind"], card["splits"].get(data.HELD_OUT))
+    held_out = data.HELD_OUT in card["splits"]
+    resolved = plan_of(params.training, card["name"], card["input"]["kind"], held_out=held_out)
     loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
 
 

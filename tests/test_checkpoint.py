@@ -73,8 +73,10 @@ def test_how_often_the_middle_of_an_epoch_is_kept(
     monkeypatch.setattr("pipeline.training.checkpoint.time.monotonic", lambda: clock["now"])
     monkeypatch.setattr("pipeline.training.checkpoint.torch.save", slowly)
     checkpoint, epoch = Checkpoint(tmp_path / "c"), Epoch(0)
-    epoch.add(torch.zeros(()), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
-    state = TrainingState.initial(plan_of(Training(width=4), "digits", "image", None), 1, 2, torch.device("cpu"))
+    epoch.add(torch.zeros(()), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), None)
+    state = TrainingState.initial(
+        plan_of(Training(width=4), "digits", "image", held_out=False), 1, 2, torch.device("cpu")
+    )
     checkpoint.save_middle(state, epoch)
     clock["now"] += seconds
     assert checkpoint.due() == due

@@ -18,7 +18,7 @@ from pipeline.training.trained import Trained
 
 def plan(data: DataSet, training: Training) -> Plan:
     card = data.card
-    return plan_of(training, card["name"], card["input"]["kind"], card["splits"].get(HELD_OUT))
+    return plan_of(training, card["name"], card["input"]["kind"], held_out=HELD_OUT in card["splits"])
 
 
 def train(

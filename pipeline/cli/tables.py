@@ -20,7 +20,8 @@ def methods_table() -> list[tuple[str, str, str]]:
     """(name, parts and options, source) of every part and preset; `+name` is what can follow a primary loss."""
     rows = []
     for name, part in methods.PARTS.items():
-        rows.append((name if part.role == "primary" else f"+{name}", _options(part.options()), part.source))
+        options = {**part.options(), **part.defaults}
+        rows.append((name if part.role == "primary" else f"+{name}", _options(options), part.source))
     rows.append(("+<penalty>", _options(PENALTY), f"every penalty has these too; when: {', '.join(get_args(When))}"))
     meta = ", ".join(name for name, part in methods.PARTS.items() if part.role == "meta")
     choices = "; ".join(f"{key}: {', '.join(META_CHOICES[key])}" for key in ("lookahead", "optimizer", "variant"))

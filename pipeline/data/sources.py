@@ -16,6 +16,7 @@ from pipeline.data import cifar, digits, embedded, folder, npz, table, vectors
 from pipeline.data.dataset import HELD_OUT, DataSet, sha256
 from pipeline.data.image_files import gather
 from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, Rows, checked
+from pipeline.data.shares import Shares
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
 from trueodds.evaluation.splits import Index, balanced
@@ -60,8 +61,8 @@ def names() -> list[str]:
     return list(_BUILT_IN)
 
 
-def load(params: Data) -> DataSet:
-    """Find the data set, check it, split it.
+def load(params: Data, shares: Shares | None = None) -> DataSet:
+    """Find the data set, check it, split it; sizes that are null by `shares`, if the recipe has any.
 
     Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/ if that variable is set;
     `path` in params; the built-in sources. Where the rows came from goes to the log, not into the card: equal rows
@@ -84,11 +85,16 @@ def load(params: Data) -> DataSet:
     else:
         test, train = (raw.x_test, raw.y_test, None), np.arange(len(raw.y_train))
     built_in = _BUILT_IN.get(params.dataset)
-    rows = params.validation_size or (built_in.validation_rows if built_in else max(2, len(train) // 10))
+    usual = built_in.validation_rows if built_in else max(2, len(train) // 10)
+    held_out_rows = params.held_out_size
+    if shares is not None:
+        usual = round(shares.validation * len(train))
+        held_out_rows = held_out_rows or round(shares.held_out * len(train))
+    rows = params.validation_size or usual
     val, train = _draw(raw, train, rows, params, "validation_size")
     held_out: dict[str, Part] = {}
-    if params.held_out_size is not None:
-        drawn, train = _draw(raw, train, params.held_out_size, params, "held_out_size")
+    if held_out_rows is not None:
+        drawn, train = _draw(raw, train, held_out_rows, params, "held_out_size")
         held_out = {HELD_OUT: (raw.x_train, raw.y_train, drawn)}
     if params.train_size is not None and params.train_size > len(train):
         raise DataError(

@@ -16,7 +16,7 @@ from pipeline.methods.adafocal import AdaFocal
 from pipeline.methods.augmix import AugMix
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.composition import Composition
-from pipeline.methods.gamma import RULES, SCHEDULES, gamma_star
+from pipeline.methods.gamma import RULES, SCHEDULES, exponent, gamma_star
 from pipeline.methods.meta.gamma_net import POSITIVE as POSITIVE_FORMS
 from pipeline.methods.meta.learner import MetaLearner
 from pipeline.methods.method import Method, Moment
@@ -53,21 +53,21 @@ PARTS = {
         "Lin et al. 2017; Mukhoti et al. 2020, section 4",
         limits={"gamma": (0, 50), "alpha": (0, 100), "first_change": (0, 1), "second_change": (0, 1)},
         choices=GAMMA,
-        takes_gamma=True,
+        exponent=exponent,
         needs={"first_change": ("gamma", SCHEDULES), "second_change": ("gamma", SCHEDULES)},
     ),
     "inverse_focal": Part(
-        losses.inverse_focal, "Wang et al. 2021", limits={"gamma": (0, 50)}, choices=GAMMA, takes_gamma=True
+        losses.inverse_focal, "Wang et al. 2021", limits={"gamma": (0, 50)}, choices=GAMMA, exponent=exponent
     ),
     "dual_focal": Part(
         losses.dual_focal,
         "Tao et al. 2023; BSCE-GRA paper, eq. 5",
         limits={"gamma": (0, 50), "alpha": (0, 100)},
         choices={**GAMMA, "variant": ("paper", "official", "survey")},
-        takes_gamma=True,
+        exponent=exponent,
     ),
     "bsce": Part(
-        losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}, takes_gamma=True
+        losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}, exponent=exponent
     ),
     "consistency": Part(
         losses.Consistency,
@@ -158,6 +158,7 @@ PARTS = {
         limits={"tau": POSITIVE, "cap": (1, 1000)},
         choices={"positive": tuple(POSITIVE_FORMS)},
         gives_gamma=True,
+        defaults={"rate": 1e-4},
         learner=MetaLearner,
     ),
     "unit_l2": Part(meta.UnitL2, "Bohdal et al. 2021, unit-wise L2", role="meta", learner=MetaLearner),

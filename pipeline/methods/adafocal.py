@@ -39,7 +39,7 @@ class AdaFocal:
         """One value per sample (N,)."""
         log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
         p = log_p.exp()
-        gamma = self._gamma(p.detach())
+        gamma = self.exponent(p.detach())
         weight = power(torch.where(gamma < 0, 1 + p, one_minus(log_p)), gamma.abs())
         return expected(-(weight.detach() if self.gra else weight) * log_p, targets)
 
@@ -59,6 +59,7 @@ class AdaFocal:
     def restore(self, state: dict[str, Tensor]) -> None:
         self.gamma_B, self.edges = state["gamma"], state["edges"]
 
-    def _gamma(self, p: Tensor) -> Tensor:
+    def exponent(self, p: Tensor, moment: Moment = START) -> Tensor:
+        """The gamma of each p's bin."""
         self.edges, self.gamma_B = self.edges.to(p.device), self.gamma_B.to(p.device)
         return self.gamma_B.to(p.dtype)[torch.bucketize(p, self.edges.to(p.dtype), right=True)]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from torch import Tensor
+
 from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta
@@ -44,8 +46,10 @@ class Part:
     limits: option -> (least, greatest) allowed value.
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
     needs: option -> (another, its values with which the first has an effect).
-    takes_gamma: a moment may bring an exponent for each row; gives_gamma: it does.
+    exponent: (p_y, moment, **options) -> the gamma of each row, of a loss that takes the moment's where it brings one;
+    gives_gamma: of a meta part that makes the moment bring one.
     learner: of a part with the role meta, what trains it.
+    defaults: of the options that all parts of the role have, those of this one that differ.
     """
 
     function: Callable[..., Any]
@@ -54,8 +58,9 @@ class Part:
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    takes_gamma: bool = False
+    exponent: Callable[..., Tensor] | None = None
     gives_gamma: bool = False
+    defaults: Mapping[str, OptionValue] = field(default_factory=dict)
     learner: Callable[..., Meta] | None = None
 
     def options(self) -> dict[str, OptionValue]:
@@ -65,7 +70,7 @@ class Part:
 
     def settings(self) -> dict[str, OptionValue]:
         """`options`, and those that all parts of the role have."""
-        return {**self.options(), **DEFAULTS.get(self.role, {})}
+        return {**self.options(), **DEFAULTS.get(self.role, {}), **self.defaults}
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,10 @@ def compose(
             del resolved[named[0]]["gamma"]
     return Composition(
         spec,
-        tuple(Component(name, part.function, part.role, resolved[name], part.learner) for name, part in chosen.items()),
+        tuple(
+            Component(name, part.function, part.role, resolved[name], part.learner, part.exponent)
+            for name, part in chosen.items()
+        ),
     )
 
 
@@ -117,7 +125,7 @@ def _check_meta(
     if several := [other for other in added if chosen[other].role == "meta" and other != name]:
         raise ConfigError(f"method {spec!r}: {name} and {several[0]} both look a step ahead; name one of them")
     if chosen[name].gives_gamma:
-        takers = [other for other, part in chosen.items() if part.takes_gamma]
+        takers = [other for other, part in chosen.items() if part.exponent is not None]
         if not takers:
             raise ConfigError(
                 f"method {spec!r}: {name} gives each row a gamma, and {primary} has none to be given; allowed are"

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from torch import Tensor
+
 from pipeline.methods.looking_ahead import Meta
-from pipeline.methods.method import Method, PrimaryLoss, Weighted
+from pipeline.methods.method import Method, Moment, PrimaryLoss, Weighted
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue
@@ -33,12 +35,17 @@ class Component:
     role: Role
     options: Mapping[str, OptionValue]
     learner: Callable[..., Meta] | None = None
+    exponent: Callable[..., Tensor] | None = None
 
     def bind(self) -> Callable[..., Any]:
         """The function with its options, or an object of the class."""
         shared = SHARED.get(self.role, ())
         own = {name: value for name, value in self.options.items() if name not in shared}
         return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
+
+    def exponents(self) -> Callable[[Tensor, Moment], Tensor] | None:
+        """(p_y, moment) -> the gamma of each row; None: the loss has none."""
+        return None if self.exponent is None else functools.partial(self.exponent, **self.options)
 
     def trained(self) -> Meta:
         """What learns the parameters of a meta part."""
@@ -56,13 +63,15 @@ class Composition:
     def build(self, net: Net | None = None) -> Method:
         """The method, its state as before the first step; a part that learns by looking ahead needs the net."""
         primary, *added = self.components
+        loss = primary.bind()
         method = Method(
             self.name,
-            _with_moment(primary.bind()),
+            _with_moment(loss),
             penalties=tuple(_weighted(part) for part in added if part.role == "penalty"),
             labels=tuple(part.bind() for part in added if part.role == "labels"),  # type: ignore[misc]
             views=next((part.bind() for part in added if part.role == "views"), None),  # type: ignore[arg-type]
             meta=next((part.trained() for part in added if part.role == "meta"), Meta()),
+            exponent=getattr(loss, "exponent", None) or primary.exponents(),
         )
         if net is not None:
             method.meta.attach(net)

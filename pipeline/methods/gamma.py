@@ -147,6 +147,20 @@ SCHEDULES = ("fls531", "fls532")
 """Those of them that change over the run."""
 
 
+def exponent(
+    p: Tensor,
+    moment: Moment,
+    *,
+    gamma: float | str = 1.0,
+    first_change: float = CHANGES[0],
+    second_change: float = CHANGES[1],
+    **others: object,
+) -> Tensor:
+    """The gamma of each row of a loss of the focal family with these options, at its p_y (N,)."""
+    values = torch.as_tensor(resolve(gamma, p, moment, (first_change, second_change)), dtype=p.dtype, device=p.device)
+    return values.expand(p.shape)
+
+
 def resolve(gamma: float | str, p: Tensor, moment: Moment, changes: tuple[float, float] = CHANGES) -> Tensor | float:
     """gamma for each p (N,) or (N, C), or one for all: the moment's where it has one, a number as it is, a name by its
     rule. changes: when a schedule changes.

@@ -128,6 +128,7 @@ class Method:
     labels: tuple[Labels, ...] = ()
     views: Views | None = None
     meta: Meta = field(default_factory=Meta)
+    exponent: Callable[[Tensor, Moment], Tensor] | None = None
 
     def batch(
         self, inputs: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
@@ -155,6 +156,16 @@ class Method:
             targets = part.targets(logits_NC, targets)
         targets = self.meta.targets(logits_NC, targets)
         return self.primary(logits_NC, targets, Moment(progress, features, head, self.meta.gamma(features)))
+
+    def exponents(self, batch: Batch) -> Tensor | None:
+        """The gamma of each row (N,), detached; None: the method has none."""
+        if self.exponent is None:
+            return None
+        with torch.no_grad():
+            rows = len(batch.labels)
+            p_N = torch.softmax(batch.logits[:rows], 1).gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+            features = None if batch.features is None else batch.features[:rows]
+            return self.exponent(p_N, Moment(batch.progress, features, batch.head, self.meta.gamma(features)))
 
     def objective(self, batch: Batch) -> Tensor:
         """mean_n per_sample_n + meta penalty / N + sum_j weight_j penalty_j, j the joint penalties.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -103,6 +103,11 @@ class Batches:
         normalise = NORMALISERS[data.card["input"]["kind"]].of(data.card["normalise"], device)
         return cls(rows, labels, normalise, augment or Augmentation())
 
+    def joined(self, other: Batches) -> Batches:
+        """These rows and then the other's, all treated like these."""
+        rows, labels = torch.cat([self.rows, other.rows]), torch.cat([self.labels_N, other.labels_N])
+        return replace(self, rows=rows, labels_N=labels)
+
     def __len__(self) -> int:
         return len(self.labels_N)
 
@@ -150,6 +155,8 @@ class SplitBatches:
     val: Batches
     test: Batches
     held_out: Batches | None
+    joined: bool = False
+    """The held-out rows are among the training rows."""
 
     @classmethod
     def of(
@@ -158,6 +165,9 @@ class SplitBatches:
         """Raises ConfigError if the recipe's batches would have a single row, or the held-out rows a single class."""
         augmentation = Augmentation(recipe.padding, recipe.flip, views)
         train = Batches.of(data, "train", device, augmentation)
+        joined = recipe.held_out == "official" and not held_out and HELD_OUT in data.arrays
+        if joined:
+            train = train.joined(Batches.of(data, HELD_OUT, device))
         val, test = (Batches.of(data, split, device) for split in ("val", "test"))
         apart = Batches.of(data, HELD_OUT, device) if held_out else None
         for rows in filter(None, (train, apart)):
@@ -171,13 +181,15 @@ class SplitBatches:
                 f"all {len(apart)} held-out rows are of one class, from which calibration cannot be learned; raise"
                 " data.held_out_size"
             )
-        return cls(train, val, test, apart)
+        return cls(train, val, test, apart, joined)
 
     def notes(self) -> list[str]:
         """Notes for a reader of the model's card: which rows were learned from beside the training rows."""
-        return (
-            [] if self.held_out is None else [f"Training learned from the {len(self.held_out):,} held-out rows, too."]
-        )
+        if self.joined:
+            return ["The held-out rows were training rows (training.held_out: official)."]
+        if self.held_out is None:
+            return []
+        return [f"Training learned from the {len(self.held_out):,} held-out rows, too."]
 
     def held_out_rows(self, batch_size: int, seed: int, *, done: int) -> Iterator[tuple[Tensor, Tensor]]:
         """As they are, in an order of the epoch's own: the training rows draw the same with and without them."""

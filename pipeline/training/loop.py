@@ -64,7 +64,8 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                     state.look_ahead(meta, batch, epoch.next(held_out))
                 loss = method.objective(batch)
                 state.descend(loss, len(labels), method.apart(batch.logits, labels, progress=progress))
-                epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels)
+                gamma = method.exponents(batch)
+                epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
                     state.descend(term.weight * term.value(net(inputs), labels), len(labels))

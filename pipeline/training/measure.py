@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from pipeline.methods.batch import Batch
+from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from pipeline.training import curves
 from pipeline.training.batches import Batches, SplitBatches
@@ -35,12 +38,20 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
             f"training has diverged: {method.meta.name} is no longer finite. Lower its rate, or the recipe's"
             " learning_rate, or choose a recipe that clips gradients (trueodds recipes)"
         )
-    losses, logits, labels = epoch.outputs()
+    losses, logits, labels, gamma = epoch.outputs()
     method.after_steps(logits, labels)
     val_logits, val_features, val_labels = outputs(net, batches.val)
     method.after_validation(val_logits, val_labels)
     with torch.no_grad():
         val_loss = method.loss(val_logits, val_labels, val_features, head=net.head, progress=progress)
+    val = Batch(
+        logits=val_logits,
+        targets=val_labels,
+        labels=val_labels,
+        features=val_features,
+        head=net.head,
+        progress=progress,
+    )
     return {
         "epoch": number,
         "learning_rate": state.optimizer.param_groups[0]["lr"],
@@ -52,8 +63,33 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
             plan.curves, number, net, method, batches.train, batches.test, folder,
             batch_size=plan.recipe.batch_size, progress=progress,
         ),
+        **_gamma(method, val, net, batches.test, gamma),
         **method.meta.figures(),
     }  # fmt: skip
+
+
+def _gamma(method: Method, val: Batch, net: Net, test: Batches, train_N: Tensor) -> Row:
+    """Columns of a method with a gamma: that of training rows as their steps had it, of the others now.
+
+    The test rows are passed through the net for it, once an epoch.
+    """
+    val_N = method.exponents(val)
+    if val_N is None:
+        return {}
+    logits, features, labels = outputs(net, test)
+    of_test = replace(val, logits=logits, targets=labels, labels=labels, features=features)
+    test_N = method.exponents(of_test)
+    assert test_N is not None
+    splits = {"train": train_N, "val": val_N, "test": test_N}
+    return {f"{split}_gamma_{name}": value for split, one in splits.items() for name, value in spread(one).items()}
+
+
+def spread(values_N: Tensor) -> Row:
+    """Mean, standard deviation (of all, not of a sample) and the quantiles 5% and 95%, linearly interpolated."""
+    values_N = values_N.double()
+    low, high = torch.quantile(values_N, values_N.new_tensor([0.05, 0.95])).tolist()
+    std = float(values_N.std(unbiased=False))
+    return {"mean": float(values_N.mean()), "std": std, "q05": low, "q95": high}
 
 
 def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> Row:

@@ -19,6 +19,8 @@ class Recipe:
     selection: last epoch, or the first epoch of least validation error, NLL, or NLL after temperature scaling.
     reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
     every step; the mean needs neither. clip 0: none.
+    held_out: what becomes of held-out rows that the method does not learn from. apart: nothing, so that it has as many
+    rows as the methods that do. official: they are training rows, as in the public code of meta-calibration.
     threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
     """
 
@@ -39,6 +41,7 @@ class Recipe:
     clip: float = 0.0
     padding: int = 4
     flip: bool = True
+    held_out: Literal["apart", "official"] = "apart"
     threads: int = 0
 
     def rate_at(self, progress: float) -> float:

@@ -68,7 +68,7 @@ RECIPES = {
         "CIFAR, Tiny-ImageNet in the gamma-net paper: drops at 150 and 250; sum and clipping as in the code it adapts",
         350,
         selection="val_error",
-        beside="8:1:1, so for CIFAR validation_size=5000 held_out_size=5000; five seeds",
+        beside="five seeds; it makes the splits 8:1:1 itself, the last to learn from by looking ahead",
     ),
     "soft-calibration": NamedRecipe(
         "CIFAR in the soft calibration objectives paper, whose schedule is not printed: one epoch of warm-up, drops to"

@@ -22,9 +22,8 @@ AUGMENTED: tuple[Kind, ...] = ("image",)
 """Kinds of rows with pixels to move."""
 
 
-def plan_of(training: Training, dataset: str, kind: Kind, held_out: int | None) -> Plan:
-    """The plan of a run on a data set of this kind of rows, with `held_out` of them to learn from in steps of their own
-    (None: no such split).
+def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> Plan:
+    """The plan of a run on a data set of this kind of rows; held_out: some are set aside to learn from in another way.
 
     Raises:
         ConfigError: an unknown recipe, net, method or option; settings that do not fit each other or the kind;
@@ -37,7 +36,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, held_out: int | None) 
     _check_net(shape, training, dataset, kind)
     if kind not in AUGMENTED:
         _refuse_augmentation(recipe, method, dataset, kind)
-    _check_held_out(method, held_out)
+    _check_held_out(method, recipe, held_out)
     if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
         raise ConfigError(
             f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"
@@ -71,10 +70,17 @@ def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind
         )
 
 
-def _check_held_out(method: Composition, rows: int | None) -> None:
-    if rows is not None and not method.held_out_parts:
-        log.warning("method %s does not learn from the %s held-out rows (data.held_out_size)", method.name, f"{rows:,}")
-    if method.held_out_parts and rows is None:
+def _check_held_out(method: Composition, recipe: Recipe, held_out: bool) -> None:
+    if held_out and not method.held_out_parts and recipe.held_out == "apart":
+        log.warning(
+            "method %s does not learn from the held-out rows; training.held_out=official makes them training rows",
+            method.name,
+        )
+    if recipe.held_out == "official" and not held_out:
+        raise ConfigError(
+            "training.held_out is 'official', and there are no held-out rows; leave it null, or set data.held_out_size"
+        )
+    if method.held_out_parts and not held_out:
         raise ConfigError(
             f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and"
             " data.held_out_size is null; set it, such as held_out_size=5000 for CIFAR or 100 for digits"

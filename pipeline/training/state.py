@@ -34,17 +34,19 @@ class Epoch:
         self.generator = torch.Generator().manual_seed(seed)
         self.resumed: Tensor | None = None
         self.steps = self.held_out = 0
-        self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._outputs: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
-    def add(self, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> None:
-        """One step: its loss summed over the rows, their logits and labels, all kept on their device."""
+    def add(self, loss: Tensor, logits_NC: Tensor, labels_N: Tensor, gamma_N: Tensor | None) -> None:
+        """One step: its loss summed over the rows, their logits, labels and gamma, all kept on their device."""
         self.steps += 1
-        self._outputs.append((loss.detach().reshape(1), logits_NC.detach(), labels_N))
+        nothing = loss.new_empty(0)
+        line = loss.detach().reshape(1), logits_NC.detach(), labels_N, nothing if gamma_N is None else gamma_N
+        self._outputs.append(line)
 
-    def outputs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The steps' losses (S,), and logits (N, C) and labels (N,) of the rows that they took."""
-        losses, logits, labels = (torch.cat(parts) for parts in zip(*self._outputs, strict=True))
-        self._outputs = [(losses, logits, labels)]
+    def outputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The steps' losses (S,), and of the rows that they took logits (N, C), labels (N,) and gamma, (N,) or none."""
+        losses, logits, labels, gamma = (torch.cat(parts) for parts in zip(*self._outputs, strict=True))
+        self._outputs = [(losses, logits, labels, gamma)]
         return self._outputs[0]
 
     def next(self, held_out: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from pipeline import data
 from pipeline.config import Data, OptionValue, Training
 from pipeline.data import DataSet
+from pipeline.data.shares import OF_RECIPES
 from pipeline.methods.meta import GammaNet
-from pipeline.training.measure import TrainingError
+from pipeline.training.measure import TrainingError, spread
 from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError
 
@@ -86,3 +88,57 @@ def test_what_went_wrong_is_told(
     single = {**digits.arrays, "held_out": (x[y == 3], y[y == 3])}
     with pytest.raises(ConfigError, match=r"held-out rows are of one class, .* raise data.held_out_size"):
         run(DataSet(single, digits.card), tmp_path / "e", "flg")
+
+
+def test_held_out_rows_are_training_rows_where_that_is_asked_for(
+    digits: DataSet, workspace: Path, tmp_path: Path
+) -> None:
+    official = Training(**SMALL, held_out="official")
+    result = train(digits, official, tmp_path / "a")
+    assert result.settings["notes"] == ["The held-out rows were training rows (training.held_out: official)."]
+    joined = {split: digits.arrays[split] for split in ("val", "test")}
+    joined["train"] = tuple(  # type: ignore[assignment]
+        np.concatenate([digits.arrays[split][i] for split in ("train", "held_out")]) for i in (0, 1)
+    )
+    plain = train(DataSet(joined, {**digits.card, "splits": {}}), Training(**SMALL), tmp_path / "b")
+    assert [row["val_nll"] for row in plain.history] == [row["val_nll"] for row in result.history]
+    meta = train(digits, official.model_copy(update={"method": "flg"}), tmp_path / "c")
+    assert "Training learned from the 100 held-out rows, too." in meta.settings["notes"]
+    with pytest.raises(ConfigError, match="there are no held-out rows; leave it null, or set data"):
+        train(DataSet(joined, {**digits.card, "splits": {}}), official, tmp_path / "d")
+
+
+def test_the_recipe_makes_its_splits_itself() -> None:
+    splits = data.load(Data(), OF_RECIPES["gamma-net"]).card["splits"]
+    assert splits == {"train": 957, "val": 120, "test": 600, "held_out": 120}
+    own = data.load(Data(validation_size=50, held_out_size=60), OF_RECIPES["gamma-net"]).card["splits"]
+    assert own == {"train": 1087, "val": 50, "test": 600, "held_out": 60}
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("fl3", {}), ("flsd53", {}), ("fls531", {}), ("adafocal", {}), ("bsce", {}), ("flg_sece", {})],
+)
+def test_gamma_over_the_epochs(
+    method: str, options: dict[str, OptionValue], digits: DataSet, workspace: Path, tmp_path: Path
+) -> None:
+    history = run(digits, tmp_path / "c", method, **options).history
+    columns = {f"{split}_gamma_{name}" for split in ("train", "val", "test") for name in ("mean", "std", "q05", "q95")}
+    assert all(columns <= row.keys() for row in history)
+    constant = {"fl3": [3, 3, 3], "bsce": [2, 2, 2]}
+    for split in ("train", "val", "test"):
+        means = [row[f"{split}_gamma_mean"] for row in history]
+        assert all(row[f"{split}_gamma_q05"] <= row[f"{split}_gamma_q95"] for row in history)
+        if method in constant:
+            assert means == constant[method] and all(row[f"{split}_gamma_std"] == 0 for row in history)
+    if method == "flsd53":
+        assert all(3 <= row["test_gamma_mean"] <= 5 and row["test_gamma_q95"] == 5 for row in history)
+    if method == "flg_sece":
+        spreads = [row["test_gamma_std"] for row in history]
+        assert 0 < spreads[0] < spreads[-1] and history[0]["train_gamma_mean"] == pytest.approx(1, abs=0.2)
+
+
+def test_spread_of_a_few_numbers() -> None:
+    values = [0.0, 1.0, 2.0, 3.0, 10.0]
+    expected = {"mean": 3.2, "std": np.std(values), "q05": 0.2, "q95": 8.6}
+    assert spread(torch.tensor(values)) == pytest.approx(expected)

@@ -33,6 +33,9 @@ class GammaNet(MetaPart):
     1, gamma is 1 for every row whatever its features say, and since the heads differ it can tell rows apart after the
     first step; with equal heads the softmax would have no gradient.
 
+    As tau is small, gamma is fast: a step of Adam at a rate of 1e-3 moves it by up to 2.2 where there are 512 features,
+    so the rate is 1e-4 unless another is named; the paper prints none.
+
     positive (section 4.1 names them without a formula): abs is the paper's; relu and softplus of the same value;
     sigmoid and minmax are scaled to [0, 2], so that 1 is their middle. minmax is over the rows of a batch, and has no
     start at 1. cap: the greatest gamma, this project's; training.json says of how many rows it was reached.
