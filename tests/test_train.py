@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from pipeline import config, data, stages
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
+from pipeline.data.raw import Kind
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_overrides
 from pipeline.training.curves import COLUMNS
@@ -154,7 +155,17 @@ def test_what_the_papers_say(name: str, facts: str) -> None:
 def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
     assert {field.name for field in fields(Recipe)} <= set(Training.model_fields)
     for name, named in RECIPES.items():
-        assert resolve(Training(recipe=name), "digits", "image") == named.recipe
+        net = named.recipe.net or "resnet18"
+        assert resolve(Training(recipe=name, net=net), "digits", "image") == replace(named.recipe, net=net)
+
+
+@pytest.mark.parametrize("name", [name for name, named in RECIPES.items() if not named.recipe.net])
+def test_a_recipe_whose_nets_are_not_here_needs_one_named(name: str) -> None:
+    words = rf"recipe '{name}' has no net: .* \({re.escape(RECIPES[name].paper_nets)}\) are not here; .* such as net: "
+    cures: dict[Kind, str] = {"image": "resnet18", "vector": "mlp"}
+    for kind, cure in cures.items():
+        with pytest.raises(ConfigError, match=words + cure):
+            resolve(Training(recipe=name), "mine", kind)
 
 
 def test_the_schedules() -> None:
@@ -188,7 +199,8 @@ def test_what_a_recipe_would_ignore_is_refused(leaves: dict[str, Any], message: 
 def test_another_optimizer_has_its_usual_rate() -> None:
     assert resolve(Training(optimizer="adam"), "digits", "image").learning_rate == 0.001
     assert resolve(Training(optimizer="adagrad", learning_rate=0.3), "digits", "image").learning_rate == 0.3
-    assert resolve(Training(recipe="sst"), "digits", "image").learning_rate == 0.05  # the recipe's own
+    own = resolve(Training(recipe="sst", net="resnet8"), "digits", "image")
+    assert own.learning_rate == 0.05
 
 
 def test_leaves_win_over_the_recipe() -> None:

@@ -46,8 +46,11 @@ def recipes_table() -> list[tuple[str, str, str]]:
     rows = []
     for name, named in RECIPES.items():
         r = named.recipe
-        how = f"{r.net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
+        net = r.net or "the net you name"
+        how = f"{net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
         about = f"{named.about}; beside it {named.beside}" if named.beside else named.about
+        if named.paper_nets:
+            about = f"{about}; nets of its tables: {named.paper_nets}"
         rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
     return rows
 

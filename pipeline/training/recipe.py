@@ -14,6 +14,7 @@ from torch import nn
 class Recipe:
     """How a net is optimised, and which epoch's weights are taken.
 
+    net: a name of `pipeline.nets`; of a paper whose nets are not here empty, until params.yaml names another.
     schedule: `rate_at` below. milestones and warmup are fractions of the run, so the schedule scales with `epochs`.
     weight_decay: an L2 term in the gradient, for every optimizer.
     selection: last epoch, or the first epoch of least validation error, NLL, or NLL after temperature scaling.

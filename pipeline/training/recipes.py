@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from pipeline import nets
 from pipeline.config import Training
 from pipeline.data.raw import Kind
 from pipeline.training.recipe import Recipe
@@ -22,16 +23,18 @@ class NamedRecipe:
     """A recipe that params.yaml can name.
 
     beside: what the paper's runs had in other leaves of params.yaml: splits and seeds.
+    paper_nets: those of the paper's tables, where none of them is here and the recipe therefore has none.
     """
 
     about: str
     recipe: Recipe
     beside: str = ""
+    paper_nets: str = ""
 
 
-def _paper(about: str, epochs: int, beside: str = "", **changes: Any) -> NamedRecipe:
+def _paper(about: str, epochs: int, beside: str = "", paper_nets: str = "", **changes: Any) -> NamedRecipe:
     """The focal paper's public code, on which the later papers build: loss summed over the batch, gradients clipped."""
-    return NamedRecipe(about, replace(Recipe("resnet18", epochs, reduction="sum", clip=2.0), **changes), beside)
+    return NamedRecipe(about, replace(Recipe("", epochs, reduction="sum", clip=2.0), **changes), beside, paper_nets)
 
 
 RECIPES = {
@@ -51,10 +54,12 @@ RECIPES = {
         "CIFAR in the focal and BSCE-GRA papers: drops at 150 and 250; sum and clipping as in their public code",
         350,
         beside="validation_size=5000; BSCE-GRA: seed=1, 42, 71",
+        paper_nets="ResNet-50, ResNet-110, Wide ResNet-26-10, DenseNet-121",
     ),
     "papers-100": _paper(
         "Tiny-ImageNet in the focal paper's public code: drops at 40 and 60",
         100,
+        paper_nets="ResNet-50",
         batch_size=64,
         milestones=(0.4, 0.6),
     ),
@@ -63,10 +68,12 @@ RECIPES = {
         100,
         milestones=(0.4, 0.6),
         beside="seed=1, 42, 71",
+        paper_nets="ResNet-50",
     ),
     "gamma-net": _paper(
         "CIFAR, Tiny-ImageNet in the gamma-net paper: drops at 150 and 250; sum and clipping as in the code it adapts",
         350,
+        net="resnet18",
         selection="val_error",
         beside="five seeds; it makes the splits 8:1:1 itself, the last to learn from by looking ahead",
     ),
@@ -75,7 +82,7 @@ RECIPES = {
         " a fifth at 60, 120 and 160, Nesterov and 2e-4 of the squared weights are those of the Wide-ResNet baseline in"
         " the repository of its code; weight_decay is tuned",
         Recipe(
-            net="resnet18",
+            net="",
             epochs=200,
             nesterov=True,
             weight_decay=4e-4,
@@ -84,11 +91,13 @@ RECIPES = {
             warmup=1 / 200,
         ),
         "batch_size=512 learning_rate=0.4, the same rate a row; ten seeds",
+        "Wide ResNet-28-10",
     ),
     "augmix": NamedRecipe(
         "CIFAR in the AugMix paper and its public code (Hendrycks et al. 2020)",
-        Recipe(net="resnet18", epochs=100, nesterov=True, schedule="cosine"),
+        Recipe(net="", epochs=100, nesterov=True, schedule="cosine"),
         "method=augmix seed=1",
+        "AllConvNet, DenseNet-BC, Wide ResNet-40-2, ResNeXt-29",
     ),
     "mlp": NamedRecipe(
         "tables of up to some ten thousand rows: seconds on one CPU thread for breast_cancer and wine",
@@ -106,9 +115,9 @@ RECIPES = {
         ),
     ),
     "newsgroups": NamedRecipe(
-        "20 Newsgroups in the focal paper: its optimisation, on the net you name; there is no text net",
+        "20 Newsgroups in the focal paper: its optimisation",
         Recipe(
-            net="resnet8",
+            net="",
             epochs=50,
             optimizer="adam",
             learning_rate=0.001,
@@ -118,11 +127,12 @@ RECIPES = {
             padding=0,
             flip=False,
         ),
+        paper_nets="a convolutional net with global pooling",
     ),
     "sst": NamedRecipe(
-        "Stanford Sentiment Treebank in the focal paper: its optimisation, on the net you name; there is no text net",
+        "Stanford Sentiment Treebank in the focal paper: its optimisation",
         Recipe(
-            net="resnet8",
+            net="",
             epochs=25,
             batch_size=25,
             optimizer="adagrad",
@@ -133,6 +143,7 @@ RECIPES = {
             padding=0,
             flip=False,
         ),
+        paper_nets="Tree-LSTM",
     ),
 }
 
@@ -141,7 +152,8 @@ def resolve(training: Training, dataset: str, kind: Kind) -> Recipe:
     """The named recipe with the leaves of params.yaml that are not null put over it; `kind`: of the data set's rows.
 
     Raises:
-        ConfigError: an unknown recipe, or a leaf that the chosen optimizer or schedule does not have.
+        ConfigError: an unknown recipe, no net where the recipe has none, or a leaf that the chosen optimizer or
+            schedule does not have.
     """
     automatic = "digits" if dataset == "digits" else AUTOMATIC[kind]
     name = automatic if training.recipe == "auto" else training.recipe
@@ -157,6 +169,11 @@ def resolve(training: Training, dataset: str, kind: Kind) -> Recipe:
     _refuse_idle(recipe, changes, ("milestones", "decay"), "schedule", "step")
     if recipe.optimizer == "sgd" and recipe.nesterov and not recipe.momentum:
         raise ConfigError("training.nesterov is true, but momentum is 0; set momentum above 0, or nesterov: false")
+    if not recipe.net:
+        raise ConfigError(
+            f"recipe {name!r} has no net: those of its paper's tables ({RECIPES[name].paper_nets}) are not here; name"
+            f" the one to train in their place, such as net: {nets.names(kind)[-1]}"
+        )
     return recipe
 
 
