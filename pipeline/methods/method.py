@@ -95,7 +95,8 @@ class Weighted:
     when separate: its gradient is taken alone and added at `weight` times the norm of the objective's gradient, so that
     neither dominates (`pipeline.methods.gradients`).
     when interleaved: after each `every`-th step it has a step of its own, weight x penalty on a held-out batch, with
-    the same optimizer, clipping and weight decay, the net in training mode and the rows not augmented.
+    the same optimizer and clipping, the net in training mode and the rows not augmented. Without weight decay, which
+    the step before has applied: a run decays its weights as often as one without the penalty.
     """
 
     penalty: Penalty

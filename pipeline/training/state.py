@@ -121,8 +121,14 @@ class TrainingState:
         descent = Descent(rate, summed=self.recipe.reduction == "sum", clip=self.recipe.clip)
         self._leak = meta.learn(self.method, self.net, batch, held_out, descent)
 
-    def descend(self, loss: Tensor, rows: int, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
-        """One step of the optimizer down a mean over `rows`, and penalties whose gradients are taken apart."""
+    def descend(
+        self, loss: Tensor, rows: int, apart: Sequence[tuple[float, Tensor]] = (), *, decay: bool = True
+    ) -> None:
+        """One step of the optimizer down a mean over `rows`, and penalties whose gradients are taken apart; with weight
+        decay if `decay`.
+        """
+        for group in self.optimizer.param_groups:
+            group["weight_decay"] = self.recipe.weight_decay if decay else 0.0
         self.optimizer.zero_grad(set_to_none=True)
         backward(loss * rows if self.recipe.reduction == "sum" else loss, apart, self.net)
         for parameter, leak in zip(self.net.parameters(), self._leak, strict=bool(self._leak)):

@@ -90,8 +90,10 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
 ) -> None:
     """Two epochs with every second step followed by one on held-out rows, written out."""
     digits = data.load(Data(train_size=200, held_out_size=100))
+    decay = 0.1
     training = Training(epochs=2, width=4, threads=1, reduction=reduction, clip=2.0, method="mmce_interleaved",
-                        method_options={"every": 2, "beta": 3.0}, milestones=[0.5], device="cpu")  # fmt: skip
+                        method_options={"every": 2, "beta": 3.0}, milestones=[0.5], device="cpu",
+                        weight_decay=decay)  # fmt: skip
     orders: list[list[Tensor]] = []
     permutation = torch.randperm
 
@@ -109,10 +111,11 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
     recipe = resolve(training, "digits", "image")
     torch.manual_seed(0)
     net = nets.build("resnet8", 1, 10, width=4).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
     batches = {split: Batches.of(digits, split, torch.device("cpu")) for split in ("train", "held_out")}
 
-    def step(loss: Tensor, rows: int) -> None:
+    def step(loss: Tensor, rows: int, weight_decay: float) -> None:
+        optimizer.param_groups[0]["weight_decay"] = weight_decay
         optimizer.zero_grad()
         (loss * (rows if reduction == "sum" else 1)).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(net.parameters(), 2.0)
@@ -125,11 +128,11 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         for rows in order.tensor_split(4):
             optimizer.param_groups[0]["lr"] = recipe.rate_at(done / 8)
             part = batches["train"]
-            step(nn.functional.cross_entropy(net(part.normalise(part.rows[rows])), part.labels_N[rows]), 50)
+            step(nn.functional.cross_entropy(net(part.normalise(part.rows[rows])), part.labels_N[rows]), 50, decay)
             done += 1
             if done % 2 == 0:
                 part, rows = batches["held_out"], waiting.pop(0)
-                step(3.0 * penalties.mmce(net(part.normalise(part.rows[rows])), part.labels_N[rows]), 50)
+                step(3.0 * penalties.mmce(net(part.normalise(part.rows[rows])), part.labels_N[rows]), 50, 0.0)
     for name, value in net.state_dict().items():
         assert torch.allclose(value, result.net.state_dict()[name], rtol=1e-4, atol=1e-5), name
 
