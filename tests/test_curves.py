@@ -84,7 +84,7 @@ def test_norm_of_the_last_layer() -> None:
 
 METHODS = {
     "ce": {},
-    "mse": {"variant": "official"},
+    "mse": {},
     "flsd53": {},
     "focal_lambert": {},
     "dfl": {},

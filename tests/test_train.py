@@ -28,7 +28,7 @@ from pipeline.training.recipe import Recipe
 from pipeline.training.recipes import RECIPES, resolve
 from pipeline.training.trained import Trained
 from tests.conftest import environment
-from tests.training_runs import stopped, train
+from tests.training_runs import plan, stopped, train
 from trueodds.errors import ConfigError
 
 SHORT = Training(epochs=3, width=4)
@@ -246,6 +246,16 @@ def test_sum_and_clip_change_the_run(digits: DataSet, tmp_path: Path) -> None:
     plain = train(digits, SHORT, tmp_path / "a")
     clipped = train(digits, SHORT.model_copy(update={"recipe": "papers-350", "net": "resnet8"}), tmp_path / "b")
     assert not equal(plain, clipped)
+
+
+def test_the_brier_rows_of_the_two_papers(digits: DataSet) -> None:
+    """Both on the recipe that sums the loss; the focal paper's code takes the mean of this one."""
+
+    def reduction(method: str, **leaves: Any) -> str:
+        return plan(digits, Training(recipe="papers-350", net="resnet8", method=method, **leaves)).recipe.reduction
+
+    assert reduction("brier") == reduction("brier+mdca") == "mean" and reduction("mse") == "sum"
+    assert reduction("brier", reduction="sum") == "sum"
 
 
 def test_divergence_is_said(digits: DataSet, tmp_path: Path) -> None:

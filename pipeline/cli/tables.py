@@ -29,7 +29,8 @@ def methods_table() -> list[tuple[str, str, str]]:
     rows.append(("+<meta part>", _options(META), f"{meta} have these too; {outer}; {choices}"))
     for name, preset in methods.PRESETS.items():
         parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
-        rows.append((name, parts, preset.source))
+        recipe = f"; recipe: {_options(preset.recipe)}" if preset.recipe else ""
+        rows.append((name, parts + recipe, preset.source))
     return rows
 
 

@@ -47,7 +47,7 @@ DUAL_FOCAL_GAMMAS = (
 
 PARTS = {
     "ce": Part(losses.cross_entropy, "cross entropy"),
-    "mse": Part(losses.mse, "Brier 1950, sum over classes", choices={"variant": ("paper", "official")}),
+    "mse": Part(losses.mse, "Brier 1950, sum over classes; BL of the BSCE-GRA paper"),
     "focal": Part(
         losses.focal,
         "Lin et al. 2017; Mukhoti et al. 2020, section 4",
@@ -172,7 +172,11 @@ PARTS = {
     ),
 }
 PRESETS = {
-    "brier": Preset("mse", "Mukhoti et al. 2020, baseline Brier loss"),
+    "brier": Preset(
+        "mse",
+        "Mukhoti et al. 2020, baseline Brier loss: the batch mean, where their code sums every other loss",
+        recipe={"reduction": "mean"},
+    ),
     "fl1": Preset("focal", "Mukhoti et al. 2020, FL-1", {"gamma": 1.0}),
     "fl2": Preset("focal", "Mukhoti et al. 2020, FL-2", {"gamma": 2.0}),
     "fl3": Preset("focal", "Mukhoti et al. 2020, FL-3", {"gamma": 3.0}),

@@ -75,11 +75,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Preset:
-    """A published name for parts with settings."""
+    """A published name for parts with settings.
+
+    recipe: settings of the recipe that the published runs of this name had instead of their paper's usual ones.
+    """
 
     parts: str
     source: str
     options: dict[str, OptionValue] = field(default_factory=dict)
+    recipe: dict[str, OptionValue] = field(default_factory=dict)
 
 
 def compose(
@@ -114,6 +118,7 @@ def compose(
             Component(name, part.function, part.role, resolved[name], part.learner, part.exponent)
             for name, part in chosen.items()
         ),
+        preset.recipe,
     )
 
 

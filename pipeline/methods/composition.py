@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
@@ -55,10 +55,14 @@ class Component:
 
 @dataclass(frozen=True)
 class Composition:
-    """A method by its parts, the primary loss first. `build` makes what trains one net; two nets need two."""
+    """A method by its parts, the primary loss first. `build` makes what trains one net; two nets need two.
+
+    recipe: settings that it has in place of any recipe's, unless params.yaml names them.
+    """
 
     name: str
     components: tuple[Component, ...]
+    recipe: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def build(self, net: Net | None = None) -> Method:
         """The method, its state as before the first step; a part that learns by looking ahead needs the net."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from pipeline import nets
-from pipeline.config import Training
+from pipeline.config import OptionValue, Training
 from pipeline.data.raw import Kind
 from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError, unknown
@@ -148,8 +150,11 @@ RECIPES = {
 }
 
 
-def resolve(training: Training, dataset: str, kind: Kind) -> Recipe:
-    """The named recipe with the leaves of params.yaml that are not null put over it; `kind`: of the data set's rows.
+def resolve(
+    training: Training, dataset: str, kind: Kind, of_method: Mapping[str, OptionValue] = MappingProxyType({})
+) -> Recipe:
+    """The named recipe with the method's settings put over it, and the leaves of params.yaml that are not null over
+    both; `kind`: of the data set's rows.
 
     Raises:
         ConfigError: an unknown recipe, no net where the recipe has none, or a leaf that the chosen optimizer or
@@ -161,7 +166,10 @@ def resolve(training: Training, dataset: str, kind: Kind) -> Recipe:
         raise unknown("recipe", name, ["auto", *RECIPES])
     named = RECIPES[name].recipe
     leaves = training.model_dump(include={field.name for field in fields(Recipe)}, exclude_none=True)
-    changes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in leaves.items()}
+    changes: dict[str, Any] = {
+        **of_method,
+        **{key: tuple(v) if isinstance(v, list) else v for key, v in leaves.items()},
+    }
     if changes.get("optimizer", named.optimizer) != named.optimizer:
         changes.setdefault("learning_rate", USUAL_RATE[changes["optimizer"]])
     recipe = replace(named, **changes)

@@ -30,9 +30,9 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
             held-out rows that the method needs and the data do not have; an epoch in `curves` that the run does not
             have.
     """
-    recipe = recipes.resolve(training, dataset, kind)
-    shape = nets.resolve(recipe.net, width=training.width, depth=training.depth, dropout=training.dropout)
     method = methods.resolve(training.method, training.method_options)
+    recipe = recipes.resolve(training, dataset, kind, method.recipe)
+    shape = nets.resolve(recipe.net, width=training.width, depth=training.depth, dropout=training.dropout)
     _check_net(shape, training, dataset, kind)
     if kind not in AUGMENTED:
         _refuse_augmentation(recipe, method, dataset, kind)

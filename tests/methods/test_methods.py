@@ -35,7 +35,7 @@ def test_every_name_builds_and_trains_a_step(name: str) -> None:
         ("focal", {"gamma": "flsd35"}, r"unknown value of option gamma of method 'focal': 'flsd35'; .*'flsd53'\?"),
         ("bsce", {"gamma": "2"}, r"gamma = '2' .*allowed is a float"),
         ("adafocal", {"bins": 2.0}, r"bins = 2\.0 .*allowed is a int"),
-        ("mse", {"variant": 1}, r"variant = 1 .*allowed is a str, such as 'paper', or one of paper, official"),
+        ("mbls", {"variant": 1}, r"variant = 1 .*allowed is a str, such as 'paper', or one of paper, official"),
         ("focal+mixup", {"alpha": 1}, r"'alpha' of method 'focal\+mixup' .*write focal\.alpha or mixup\.alpha"),
         ("focal+mixup", {"ce.alpha": 1}, r"unknown option of method 'focal\+mixup': 'ce\.alpha'"),
         ("focal", {"gamma": True}, r"gamma = True .*allowed is a float"),

@@ -7,15 +7,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def mse(logits_NC: Tensor, targets: Tensor, *, variant: str = "paper") -> Tensor:
-    """Brier score sum_k (p_k - y_k)^2, in [0, 2]; shape (N,).
-
-    variant official: divided by N. The focal paper's code takes the mean over the batch here and the sum for every
-    other loss, so its Brier results were trained with a loss that is N times smaller.
-    """
+def mse(logits_NC: Tensor, targets: Tensor) -> Tensor:
+    """Brier score sum_k (p_k - y_k)^2, in [0, 2]; shape (N,)."""
     p_NC = torch.softmax(logits_NC, 1)
     t_NC = targets if targets.ndim == 2 else F.one_hot(targets, p_NC.shape[1]).to(p_NC.dtype)
     # sum_k t_k |p - e_k|^2 = |p - t|^2 + 1 - |t|^2 for a distribution t; nothing cancels for one-hot t.
     spread_N = 0.0 if targets.ndim == 1 else t_NC.sum(1) - t_NC.square().sum(1)
-    values_N = (p_NC - t_NC).square().sum(1) + spread_N
-    return values_N / len(logits_NC) if variant == "official" else values_N
+    return (p_NC - t_NC).square().sum(1) + spread_N
