@@ -130,12 +130,17 @@ def sb_ece(
     temperature: float = 0.01,
     order: float = 2.0,
     kind: str = "label",
+    membership: str = "gaussian",
     variant: str = "paper",
 ) -> float:
     c, a = confidences(rows, labels)
     n, low = len(c), 1 / len(rows[0]) if variant == "official" else 0.0
     centres = [low + (1 - low) * (j + 0.5) / bins for j in range(bins)]
     member = [softmax([-((x - centre) ** 2) for centre in centres], temperature) for x in c]
+    if membership == "sigmoid":
+        edges = [low + (1 - low) * j / bins for j in range(1, bins)]
+        passed = [[1.0, *(1 / (1 + math.exp((edge - x) / temperature)) for edge in edges), 0.0] for x in c]
+        member = [[row[j] - row[j + 1] for j in range(bins)] for row in passed]
     total = 0.0
     for j in range(bins):
         size = math.fsum(u[j] for u in member)

@@ -116,10 +116,10 @@ PARTS = {
     ),
     "sb_ece": Part(
         penalties.sb_ece,
-        "Karandikar et al. 2021, eqs. 11 and 12",
+        "Karandikar et al. 2021, eqs. 11 and 12; membership sigmoid: survey",
         role="penalty",
         limits={"bins": BINS, "temperature": POSITIVE, "order": (1, 10)},
-        choices={**VARIANT, "kind": ("label", "bin")},
+        choices={**VARIANT, "kind": ("label", "bin"), "membership": ("gaussian", "sigmoid")},
     ),
     "dece": Part(penalties.dece, "Bohdal et al. 2021", role="penalty", limits={"bins": BINS, "temperature": POSITIVE}),
     "sece": Part(

@@ -42,6 +42,7 @@ SENSITIVE = ("beta_joint", "brier_reliability", "dca", "ks", "mmce", "sb_ece", "
         ("sb_ece", {}, 0.25),
         ("sb_ece", {"variant": "official"}, 0.0625),
         ("sb_ece", {"kind": "bin", "order": 1.0}, 0.25),
+        ("sb_ece", {"membership": "sigmoid", "temperature": 1.0}, 0.25),  # one confidence: memberships do not matter
         ("soft_histogram", {}, 0.25),
         ("brier_reliability", {}, 0.125),  # (1/4)^2 for each of the two classes
         ("entropy", {}, -ENTROPY),
@@ -88,8 +89,9 @@ def test_sharp_memberships_are_hard_bins() -> None:
     logits, labels = batch(4, rows=60)
     labels[::2] = logits[::2].argmax(1)
     expected = reference.ece(*confidences(logits.tolist(), labels.tolist()), bins=10)
-    soft = penalties.sb_ece(logits, labels, bins=10, temperature=1e-6, order=1.0, kind="bin")
-    assert float(soft) == pytest.approx(expected, rel=1e-9)
+    for membership in ("gaussian", "sigmoid"):
+        soft = penalties.sb_ece(logits, labels, bins=10, temperature=1e-6, order=1.0, kind="bin", membership=membership)
+        assert float(soft) == pytest.approx(expected, rel=1e-9)
     # With the soft accuracy of a sharp sigmoid only the true class within rounding of the top counts as right.
     assert float(penalties.dece(logits, labels, bins=10, temperature=1e-6)) == pytest.approx(expected, rel=1e-9)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from pipeline.methods.penalties.inputs import checked, one_of, positive, root, soft_correct, top
 
@@ -18,6 +21,7 @@ def sb_ece(
     temperature: float = 0.01,
     order: float = 2.0,
     kind: str = "label",
+    membership: str = "gaussian",
     variant: str = "paper",
 ) -> Tensor:
     """Soft-binned ECE: memberships u_i = softmax_j(-(c_i - xi_j)^2 / temperature) of bins with centres xi.
@@ -26,18 +30,22 @@ def sb_ece(
     kind `bin`: (sum_j S_j / N |A_j - C_j|^order)^(1/order); S size, A accuracy and C confidence of a soft bin.
     Karandikar et al. 2021, equations 12 and 11. `official` (kind label): no root, and the bins share [1/K, 1].
 
+    membership `sigmoid` (survey, soft binning): edges as sigmoids, u_ij = sigmoid((c_i - e_j) / temperature) -
+    sigmoid((c_i - e_j+1) / temperature); the outermost bins have one edge, so the memberships sum to 1. The survey
+    names temperatures from .1 to 1, far wider than a bin of 1/15.
+
     Raises:
         ValueError: inputs or options out of range.
     """
     one_of("kind", kind, ("label", "bin"))
+    one_of("membership", membership, ("gaussian", "sigmoid"))
     one_of("variant", variant, ("paper", "official") if kind == "label" else ("paper",))
     positive(bins=bins, temperature=temperature)
     if not 1 <= order <= MOST_ORDER:
         raise ValueError(f"order is {order}; allowed are numbers from 1 to {MOST_ORDER}")
     c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
     low = 1 / logits_NC.shape[1] if variant == "official" else 0.0
-    centre_B = low + (1 - low) * (torch.arange(bins, device=c_N.device, dtype=c_N.dtype) + 0.5) / bins
-    member_NB = torch.softmax(-((c_N.unsqueeze(1) - centre_B) ** 2) / temperature, 1)
+    member_NB = (_sigmoid_edges if membership == "sigmoid" else _gaussians)(c_N, low, bins, temperature)
     size_B = member_NB.sum(0).clamp_min(torch.finfo(c_N.dtype).tiny)
     accuracy_B = a_N @ member_NB / size_B
     if kind == "label":
@@ -45,6 +53,26 @@ def sb_ece(
     else:
         moment = (size_B * (accuracy_B - c_N @ member_NB / size_B).abs() ** order).sum() / len(c_N)
     return moment if variant == "official" else root(moment, order)
+
+
+def _gaussians(c_N: Tensor, low: float, bins: int, temperature: float) -> Tensor:
+    """Memberships (N, B) by the distance to the centres of equal bins of [low, 1]."""
+    centre_B = low + (1 - low) * (torch.arange(bins, device=c_N.device, dtype=c_N.dtype) + 0.5) / bins
+    return torch.softmax(-((c_N.unsqueeze(1) - centre_B) ** 2) / temperature, 1)
+
+
+def _sigmoid_edges(c_N: Tensor, low: float, bins: int, temperature: float) -> Tensor:
+    """Memberships (N, B) between the soft edges of equal bins of [low, 1].
+
+    sigmoid(x) - sigmoid(y) = sigmoid(x) sigmoid(-y) (1 - exp(y - x)), in which nothing cancels far from a bin.
+    """
+    inner = low + (1 - low) * torch.arange(1, bins, device=c_N.device, dtype=c_N.dtype) / bins
+    past_NE = (c_N.unsqueeze(1) - inner) / temperature
+    above_NB = F.pad(torch.sigmoid(past_NE), (1, 0), value=1.0)
+    below_NB = F.pad(torch.sigmoid(-past_NE), (0, 1), value=1.0)
+    between_B = torch.full((bins,), -math.expm1(-(1 - low) / (bins * temperature)), dtype=c_N.dtype, device=c_N.device)
+    between_B[0] = between_B[-1] = 1.0
+    return above_NB * below_NB * between_B
 
 
 def dece(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15, temperature: float = 0.01) -> Tensor:
