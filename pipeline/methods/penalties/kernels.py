@@ -50,7 +50,8 @@ def sece(logits_NC: Tensor, labels_N: Tensor, *, bandwidth: float = 0.01, varian
     """SECE = mean_i |sum_j a_j K_ij / sum_j K_ij - c_i|, K_ij = exp(-(c_i - c_j)^2 / (2 bandwidth^2)).
 
     Gamma-net paper, equations 7, 8 and 13. Correctness a is `soft`, the all-pairs relu(2 - rank), as the paper's text
-    has it; or `hard`, 1 or 0, through which no gradient flows: the cosine of the two gradients is about .83.
+    has it; or `hard`, 1 or 0, through which no gradient flows: on random batches the cosine of the two gradients was
+    .7 to .99.
 
     Raises:
         ValueError: inputs or options out of range, or a batch of one.
