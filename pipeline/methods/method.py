@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pipeline.methods.batch import Batch, identity
+from pipeline.methods.gathered import gathered
 from pipeline.methods.learner import Learner, learners_due
 from pipeline.methods.looking_ahead import Meta
 from trueodds.errors import ConfigError
@@ -109,7 +110,7 @@ class Weighted:
 
     def value(self, logits_NC: Tensor, labels_N: Tensor, counted: bool = True) -> Tensor:
         """The penalty, not weighted; counted where gradients are on: then it is a step of training."""
-        value = self.penalty(logits_NC, labels_N)
+        value = self.penalty(*gathered(logits_NC, labels_N))
         if counted and torch.is_grad_enabled():
             self.tally.add(value)
         return value
