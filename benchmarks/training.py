@@ -8,7 +8,8 @@ entropy, so that a machine that slows down slows both. `step` is the median over
 shared machine its noise is larger than the loss itself; `loss` therefore times the loss alone, forward and backward
 from the logits, and `share` is what it takes beyond cross entropy's, in parts of cross entropy's step. `memory` is the
 peak that torch's allocator held during a step, as a ratio too. Interleaved penalties take their own step after each,
-separate ones a backward pass, and AugMix three views of each image: the goal is not for them.
+separate ones a backward pass, AugMix three views of each image, and parts that look ahead a pass of held-out rows
+(`benchmarks.lookahead`): the goal is not for them.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from benchmarks.interval_coverage import processor
 from pipeline import methods, nets
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
+from pipeline.methods.looking_ahead import Descent
 from pipeline.training.batches import ImageNormaliser
 
 RESULT = Path(__file__).parent / "results" / "training.json"
 GOAL = 1.03
+DESCENT = Descent(rate=1e-4, summed=True, clip=2.0)
 SIZE, CHANNELS = 32, 3
 REPEATS = 10  # of the loss alone, per round
 
@@ -59,9 +62,11 @@ class Bench:
         """What the training loop does with a batch."""
         images, targets = self._batch(method)
         batch = ForwardPass.of(self.net, images, targets, self.labels, progress=0.5)
-        self._descend(method.objective(batch), method.apart(batch.logits, self.labels, progress=0.5))
+        for meta in method.meta.due(1):
+            meta.learn(method, self.net, batch, (self.normalise(self.pixels), self.labels), DESCENT)
+        self.descend(method.objective(batch), method.apart(batch.logits, self.labels, progress=0.5))
         for term in method.due(1, 0.5):
-            self._descend(term.weight * term.value(self.net(self.normalise(self.pixels)), self.labels))
+            self.descend(term.weight * term.value(self.net(self.normalise(self.pixels)), self.labels))
 
     def loss(self, method: methods.Method) -> Callable[[], None]:
         """The loss alone, from features that need a gradient: ready to be timed."""
@@ -81,16 +86,16 @@ class Bench:
         self._wait()
         return time.perf_counter() - begin
 
-    def peak(self, method: methods.Method) -> int:
+    def peak(self, step: Callable[[], None]) -> int:
         """Bytes at the peak of one step, above what lay there before."""
-        self.step(method)
+        step()
         if self.device.type == "cuda":
             before = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
-            self.step(method)
+            step()
             return torch.cuda.max_memory_allocated() - before
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-            self.step(method)
+            step()
         held = highest = 0
         events = trace.profiler.kineto_results.events()
         for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
@@ -102,7 +107,8 @@ class Bench:
         pixels = self.pixels if method.views is None else method.views(self.pixels, self.generator)
         return method.batch(self.normalise(pixels), self.labels, self.classes, self.generator)
 
-    def _descend(self, loss: Tensor, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
+    def descend(self, loss: Tensor, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
+        """The gradient and a step of the optimizer."""
         self.optimizer.zero_grad(set_to_none=True)
         backward(loss, apart, self.net)
         self.optimizer.step()
@@ -125,10 +131,10 @@ def specs() -> dict[str, str]:
 
 def measure(bench: Bench, names: dict[str, str], rounds: int, seed: int) -> list[dict[str, Any]]:
     """One row per method, in the table's order."""
-    built = {name: methods.build(spec) for name, spec in names.items()}
+    built = {name: methods.build(spec, bench.net) for name, spec in names.items()}
     ce = methods.build("ce")
-    peaks = {name: bench.peak(method) for name, method in built.items()}  # warms up too
-    base = bench.peak(ce)
+    peaks = {name: bench.peak(lambda method=method: bench.step(method)) for name, method in built.items()}  # type: ignore[misc]  # warms up too
+    base = bench.peak(lambda: bench.step(ce))
     ratios: dict[str, list[float]] = {name: [] for name in names}
     losses: dict[str, list[float]] = {name: [] for name in names}
     ce_steps: list[float] = []

@@ -170,7 +170,7 @@ def draw_curves() -> list[Path]:
     if (MODEL / IMPORTED).is_file():
         raise FileError(f"{MODEL} holds a model that was imported (training.model): there are no epochs to draw")
     drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, f"{dataset}, {settings['method']['name']}")
-    if len(drawn) == 1:
+    if not any(path.stem == "reliability" for path in drawn):
         log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
     return drawn
 

@@ -49,7 +49,9 @@ def test_learns_and_records_each_epoch(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, Training(epochs=12, width=8), tmp_path / "c")
     assert [row["epoch"] for row in result.history] == list(range(1, 13))
     columns = [f"{split}_{name}" for split in ("train", "val") for name in ("loss", *COLUMNS)]
-    assert list(result.history[0]) == ["epoch", "learning_rate", "weight_norm", *columns, "val_refinement"]
+    gamma = [f"{split}_gamma_{name}" for split in ("train", "val", "test") for name in ("mean", "std", "q05", "q95")]
+    expected = ["epoch", "learning_rate", "weight_norm", *columns, "val_refinement", "test_ece", *gamma]
+    assert list(result.history[0]) == expected and result.history[0]["test_gamma_mean"] is None
     assert result.history[-1]["val_error"] < 0.4 < result.history[0]["val_error"]
     assert result.logits["val"].shape == (300, 10) and result.logits["test"].shape == (600, 10)
     assert result.logits["test"].dtype == np.float32

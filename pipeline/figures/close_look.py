@@ -34,8 +34,8 @@ def reliability(arrays: Arrays, out: Path, title: str) -> None:
 
     After Mukhoti et al. 2020, figure 2. Written to `out`.svg and `out`.png.
     """
-    with drawn(out, title, _size(arrays, 3.9), png=True) as figure:
-        for epoch, (top, low) in _grid(figure, arrays, [2.4, 1]):
+    with drawn(out, title, size(arrays, 3.9), png=True) as figure:
+        for epoch, (top, low) in grid(figure, arrays, [2.4, 1]):
             confidence, correct = arrays["train_confidence"][epoch], arrays["train_correct"][epoch]
             sums = CalibrationSums.from_top(confidence, correct)
             bins = sums.bins(BINS)
@@ -50,8 +50,7 @@ def reliability(arrays: Arrays, out: Path, title: str) -> None:
                 top.set_ylabel("accuracy")
                 low.set_ylabel("% of rows (log)")
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        legend = figure.legend(handles, labels, **_legend(arrays))
-        for handle in filter(None, legend.legend_handles):
+        for handle in filter(None, figure.legend(handles, labels, **legend(arrays)).legend_handles):
             handle.set_alpha(1)
 
 
@@ -64,9 +63,9 @@ def gradients(arrays: Arrays, out: Path, title: str) -> None:
     """
     norms, briers = arrays["train_gradient_norm"], arrays["train_brier"]
     rows, edges = norms.shape[1], (_stretched(briers.max()), _stretched(norms.max()))
-    with drawn(out, title, _size(arrays, 4.6), png=True) as figure:
-        grid = _grid(figure, arrays, [1.9, 1], share=False)
-        for epoch, (top, low) in grid:
+    with drawn(out, title, size(arrays, 4.6), png=True) as figure:
+        panels = grid(figure, arrays, [1.9, 1], share=False)
+        for epoch, (top, low) in panels:
             norm, brier, right = norms[epoch], briers[epoch], arrays["train_correct"][epoch]
             mesh = _density(top, brier, norm, edges)
             top.set_title(f"epoch {arrays['epochs'][epoch]}\nrank correlation {_spearman(brier, norm):.3f}")
@@ -80,9 +79,9 @@ def gradients(arrays: Arrays, out: Path, title: str) -> None:
             if epoch % ACROSS == 0:
                 top.set_ylabel("gradient norm")
                 low.set_ylabel("% of rows (log)")
-        figure.colorbar(mesh, ax=[top for _, (top, _) in grid], label="rows (log scale)", pad=0.01, aspect=35)
-        handles = [handle for axes in grid[0][1] for handle in axes.get_legend_handles_labels()[0]]
-        figure.legend(handles=handles, **_legend(arrays))
+        figure.colorbar(mesh, ax=[top for _, (top, _) in panels], label="rows (log scale)", pad=0.01, aspect=35)
+        handles = [handle for axes in panels[0][1] for handle in axes.get_legend_handles_labels()[0]]
+        figure.legend(handles=handles, **legend(arrays))
 
 
 def _density(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> Any:
@@ -141,17 +140,19 @@ def _spearman(a: Array, b: Array) -> float:
     return float(spearmanr(a, b).statistic) if np.ptp(a) and np.ptp(b) else float("nan")
 
 
-def _size(arrays: Arrays, height: float) -> tuple[float, float]:
+def size(arrays: Arrays, height: float) -> tuple[float, float]:
+    """Width and height of a figure with a panel for each epoch, a row of them so high."""
     epochs = len(arrays["epochs"])
     return max(2.7 * min(epochs, ACROSS) + 0.6, 5.4), height * -(-epochs // ACROSS) + 0.6
 
 
-def _legend(arrays: Arrays) -> dict[str, Any]:
+def legend(arrays: Arrays) -> dict[str, Any]:
+    """How a figure with a panel for each epoch places its legend."""
     wide = len(arrays["epochs"]) > 2
     return {"loc": "outside lower center", "ncols": 4 if wide else 2, "fontsize": 8, "frameon": False}
 
 
-def _grid(
+def grid(
     figure: Figure, arrays: Arrays, heights: list[float], *, share: bool = True
 ) -> list[tuple[int, tuple[Axes, Axes]]]:
     """(index of the epoch, its upper and lower axes)."""

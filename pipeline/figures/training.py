@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.figures.close_look import gradients, reliability
+from pipeline.figures.learned import gammas, learned
 from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
 from trueodds.files import FileError, read_npz
 from trueodds.sums.inputs import Array
@@ -37,7 +38,8 @@ DROP = 0.5  # a learning rate that falls by so much from one epoch to the next i
 
 def draw(epochs: Path, epoch_rows: Path, out: Path, title: str) -> list[Path]:
     """Of a run's epochs.csv and epoch_rows.npz: training.png in the folder `out`, and with named epochs reliability.png
-    and gradients.png, each as .svg too. Returns the PNGs.
+    and gradients.png, each as .svg too; of a method with a gamma or with what it learned besides, learned.png and
+    gamma-rows.png. Returns the PNGs.
 
     Raises:
         FileError: a file that is missing, damaged, or of another version.
@@ -45,12 +47,19 @@ def draw(epochs: Path, epoch_rows: Path, out: Path, title: str) -> list[Path]:
     columns, arrays = read(epochs), _arrays(epoch_rows)
     out.mkdir(parents=True, exist_ok=True)
     curves(columns, out / "training", f"{title}: calibration in training")
+    names = ["training"]
+    if learned(columns, out / "learned", f"{title}: learned in training"):
+        names.append("learned")
     if not len(arrays["epochs"]):
-        return [out / "training.png"]
+        return [out / f"{name}.png" for name in names]
     rows = f"{arrays['train_brier'].shape[1]:,} training rows"
     reliability(arrays, out / "reliability", f"{title}: reliability on {rows}")
     gradients(arrays, out / "gradients", f"{title}: gradient norms of the last layer, {rows}")
-    return [out / f"{name}.png" for name in ("training", "reliability", "gradients")]
+    names += ["reliability", "gradients"]
+    if "test_gamma" in arrays:
+        gammas(arrays, out / "gamma-rows", f"{title}: γ of {arrays['test_gamma'].shape[1]:,} test rows")
+        names.append("gamma-rows")
+    return [out / f"{name}.png" for name in names]
 
 
 def read(path: Path) -> Columns:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from pipeline.methods.batch import Batch
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
@@ -121,6 +122,8 @@ def measure_rows(
         norms = [gradient_norms(method, net.head, *part, progress=progress) for part in parts]
     arrays = {f"train_{name}": values for name, values in _rows(train_logits, train_labels).items()}
     arrays |= {f"test_{name}": values for name, values in _rows(test_logits, labels).items()}
+    arrays |= _gammas(method, "train", train_logits, train_ND, train_labels, net.head, progress)
+    arrays |= _gammas(method, "test", test_logits, test_ND, labels, net.head, progress)
     folder.mkdir(parents=True, exist_ok=True)
     write_npz(_path(folder, epoch), {**arrays, "train_gradient_norm": torch.cat(norms).cpu().numpy()})
     return {**row, **_named(CLEAN_TRAIN, scores(train_logits, train_labels))}
@@ -158,7 +161,8 @@ def gradient_norms(
 
 def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
     """`epochs` (E,), and what `measure_rows` wrote for each, as (E, N): for train and test rows, in the order of the
-    data set, confidence, correct and brier; for train rows gradient_norm. 25 bytes a training row, 17 a test row.
+    data set, confidence, correct and brier, and gamma where the method has one; for train rows gradient_norm. 25 to 29
+    bytes a training row, 17 to 21 a test row.
     Without epochs only that empty array.
 
     Raises:
@@ -190,6 +194,15 @@ def _rows(logits_NC: Tensor, labels_N: Tensor) -> Arrays:
     brier_N = others_NC.square().sum(1) + others_NC.sum(1).square()
     values = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
     return {name: values_N.cpu().numpy() for name, values_N in values.items()}
+
+
+def _gammas(
+    method: Method, split: str, logits: Tensor, features: Tensor, labels: Tensor, head: nn.Linear, progress: float
+) -> Arrays:
+    """The gamma of each row, of a method that has one."""
+    rows = Batch(logits=logits, targets=labels, labels=labels, features=features, head=head, progress=progress)
+    gamma_N = method.exponents(rows)
+    return {} if gamma_N is None else {f"{split}_gamma": gamma_N.float().cpu().numpy()}
 
 
 def _named(split: str, columns: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from pipeline.training.state import Epoch, Row, TrainingState
 from trueodds.errors import UserError
 
 EVALUATION_BATCH = 500
+SPLITS = ("train", "val", "test")
+SPREAD = ("mean", "std", "q05", "q95")
 
 
 class TrainingError(UserError, RuntimeError):
@@ -59,29 +61,34 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
         **_scores("train", losses.sum() / len(batches.train), logits, labels),
         **_scores("val", val_loss, val_logits, val_labels),
         "val_refinement": refinement(val_logits, val_labels),
+        **_gamma(method, val, net, batches.test, gamma),
         **curves.measure_rows(
             plan.curves, number, net, method, batches.train, batches.test, folder,
             batch_size=plan.recipe.batch_size, progress=progress,
         ),
-        **_gamma(method, val, net, batches.test, gamma),
         **method.meta.figures(),
     }  # fmt: skip
 
 
 def _gamma(method: Method, val: Batch, net: Net, test: Batches, train_N: Tensor) -> Row:
-    """Columns of a method with a gamma: that of training rows as their steps had it, of the others now.
+    """Columns of gamma, None without one: that of training rows as their steps had it, of the others now.
 
-    The test rows are passed through the net for it, once an epoch.
+    For it the test rows are passed through the net once an epoch, so their ECE is known, too.
     """
     val_N = method.exponents(val)
     if val_N is None:
-        return {}
+        return {"test_ece": None, **{name: None for split in SPLITS for name in _columns(split, dict.fromkeys(SPREAD))}}
     logits, features, labels = outputs(net, test)
-    of_test = replace(val, logits=logits, targets=labels, labels=labels, features=features)
-    test_N = method.exponents(of_test)
+    test_N = method.exponents(replace(val, logits=logits, targets=labels, labels=labels, features=features))
     assert test_N is not None
-    splits = {"train": train_N, "val": val_N, "test": test_N}
-    return {f"{split}_gamma_{name}": value for split, one in splits.items() for name, value in spread(one).items()}
+    row: Row = {"test_ece": curves.scores(logits, labels)["ece"]}
+    for split, gamma_N in zip(SPLITS, (train_N, val_N, test_N), strict=True):
+        row |= _columns(split, spread(gamma_N))
+    return row
+
+
+def _columns(split: str, values: Row) -> Row:
+    return {f"{split}_gamma_{name}": value for name, value in values.items()}
 
 
 def spread(values_N: Tensor) -> Row:
@@ -89,7 +96,7 @@ def spread(values_N: Tensor) -> Row:
     values_N = values_N.double()
     low, high = torch.quantile(values_N, values_N.new_tensor([0.05, 0.95])).tolist()
     std = float(values_N.std(unbiased=False))
-    return {"mean": float(values_N.mean()), "std": std, "q05": low, "q95": high}
+    return dict(zip(SPREAD, (float(values_N.mean()), std, low, high), strict=True))
 
 
 def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> Row:

@@ -13,10 +13,13 @@ from pipeline import data
 from pipeline.config import Data, OptionValue, Training
 from pipeline.data import DataSet
 from pipeline.data.shares import OF_RECIPES
+from pipeline.figures.training import draw
 from pipeline.methods.meta import GammaNet
 from pipeline.training.measure import TrainingError, spread
+from pipeline.training.trained import write_epochs
 from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError
+from trueodds.files import write_npz
 
 SMALL: dict[str, Any] = {"epochs": 3, "width": 4, "threads": 1, "device": "cpu"}
 
@@ -142,3 +145,26 @@ def test_spread_of_a_few_numbers() -> None:
     values = [0.0, 1.0, 2.0, 3.0, 10.0]
     expected = {"mean": 3.2, "std": np.std(values), "q05": 0.2, "q95": 8.6}
     assert spread(torch.tensor(values)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("flg_sece", {"training", "learned", "reliability", "gradients", "gamma-rows"}),
+        ("flsd53", {"training", "learned", "reliability", "gradients", "gamma-rows"}),
+        ("ce_meta_sece", {"training", "learned", "reliability", "gradients"}),
+        ("ce+learned_smoothing", {"training", "learned", "reliability", "gradients"}),
+    ],
+)
+def test_what_was_learned_is_drawn(
+    method: str, names: set[str], digits: DataSet, workspace: Path, tmp_path: Path
+) -> None:
+    options: dict[str, OptionValue] = {"per": "class"} if "smoothing" in method else {}
+    training = Training(**SMALL, method=method, curves=[1, 3], method_options=options)
+    result = train(digits, training, tmp_path / "c")
+    for split in ("train", "test"):
+        assert (f"{split}_gamma" in result.epoch_rows) == ("gamma-rows" in names)
+    write_epochs(tmp_path / "epochs.csv", result.history)
+    write_npz(tmp_path / "rows.npz", result.epoch_rows)
+    drawn = draw(tmp_path / "epochs.csv", tmp_path / "rows.npz", tmp_path / "out", "digits")
+    assert {path.stem for path in drawn} == names and all(path.stat().st_size > 10_000 for path in drawn)
