@@ -139,7 +139,8 @@ class Evaluation(_Section):
     level: float = Field(0.95, ge=0.5, le=0.999)
     """Nominal coverage of the intervals."""
     compare: list[str] = Field(default_factory=list)
-    """Further calibrators, fitted on the validation rows and measured on the test rows; [all]: every one."""
+    """Further calibrators, fitted on the validation rows and measured on the test rows, with options where they follow
+    the name, such as temperature objective=ece; [all]: every one."""
 
 
 class Params(_Section):

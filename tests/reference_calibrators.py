@@ -127,6 +127,17 @@ def sb_ece(confidence: Vector, correct: Sequence[int], bins: int, softness: floa
     return float(total ** (1 / order))
 
 
+def sb_ece_label(confidence: Vector, correct: Sequence[int], bins: int, softness: float, order: float) -> float:
+    """Karandikar et al. 2021, eq. 12, term by term."""
+    centres = [(j + 0.5) / bins for j in range(bins)]
+    shares = [softmax([-((c - xi) ** 2) for xi in centres], softness) for c in confidence]
+    total = 0.0
+    for j in range(bins):
+        a = math.fsum(u[j] * x for u, x in zip(shares, correct, strict=True)) / math.fsum(u[j] for u in shares)
+        total += math.fsum(u[j] * abs(a - c) ** order for u, c in zip(shares, confidence, strict=True))
+    return float((total / len(confidence)) ** (1 / order))
+
+
 def ensemble_loss(rows: Rows, labels: Sequence[int], temperature: float, weights: Vector, objective: str) -> float:
     """NLL or Brier score of w_1 softmax(z / T) + w_2 softmax(z) + w_3 / C."""
     total = []

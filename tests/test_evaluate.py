@@ -120,6 +120,26 @@ def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
 def test_an_unknown_name_to_compare_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown calibrator in compare 'vectr'.* Did you mean 'vector'"):
         check_compared(["temperature", "vectr"])
+    for entry, message in {
+        "temperature objctive=ece": "'objctive'.* Did you mean 'objective'",
+        "temperature ece": "in which 'ece' is not of the form option=value, such as temperature objective=ece",
+        "all bins=10": "options follow the name of one calibrator, not 'all'",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            check_compared([entry])
+
+
+def test_a_calibrator_with_several_options_stands_in_one_table() -> None:
+    rng = np.random.default_rng(0)
+    z = 3 * rng.normal(size=(300, 4))
+    y = np.where(rng.random(300) < 0.6, z.argmax(1), rng.integers(0, 4, 300))
+    objectives = ("nll", "ece", "adaptive_ece", "sb_ece", "sb_ece_label")
+    entries = [f"temperature  objective={name}" for name in objectives] + ["temperature objective=ece bins=10"]
+    rows = Logits(z, y)
+    others = compared(calibrators.Identity(), rows, rows, Evaluation(compare=entries))
+    assert [one.name for one in others] == [" ".join(entry.split()) for entry in entries]
+    nlls = [one.values["nll"] for one in others if isinstance(one, Measurement)]
+    assert len(nlls) == 6 and nlls[0] == min(nlls) < max(nlls)
 
 
 def draw(folder: Path, name: str, classes: int = 4) -> list[Path]:

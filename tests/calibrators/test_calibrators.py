@@ -123,7 +123,7 @@ def test_useless_logits_stop_at_the_upper_bound(logits: list[list[float]], label
     assert "upper bound 20:" in calibrator.notes()[0]
 
 
-@pytest.mark.parametrize("objective", ["nll", "brier", "ece", "adaptive_ece", "sb_ece"])
+@pytest.mark.parametrize("objective", ["nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label"])
 @pytest.mark.parametrize(("logits", "labels"), [([[1.0, 1.0], [0.3, 0.3]], [0, 1]), ([[4.0]], [0])])
 def test_logits_that_are_equal_leave_the_temperature_at_1(
     objective: str, logits: list[list[float]], labels: list[int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,22 +101,30 @@ def test_soft_binned_and_adaptive_ece_equal_their_twins(
     assert objectives.sb_ece(c, a, bins, 0.05, order) == pytest.approx(
         reference_calibrators.sb_ece(confidence, correct, bins, 0.05, order), abs=1e-12
     )
+    assert objectives.sb_ece_label(c, a, bins, 0.05, order) == pytest.approx(
+        reference_calibrators.sb_ece_label(confidence, correct, bins, 0.05, order), abs=1e-12
+    )
 
 
 def test_soft_binned_ece_by_hand() -> None:
     """One bin: |mean a - mean c|. Sharp memberships: the hard bins' ECE."""
     c, a = np.array([0.62, 0.73, 0.95]), np.array([1.0, 0.0, 1.0])
     assert objectives.sb_ece(c, a, 1, 0.01, 2.0) == pytest.approx(abs(2 - 2.3) / 3)
+    spread = sum(abs(2 / 3 - x) for x in c) / 3
+    assert objectives.sb_ece_label(c, a, 1, 0.01, 1.0) == pytest.approx(spread)
     hard = reference.ece(c.tolist(), [1, 0, 1], 10)
     assert objectives.sb_ece(c, a, 10, 1e-6, 1.0) == pytest.approx(hard)
 
 
-def test_soft_binned_temperature_is_the_least_of_a_fine_scan() -> None:
+@pytest.mark.parametrize(
+    ("objective", "measure"), [("sb_ece", objectives.sb_ece), ("sb_ece_label", objectives.sb_ece_label)]
+)
+def test_soft_binned_temperature_is_the_least_of_a_fine_scan(objective: str, measure: Callable[..., float]) -> None:
     z, labels = drawn(300, 4, 2.0)
-    rows, calibrator = objectives.Rows(z, labels), by("sb_ece", z, labels)
+    rows, calibrator = objectives.Rows(z, labels), by(objective, z, labels)
 
     def value(t: float) -> float:
-        return objectives.sb_ece(rows.confidence(1 / t), rows.correct_N, 15, 0.01, 2.0)
+        return measure(rows.confidence(1 / t), rows.correct_N, 15, 0.01, 2.0)
 
     around = calibrator.temperature * np.linspace(0.8, 1.25, 300)
     assert value(calibrator.temperature) <= min(map(value, around)) + 1e-9
@@ -144,7 +153,7 @@ def test_blocks_and_the_warm_start_change_nothing() -> None:
     [
         (
             {"objective": "brie"},
-            "objective is 'brie'; allowed: nll, brier, ece, adaptive_ece, sb_ece. Did you mean 'brier'",
+            "objective is 'brie'; allowed: nll, brier, ece, adaptive_ece, sb_ece, sb_ece_label. Did you mean 'brier'",
         ),
         ({"bins": 0}, "bins is 0"),
         ({"softness": 0.0}, "softness is 0.0"),

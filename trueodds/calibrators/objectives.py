@@ -15,7 +15,7 @@ from trueodds.sums.sums import CalibrationSums
 
 SURE = 1e-6
 """Wrong rows that a net is taken to expect at least: the prior's weight stays finite, and T = 1 to some 1e-6."""
-NAMES = ("nll", "brier", "ece", "adaptive_ece", "sb_ece")
+NAMES = ("nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label")
 
 
 class Rows:
@@ -113,19 +113,41 @@ def adaptive_ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
     return float(np.abs(mass_bins(rank(confidence_N, correct_N > 0), bins).gap_B).sum() / len(confidence_N))
 
 
+def sb_ece_label(confidence_N: Array, correct_N: Array, bins: int, softness: float, order: float) -> float:
+    """Soft-binned ECE, label-binned (Karandikar et al. 2021, eq. 12): (1/n sum_ij u_ij |A_j - c_i|^p)^(1/p).
+
+    Memberships u and accuracies A as in `sb_ece`; each row keeps its own confidence.
+    """
+    size_B, right_B = np.zeros((2, bins))
+    for block, share_NB in _memberships(confidence_N, bins, softness):
+        size_B += share_NB.sum(axis=0)
+        right_B += correct_N[block] @ share_NB
+    accuracy_B = np.divide(right_B, size_B, out=np.zeros(bins), where=size_B > 0)
+    total = sum(
+        float((share_NB * np.abs(accuracy_B - confidence_N[block, None]) ** order).sum())
+        for block, share_NB in _memberships(confidence_N, bins, softness)
+    )
+    return float((total / len(confidence_N)) ** (1 / order))
+
+
+def _memberships(confidence_N: Array, bins: int, softness: float) -> Iterator[tuple[slice, Array]]:
+    """(rows, u (N, B)) block by block: softmax_j(-(c - xi_j)^2 / softness), xi the bins' centres."""
+    centre_B = (np.arange(bins) + 0.5) / bins
+    for block in row_blocks(len(confidence_N), bins):
+        distance_NB = (confidence_N[block, None] - centre_B) ** 2
+        share_NB = np.exp((distance_NB.min(axis=1, keepdims=True) - distance_NB) / softness)
+        yield block, share_NB / share_NB.sum(axis=1, keepdims=True)
+
+
 def sb_ece(confidence_N: Array, correct_N: Array, bins: int, softness: float, order: float) -> float:
     """Soft-binned ECE (Karandikar et al. 2021, eq. 11): (sum_j S_j / n |A_j - C_j|^p)^(1/p).
 
     The membership of confidence c in bin j, whose centre is xi_j, is softmax_j(-(c - xi_j)^2 / softness); S, A and C
     are a bin's sums of memberships and means of correctness and confidence under them (eq. 8 to 10).
     """
-    centre_B = (np.arange(bins) + 0.5) / bins
     size_B, gap_B = np.zeros((2, bins))
-    for block in row_blocks(len(confidence_N), bins):
+    for block, share_NB in _memberships(confidence_N, bins, softness):
         c_N = confidence_N[block]
-        distance_NB = (c_N[:, None] - centre_B) ** 2
-        share_NB = np.exp((distance_NB.min(axis=1, keepdims=True) - distance_NB) / softness)
-        share_NB /= share_NB.sum(axis=1, keepdims=True)
         size_B += share_NB.sum(axis=0)
         gap_B += (correct_N[block] - c_N) @ share_NB
     filled = size_B > 0

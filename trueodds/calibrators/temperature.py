@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -22,7 +23,7 @@ SCAN = np.geomspace(LOWEST, HIGHEST, 33)
 WARM = 1 << 17
 """Values on which a first temperature is found before all rows are read: that leaves three Newton steps for them."""
 
-Objective = Literal["nll", "brier", "ece", "adaptive_ece", "sb_ece"]
+Objective = Literal["nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label"]
 Bound = Literal["lower", "upper"] | None
 
 
@@ -41,10 +42,11 @@ class Temperature(Calibrator):
     "brier": the Brier score, not convex: the best of 33 temperatures in geometric steps, then the root of its
     derivative between that one's neighbours. "ece", "adaptive_ece": the best of T = .1, .2, .. 10 by the top label's
     ECE with equal-width or equal-count bins, the smallest T where several are best (Mukhoti et al. 2020, section 4).
-    "sb_ece": the soft-binned ECE (Karandikar et al. 2021, eq. 11), scanned and refined as "brier", to 1e-6.
+    "sb_ece" and "sb_ece_label": the soft-binned ECE by bins and by rows (Karandikar et al. 2021, eqs. 11 and 12),
+    scanned and refined as "brier", to 1e-6.
 
-    Options of fit: `shrinkage` of "nll", `bins` (15) of the three ECE objectives, `softness` (.01; the paper's T of the
-    memberships) and `order` (2; its p) of "sb_ece".
+    Options of fit: `shrinkage` of "nll", `bins` (15) of the four ECE objectives, `softness` (.01; the paper's T of the
+    memberships) and `order` (2; its p) of the soft-binned ones.
 
     Without a wrong validation row the other objectives, and the NLL without shrinkage, have no minimum (they fall for
     ever as T -> 0); without information in the logits, none either (T -> infinity). The end of the range or grid that
@@ -102,8 +104,9 @@ class Temperature(Calibrator):
             return cls(*solve_nll(rows, shrinkage))
         if objective == "brier":
             return cls(*_scan_brier(rows), objective)
-        if objective == "sb_ece":
-            return cls(*_scan_soft(rows, bins, softness, order), objective)
+        if objective in ("sb_ece", "sb_ece_label"):
+            soft = objectives.sb_ece if objective == "sb_ece" else objectives.sb_ece_label
+            return cls(*_scan_soft(rows, soft, bins, softness, order), objective)
         measure = objectives.ece if objective == "ece" else objectives.adaptive_ece
         values = [measure(rows.confidence(1 / t), rows.correct_N, bins) for t in GRID]
         best = int(np.argmin(values))
@@ -122,7 +125,8 @@ class Temperature(Calibrator):
         return () if self.objective == "nll" else super()._compared(logits_NC, labels_N)
 
     def notes(self) -> list[str]:
-        what = {"nll": "NLL", "brier": "Brier score", "sb_ece": "soft-binned ECE"}.get(self.objective, "ECE")
+        soft = dict.fromkeys(("sb_ece", "sb_ece_label"), "soft-binned ECE")
+        what = {"nll": "NLL", "brier": "Brier score", **soft}.get(self.objective, "ECE")
         return super().notes() + bound_notes(self.temperature, self.bound, what)
 
 
@@ -209,9 +213,11 @@ def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:
     return float(np.clip(temperature, LOWEST, HIGHEST)), bound
 
 
-def _scan_soft(rows: objectives.Rows, bins: int, softness: float, order: float) -> tuple[float, Bound]:
+def _scan_soft(
+    rows: objectives.Rows, measure: Callable[..., float], bins: int, softness: float, order: float
+) -> tuple[float, Bound]:
     def value(beta: float) -> float:
-        return objectives.sb_ece(rows.confidence(beta), rows.correct_N, bins, softness, order)
+        return measure(rows.confidence(beta), rows.correct_N, bins, softness, order)
 
     scanned = [value(1 / t) for t in SCAN]
     best = int(np.argmin(scanned))
