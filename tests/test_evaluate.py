@@ -123,10 +123,21 @@ def test_an_unknown_name_to_compare_is_refused() -> None:
     for entry, message in {
         "temperature objctive=ece": "'objctive'.* Did you mean 'objective'",
         "temperature ece": "in which 'ece' is not of the form option=value, such as temperature objective=ece",
+        "temperature bins=10 bins=15": "in which 'bins' stands twice",
         "all bins=10": "options follow the name of one calibrator, not 'all'",
     }.items():
         with pytest.raises(ConfigError, match=message):
             check_compared([entry])
+
+
+def test_an_option_of_compare_whose_value_its_fit_refuses_is_named() -> None:
+    rows = Logits(np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 0.5]]), np.array([0, 1, 1]))
+    for entry, message in {
+        "temperature objective=ec": "objective is 'ec'; allowed: nll, brier, ece.* Did you mean 'ece'",
+        "histogram bins=1.5": "bins is 1.5; allowed is an integer in",
+    }.items():
+        with pytest.raises(ConfigError, match=f"compare has '{entry}': {message}"):
+            compared(calibrators.Identity(), rows, rows, Evaluation(compare=[entry]))
 
 
 def test_a_calibrator_with_several_options_stands_in_one_table() -> None:

@@ -196,7 +196,7 @@ def name_and_options(entry: str) -> tuple[str, dict[str, Any]]:
     """A calibrator's name, and the options of its fit that follow it, their values as in JSON or else text.
 
     Raises:
-        ConfigError: a word after the name that is not of the form option=value.
+        ConfigError: a word after the name that is not of the form option=value, or an option that stands twice.
 
     >>> name_and_options("temperature objective=sb_ece softness=0.05")
     ('temperature', {'objective': 'sb_ece', 'softness': 0.05})
@@ -210,6 +210,8 @@ def name_and_options(entry: str) -> tuple[str, dict[str, Any]]:
                 f"compare has {entry!r}, in which {word!r} is not of the form option=value, such as"
                 " temperature objective=ece"
             )
+        if option in options:
+            raise ConfigError(f"compare has {entry!r}, in which {option!r} stands twice; allowed is once")
         try:
             options[option] = json.loads(value)
         except ValueError:
@@ -229,7 +231,7 @@ def compared(
     Left out: identity, which is "before", and one that comes out as `after` itself.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: as `check_compared`, or an option's value that the fit refuses.
     """
     check_compared(settings.compare)
     every = calibrators.names() if ALL in settings.compare else []
@@ -241,6 +243,8 @@ def compared(
         except FitError as error:
             judged.append(Problem(entry, str(error)))
             continue
+        except ValueError as error:  # an option's value
+            raise ConfigError(f"compare has {entry!r}: {error}") from None
         if calibrator not in (Identity(), after):
             measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive)
             judged.append(replace(measured, name=entry))
