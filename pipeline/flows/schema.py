@@ -86,11 +86,12 @@ def _names() -> dict[str, Any]:
         return Annotated[str, Field(json_schema_extra={"enum": names})]
 
     added = [name for name, part in methods.PARTS.items() if part.role != "primary"]
+    entry = rf"^({'|'.join(calibrators.names())})( +\w+=\S+)*$|^all$"
     method = f"^({'|'.join(methods.names())})(\\+({'|'.join(added)}))*$"
     return {
         "recipe": one_of(["auto", *RECIPES]),
         "net": one_of(nets.names()),
         "method": Annotated[str, Field(pattern=method)],
         "calibrator": one_of([*calibrators.names(), calibrators.SELECT]),
-        "compare": list[one_of([*calibrators.names(), "all"])],  # type: ignore[misc]
+        "compare": list[Annotated[str, Field(pattern=entry)]],
     }

@@ -78,9 +78,12 @@ def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
         ({"net": "resnet9"}, "'resnet9' is not one of ['resnet8', 'resnet20', 'resnet18', 'mlp']"),
         ({"recipe": "papers"}, "'papers' is not one of ['auto', "),
         ({"calibrator": "temprature"}, "'temprature' is not one of ['identity', "),
-        ({"compare": ["vectr"]}, "'vectr' is not one of ['identity', "),
+        ({"compare": ["vectr"]}, "'vectr' does not match '^(identity|"),
+        ({"compare": ["temperature objective"]}, "'temperature objective' does not match"),
+        ({"compare": ["all objective=ece"]}, "'all objective=ece' does not match"),
         ({"method_options": "gamma"}, "'gamma' does not match"),
         ({"method": "fl3+mixup", "recipe": "auto", "net": None, "calibrator": "select", "compare": ["all"]}, ""),
+        ({"compare": ["vector", "temperature objective=sb_ece softness=0.05"]}, ""),
         ({"method_options": "{gamma: 2}", "calibrator_options": {"folds": 3}, "curves": "[1, 2]"}, ""),
     ],
 )

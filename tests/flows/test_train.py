@@ -136,7 +136,7 @@ def test_a_bad_value_is_refused_before_anything_starts(prefect: Prefect) -> None
 def test_a_mistake_is_refused_before_it_is_queued(prefect: Prefect, parameter: str, allowed: str) -> None:
     before = prefect.post("flow_runs/count", {})
     typed = prefect.command(
-        "prefect", "deployment", "run", "train/digits", "-p", parameter, check=False, COLUMNS="1000"
+        "prefect", "deployment", "run", "train/digits", "-p", parameter, check=False, COLUMNS="10000"
     )
     assert typed.returncode == 1 and allowed in typed.stdout + typed.stderr
     assert prefect.post("flow_runs/count", {}) == before
