@@ -79,12 +79,12 @@ def ece(confidence: Sequence[float], correct: Sequence[int], bins: int, norm: st
     return float(max(abs(gap / count) for count, gap in gaps))
 
 
-def ece_distribution(confidence: Sequence[float], bins: int) -> list[tuple[float, float]]:
+def ece_distribution(confidence: Sequence[float], bins: int, norm: str = "l1") -> list[tuple[float, float]]:
     """(ECE, probability) of every way in which rows that are right as often as they say can turn out; 2^n of them."""
     distribution = []
     for correct in itertools.product((0, 1), repeat=len(confidence)):
         chance = math.prod(c if a else 1 - c for c, a in zip(confidence, correct, strict=True))
-        distribution.append((ece(confidence, correct, bins), chance))
+        distribution.append((ece(confidence, correct, bins, norm), chance))
     return distribution
 
 
@@ -128,6 +128,26 @@ def ece_limits(
     kept = {b: gap[b] if b in significant else 0.0 for b in occupied}
     raised = {b: math.copysign(max(abs(gap[b]), sd[b]), gap[b]) for b in occupied}
     return min(theta(gap, 1 - q), theta(kept, 1 - q)), theta(gap, 0.5), theta(raised, q)
+
+
+def mce_limits(confidence: Sequence[float], correct: Sequence[int], bins: int, q: float) -> tuple[float, float]:
+    """Each bin's exact limits by bisection: the lower end at q over all occupied bins, the upper at q in each."""
+    gaps = bin_gaps(confidence, correct, bins)
+    each = (1 - (1 - q) ** (1 / len(gaps))) / 2
+    least, most = 0.0, 0.0
+    for b, (n, _) in gaps.items():
+        rows = [(c, a) for c, a in zip(confidence, correct, strict=True) if bin_of(c, bins) == b]
+        right, mean = sum(a for _, a in rows), math.fsum(c for c, _ in rows) / n
+
+        def low(level: float, right: int = right, n: int = n) -> float:
+            return bisect(lambda p: binomial_tail(right, n, p) - level, 0, 1) if right else 0.0
+
+        def high(level: float, right: int = right, n: int = n) -> float:
+            return bisect(lambda p: level - 1 + binomial_tail(right + 1, n, p), 0, 1) if right < n else 1.0
+
+        least = max(least, low(each) - mean, mean - high(each))
+        most = max(most, high(q) - mean, mean - low(q))
+    return least, most
 
 
 def rare_error_limits(

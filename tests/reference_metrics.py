@@ -118,6 +118,78 @@ def ece_per_class(
     return errors
 
 
+def classwise_ece(p: Sequence[Sequence[float]], labels: Sequence[int], bins: int) -> float:
+    return math.fsum(ece_per_class(p, labels, bins, "width", 0.0)) / len(p[0])
+
+
+def classwise_distribution(p: Sequence[Sequence[float]], bins: int) -> list[tuple[float, float]]:
+    """(class-wise ECE, probability) of every way in which labels can fall if the probabilities are right: C^n."""
+    distribution = []
+    for labels in itertools.product(range(len(p[0])), repeat=len(p)):
+        chance = math.prod(row[label] for row, label in zip(p, labels, strict=True))
+        distribution.append((classwise_ece(p, labels, bins), chance))
+    return distribution
+
+
+def classwise_limits(
+    p: Sequence[Sequence[float]], labels: Sequence[int], bins: int, q: float, noise: Sequence[Sequence[float]]
+) -> tuple[float, float, float]:
+    """Lower, estimate and upper of the inverted test; noise[k * bins + b][r]: hits less probabilities of the draws."""
+    members: dict[int, list[tuple[float, int]]] = {}
+    for row, label in zip(p, labels, strict=True):
+        for k, value in enumerate(row):
+            members.setdefault(k * bins + bin_of(value, bins), []).append((value, int(label == k)))
+    gap = {key: math.fsum(hit - value for value, hit in rows) for key, rows in members.items()}
+    variance = {key: math.fsum(value * (1 - value) for value, _ in rows) for key, rows in members.items()}
+    skew = {key: math.fsum(1 - 2 * value for value, _ in rows) for key, rows in members.items()}
+    observed = math.fsum(abs(s) for s in gap.values())
+
+    def spread(key: int, s: float) -> float:
+        g = s / len(members[key])
+        return math.sqrt(max(variance[key] + g * skew[key], g**2 * len(members[key])))
+
+    def below(direction: dict[int, float], theta: float) -> float:
+        size = math.fsum(abs(u) for u in direction.values())
+        shift = {key: theta * u / size for key, u in direction.items()}
+        grown = {key: spread(key, s) / math.sqrt(variance[key]) for key, s in shift.items()}
+        draws = range(len(noise[0]))
+        return sum(
+            math.fsum(abs(shift[key] + grown[key] * noise[key][r]) for key in gap) <= observed for r in draws
+        ) / len(draws)
+
+    def end(direction: dict[int, float], target: float, from_above: bool = False) -> float:
+        farthest = 2 * observed + max(math.fsum(abs(noise[key][r]) for key in gap) for r in range(len(noise[0])))
+        steps = [farthest * i / 24 for i in range(25)]
+        low, high = 0.0, farthest
+        if from_above:
+            low = max((theta for theta in steps if below(direction, theta) > target), default=-1.0)
+            high = low + steps[1]
+        if low < 0 or below(direction, low) <= target:
+            return 0.0
+        for _ in range(16):
+            middle = (low + high) / 2
+            low, high = (middle, high) if below(direction, middle) > target else (low, middle)
+        return low
+
+    sd = {key: max(spread(key, s), math.sqrt(variance[key])) for key, s in gap.items()}
+    limit = max(2.0, math.sqrt(2 * math.log(len(gap))))
+    clear = [key for key in gap if abs(gap[key]) > limit * sd[key]] or [
+        max(gap, key=lambda key: abs(gap[key]) / sd[key])
+    ]
+    kept = {key: s if key in clear else 0.0 for key, s in gap.items()}
+    raised = {key: math.copysign(max(abs(s), sd[key]), s) for key, s in gap.items()}
+    quiet = {}
+    for key, rows in members.items():
+        hits = math.fsum(value for value, _ in rows)
+        least = min(math.sqrt(variance[key]), hits, len(rows) - hits)
+        away = least if skew[key] < 0 else -least
+        quiet[key] = gap[key] if abs(gap[key]) > 2 * sd[key] else away
+    lower = min(end(gap, 1 - q), end(kept, 1 - q))
+    upper = max(end(raised, q, from_above=True), end(quiet, q, from_above=True))
+    terms = len(p) * len(p[0])
+    return lower / terms, end(gap, 0.5) / terms, upper / terms
+
+
 def smooth_ece_at(rows: Rows, sigma: float, points: int = 3000) -> float:
     """The integral of |smoothed residual| by midpoints; the kernel's images lie at 2j + c and 2j - c."""
     total = 0.0

@@ -23,6 +23,8 @@ from trueodds.metrics import (
     brier_decomposition,
     calibration_test,
     classwise_ece,
+    classwise_ece_interval,
+    classwise_noise_floor,
     debiased_ece,
     ece,
     ece_interval,
@@ -32,6 +34,8 @@ from trueodds.metrics import (
     ks_error,
     label_binned_ece,
     mce,
+    mce_interval,
+    mce_noise_floor,
     noise_floor,
     noise_floor_per_class,
     sece,
@@ -407,8 +411,10 @@ def test_layout_and_precision_do_not_matter(kind: Literal["float16", "float32", 
 
 WIDTH: list[Callable[..., Any]] = [
     *(ece, mce, label_binned_ece, noise_floor, ece_interval, calibration_test, brier_decomposition, classwise_ece),
+    *(mce_interval, mce_noise_floor, classwise_ece_interval),
     lambda p, y, bins: debiased_ece(p, y, bins=bins, binning="width"),
     lambda p, y, bins: noise_floor_per_class(p, bins=bins),
+    lambda p, y, bins: classwise_noise_floor(p, bins=bins),
     lambda p, y, bins: CalibrationSums.from_probabilities(p, y).bins(bins),
     lambda p, y, bins: weighted_ece(CalibrationSums.from_probabilities(p, y), np.ones(3000), bins=bins),
 ]
@@ -433,6 +439,8 @@ def test_numbers_of_a_wrong_type_are_named(wrong: Any) -> None:
     calls: dict[str, list[Callable[[], object]]] = {
         "level": [
             lambda: ece_interval(*rows, level=wrong),
+            lambda: mce_interval(*rows, level=wrong),
+            lambda: classwise_ece_interval(*rows, level=wrong),
             lambda: gap_sequence(*rows, level=wrong),
             lambda: binomial_interval(1, 2, level=wrong),
             lambda: weighted_ece(sums, np.ones(3000), level=wrong),

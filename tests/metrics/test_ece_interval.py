@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests import reference
 from trueodds.metrics import CalibrationSums, EceInterval, NoiseFloor, ece, ece_interval, noise_floor, whole_bins
 from trueodds.metrics.intervals import inversion
-from trueodds.metrics.intervals.calibration_error import RARE, _exact_gap_limits
+from trueodds.metrics.intervals.calibration_error import RARE, exact_gap_limits
 from trueodds.metrics.intervals.inversion import DRAWS, _normals
 from trueodds.sums.bins import Binning, bin_of
 
@@ -256,7 +256,7 @@ def test_exact_limits_by_binomial_tails(right: int, n: int) -> None:
     c, q = 0.9, 0.025
     low = reference.bisect(lambda p: reference.binomial_tail(right, n, p) - q, 0, 1) if right else 0.0
     high = reference.bisect(lambda p: q - 1 + reference.binomial_tail(right + 1, n, p), 0, 1) if right < n else 1.0
-    least, most = _exact_gap_limits(right / n, c, n, q)
+    least, most = exact_gap_limits(right / n, c, n, q)
     assert most == pytest.approx(max(c - low, high - c), abs=1e-9)
     assert least == pytest.approx(max(low - c, c - high, 0), abs=1e-9)
 

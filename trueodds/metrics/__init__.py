@@ -23,7 +23,6 @@ from trueodds.metrics.binned import (
 from trueodds.metrics.classwise import (
     classwise_ece,
     ece_per_class,
-    noise_floor_per_class,
     samplewise_error,
     samplewise_noise_floor,
 )
@@ -32,7 +31,9 @@ from trueodds.metrics.decisions.thresholds import Share, Threshold, thresholds
 from trueodds.metrics.decomposition import BrierDecomposition, brier_decomposition
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
+from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
+from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
 from trueodds.metrics.labelling.coverage import (
     ChoiceOfLabels,
@@ -95,6 +96,7 @@ __all__ = [
     "GapSequence",
     "KsTest",
     "LabelDelay",
+    "MceInterval",
     "NoiseFloor",
     "Prequential",
     "ScoreInterval",
@@ -115,6 +117,8 @@ __all__ = [
     "cell_of",
     "choice_of_labels",
     "classwise_ece",
+    "classwise_ece_interval",
+    "classwise_noise_floor",
     "confidence_drift",
     "debiased_ece",
     "decision_cost",
@@ -134,6 +138,8 @@ __all__ = [
     "label_binned_ece",
     "label_delay",
     "mce",
+    "mce_interval",
+    "mce_noise_floor",
     "mean_confidence",
     "mean_entropy",
     "nll",

@@ -75,38 +75,6 @@ def ece_per_class(
     return per_class(probabilities_NC, labels_N, check_bins(bins, binning), threshold)
 
 
-def noise_floor_per_class(probabilities_NC: npt.ArrayLike, *, bins: int = 15) -> Array:
-    """Mean of `ece_per_class` (equal width) if every row's label were drawn from its probabilities; shape (C,).
-
-        1/n sum_b E|H_bk - sum p_k|,  H_bk the hits of class k in bin b
-
-    by `mean_deviation`. Equal to draws of the labels within their error (200 draws; 600 x 10 to 3,000 x 300), also
-    where less than one hit is expected, as in most bins of most classes, and the normal's sqrt(2 V / pi) is far off.
-
-    Raises:
-        ValueError: probabilities that cannot be used, bins that do not divide 3,000.
-
-    >>> metrics.noise_floor_per_class([[0.9, 0.1], [0.8, 0.2]] * 100).round(4)
-    array([0.0278, 0.0278])
-    """
-    bins = check_bins(bins)
-    classes = as_matrix(probabilities_NC, "probabilities").shape[1]
-    moments_3K, rows = np.zeros((3, classes * bins)), 0  # count, sum p, sum p^2
-    for _, block in checked_blocks(probabilities_NC):
-        wide = np.minimum(block.astype(np.float64, copy=False), 1.0)
-        place = np.flatnonzero(wide > 1 / bins)
-        value, column = wide.take(place), place % classes
-        key = column * bins + bin_of(value, bins)
-        for power, sums_K in enumerate(moments_3K):
-            np.add.at(sums_K, key, value**power)
-            sums_K[::bins] += (wide**power).sum(axis=0) - np.bincount(column, value**power, classes)
-        rows += len(wide)
-    count_K, mean_K, square_K = moments_3K
-    floor_K = mean_deviation(mean_K, count_K, mean_K - square_K)
-    floor_C: Array = floor_K.reshape(classes, bins).sum(axis=1) / rows
-    return floor_C
-
-
 def _equal_width(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int, threshold: float) -> Array:
     """Of a row's probabilities fewer than `bins` exceed 1/bins: only those are binned, the rest is the column's sum."""
     matrix_NC = as_matrix(probabilities, "probabilities")

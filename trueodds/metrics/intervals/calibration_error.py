@@ -188,7 +188,7 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
         lower = min(lower, search.theta(kept, 1 - q))
     estimate, upper = search.theta(raw, 0.5), search.theta(raised, q)
     if min(accuracy, 1 - accuracy) * n < RARE - 1e-6:  # 20 of 400 must not count as 19.999...
-        least, most = _exact_gap_limits(accuracy, accuracy - float(gap_B.sum()), n, q)
+        least, most = exact_gap_limits(accuracy, accuracy - float(gap_B.sum()), n, q)
         lower, upper = min(lower, least), max(upper, most)
     certain = -float(ndtri(q)) * float(np.sqrt(terms.variance_B.sum()))
     return EceInterval(observed, estimate, lower, min(max(upper, estimate, certain), 1.0), level)
@@ -200,7 +200,7 @@ def _unit(direction_B: Array, weight_B: Array) -> Array:
     return direction_B / total if total > 0 else weight_B
 
 
-def _exact_gap_limits(accuracy: float, confidence: float, n: float, q: float) -> tuple[float, float]:
+def exact_gap_limits(accuracy: float, confidence: float, n: float, q: float) -> tuple[float, float]:
     """Least and most that |accuracy - mean confidence| can be, by the exact binomial limits of the accuracy."""
     low, high = (float(limit) for limit in binomial_interval(min(accuracy * n, n), n, level=1 - 2 * q))
     return max(low - confidence, confidence - high, 0.0), max(confidence - low, high - confidence)

@@ -1,0 +1,268 @@
+"""How sure a class-wise ECE is: its interval and its noise floors, with the dependence of a row's classes.
+
+Notation: a cell k is a bin of one class's probability p, with n_k rows and H_k hits (rows whose label is that class),
+of N rows and C classes. S_k = H_k - sum p, V_k = sum p (1-p), K_k = sum (1-2p).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from trueodds.metrics.intervals.binomial import mean_deviation
+from trueodds.metrics.intervals.calibration_error import RARE, EceInterval, NoiseFloor, exact_gap_limits
+from trueodds.sums.bins import bin_of, check_bins
+from trueodds.sums.inputs import Array, as_matrix, check_labels, check_level
+from trueodds.sums.rows import checked_blocks, top_labels
+
+DRAWS = 512
+"""Of all labels. A limit then lies at a level that is right to .7% (its standard error)."""
+ROWS_AT_ONCE = 256  # whose draws fit the cache
+SCAN = 24  # steps in which an upper limit is looked for from above
+HALVINGS = 16
+CLEAR = 2.0  # standard deviations beyond which a gap is taken for real
+
+
+@dataclass(frozen=True)
+class ClassCells:
+    """Sums over the rows of each of K = C x bins cells, and what labels drawn from the probabilities leave there."""
+
+    count_K: Array
+    probability_K: Array
+    """sum p."""
+    variance_K: Array
+    noise_KR: Array
+    """H_k - sum p of each draw R."""
+    rows: int
+    classes: int
+
+    @classmethod
+    def of(cls, probabilities_NC: npt.ArrayLike, bins: int, draws: int = DRAWS) -> ClassCells:
+        """Raises ValueError for probabilities that cannot be used and bins that do not divide 3,000."""
+        bins = check_bins(bins)
+        classes = as_matrix(probabilities_NC, "probabilities").shape[1]
+        moments_3K, hits_KR, rows = np.zeros((3, classes * bins)), np.zeros((classes * bins, draws)), 0
+        rng = np.random.default_rng(20260101)
+        for _, block in checked_blocks(probabilities_NC):
+            wide = np.minimum(block.astype(np.float64, copy=False), 1.0)
+            place = np.flatnonzero(wide > 1 / bins)
+            value, column = wide.take(place), place % classes
+            key = column * bins + bin_of(value, bins)
+            for power, sums_K in enumerate(moments_3K):  # count, sum p, sum p^2
+                np.add.at(sums_K, key, value**power)
+                sums_K[::bins] += (wide**power).sum(axis=0) - np.bincount(column, value**power, classes)
+            for start in range(0, len(wide) if draws else 0, ROWS_AT_ONCE):
+                some = wide[start : start + ROWS_AT_ONCE]
+                label_NR = _labels(some, draws, rng)
+                key_NR = label_NR * bins + bin_of(np.take_along_axis(some, label_NR, axis=1), bins)
+                np.add.at(hits_KR.ravel(), (key_NR * draws + np.arange(draws)).ravel(), 1.0)
+            rows += len(wide)
+        count_K, probability_K, square_K = moments_3K
+        hits_KR -= probability_K[:, None]
+        return cls(count_K, probability_K, probability_K - square_K, hits_KR, rows, classes)
+
+    @property
+    def deviation_K(self) -> Array:
+        """E|H_k - sum p|."""
+        return mean_deviation(self.probability_K, self.count_K, self.variance_K)
+
+    def hits_K(self, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> Array:
+        """H_k of these labels of the same rows."""
+        matrix_NC = as_matrix(probabilities_NC, "probabilities")
+        label_N, bins = check_labels(labels_N, *matrix_NC.shape), len(self.count_K) // self.classes
+        true_N = np.minimum(matrix_NC[np.arange(len(matrix_NC)), label_N].astype(np.float64), 1.0)
+        hits_K: Array = np.bincount(label_N * bins + bin_of(true_N, bins), minlength=len(self.count_K)).astype(float)
+        return hits_K
+
+    @property
+    def noise_floor(self) -> NoiseFloor:
+        """As `classwise_noise_floor`."""
+        terms = self.rows * self.classes
+        mean = float(self.deviation_K.sum()) / terms
+        return NoiseFloor(mean, max(mean, _quantile(np.abs(self.noise_KR).sum(axis=0), 0.95) / terms))
+
+
+def _labels(p_NC: Array, draws: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Labels (N, draws): among a row's draws a class has its probability's share, to within one, in random order.
+
+    Such a Latin hypercube halves the error of the quantiles of a sum over rows.
+    """
+    end_NC = p_NC.cumsum(axis=1)
+    end_NC = np.floor(end_NC / end_NC[:, -1:] * draws + rng.random((len(p_NC), 1))).astype(np.intp)
+    end_NC[:, -1] = draws
+    count_NC = np.diff(np.minimum(end_NC, draws), axis=1, prepend=0)
+    class_NC = np.broadcast_to(np.arange(p_NC.shape[1]), p_NC.shape)
+    label_NR = np.repeat(class_NC.ravel(), count_NC.ravel()).reshape(len(p_NC), draws)
+    return rng.permuted(label_NR, axis=1)
+
+
+def noise_floor_per_class(probabilities_NC: npt.ArrayLike, *, bins: int = 15) -> Array:
+    """Mean of `ece_per_class` (equal width) if every row's label were drawn from its probabilities; shape (C,).
+
+        1/n sum_b E|H_bk - sum p_k|,  H_bk the hits of class k in bin b
+
+    by `mean_deviation`. Equal to draws of the labels within their error (200 draws; 600 x 10 to 3,000 x 300), also
+    where less than one hit is expected, as in most bins of most classes, and the normal's sqrt(2 V / pi) is far off.
+
+    Raises:
+        ValueError: probabilities that cannot be used, bins that do not divide 3,000.
+
+    >>> metrics.noise_floor_per_class([[0.9, 0.1], [0.8, 0.2]] * 100).round(4)
+    array([0.0278, 0.0278])
+    """
+    cells = ClassCells.of(probabilities_NC, bins, draws=0)
+    floor_C: Array = cells.deviation_K.reshape(cells.classes, -1).sum(axis=1) / cells.rows
+    return floor_C
+
+
+def classwise_noise_floor(probabilities_NC: npt.ArrayLike, *, bins: int = 15) -> NoiseFloor:
+    """Mean and 95th percentile of `classwise_ece` (equal width) of a perfectly calibrated model.
+
+    mean: that of `noise_floor_per_class`. p95: of 512 draws of all labels from their rows' probabilities, so with the
+    dependence of the classes of a row: two classes, whose errors mirror each other, scatter as one does. The draws are
+    the same every time. The percentile is given as the mean where it lies below.
+
+    Raises:
+        ValueError: as `noise_floor_per_class`.
+
+    >>> floor = metrics.classwise_noise_floor([[0.9, 0.1], [0.8, 0.2]] * 100)
+    >>> round(floor.mean, 4), floor.p95 > floor.mean
+    (0.0278, True)
+    """
+    return ClassCells.of(probabilities_NC, bins).noise_floor
+
+
+def classwise_ece_interval(
+    probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, bins: int = 15, level: float = 0.95
+) -> EceInterval:
+    """Interval for the population's `classwise_ece` (equal width) in the same bins, by inverting its test.
+
+    If the true gaps of the cells are s, the plug-in value is distributed as
+
+        T*(s) = 1/(NC) sum_k |s_k + sqrt(v_k(s) / V_k) X_k|,  v_k(s) = max(V_k + g_k K_k, g_k^2 n_k),  g_k = s_k / n_k
+
+    with X_k = H_k - sum p of labels drawn from the probabilities (512 times all of them, the same every time): unlike
+    normal draws these have the dependence of a row's classes, and bins in which less than one hit is expected. Along a
+    direction u, with q = (1 - level) / 2:
+
+        lower = least theta with P(T*(theta u) <= T) <= 1 - q, the less of u ~ S and of u ~ S where it is beyond
+                sqrt(2 log K) standard deviations of K cells (none: the most significant cell)
+        estimate = the same at 1/2, u ~ S
+        upper = last theta with P(T*(theta u) <= T) > q, the more of u ~ S raised to a standard deviation everywhere
+                and of u ~ S where it is beyond 2, elsewhere as far towards certainty as min(sd, hits or misses left)
+
+    The last direction is that of an under-confident model: its rarest classes occur even less, so there is less noise
+    than the probabilities say, and the plug-in value may lie below the noise floor.
+
+    With fewer than 20 wrong (or right) rows the interval covers 2/C times the exact binomial limits of
+    |accuracy - mean confidence|, as errors go to other classes: without, .35 of intervals hold the truth at 50 rows
+    with half an error expected. It is never longer than to 2/C, the most that a class-wise ECE can be.
+
+    The estimate is too high where few classes carry the error; with 100 classes mostly by a third of the noise floor.
+
+    The coverage at a nominal 95% is measured by benchmarks/classwise_coverage.py.
+
+    Raises:
+        ValueError: as `classwise_ece`, or a level outside (0, 1).
+
+    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]] * 25, [0, 0, 1, 1] * 25
+    >>> interval = metrics.classwise_ece_interval(probabilities, labels)
+    >>> round(interval.lower, 2), round(interval.ece, 2), round(interval.upper, 2)
+    (0.22, 0.3, 0.39)
+    """
+    return interval_of_cells(ClassCells.of(probabilities_NC, bins), probabilities_NC, labels_N, level)
+
+
+def interval_of_cells(
+    cells: ClassCells, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, level: float
+) -> EceInterval:
+    """The interval of `classwise_ece_interval` from the cells of its probabilities.
+
+    Raises:
+        ValueError: labels that cannot be used, a level outside (0, 1).
+    """
+    check_level(level)
+    test, q = Inversion(cells, cells.hits_K(probabilities_NC, labels_N)), (1 - level) / 2
+    size_K = np.divide(np.abs(test.gap_K), test.spread_K, out=np.zeros_like(test.gap_K), where=test.spread_K > 0)
+    clear_K = size_K > max(np.sqrt(2 * np.log(len(size_K))), CLEAR)
+    kept_K = np.where(clear_K if clear_K.any() else np.arange(len(size_K)) == size_K.argmax(), test.gap_K, 0.0)
+    raised_K = np.where(test.gap_K < 0, -1.0, 1.0) * np.maximum(np.abs(test.gap_K), test.spread_K)
+    lower = min(test.first(test.gap_K, 1 - q), test.first(kept_K, 1 - q))
+    estimate = test.first(test.gap_K, 0.5)
+    upper = max(test.last(raised_K, q), test.last(np.where(size_K > CLEAR, test.gap_K, test.quiet_K), q))
+    upper = max(upper, estimate, -float(ndtri(q)) * float(np.sqrt(cells.variance_K.sum())))
+    confidence_N, correct_N = top_labels(probabilities_NC, labels_N)
+    accuracy, rows, classes = float(correct_N.mean()), cells.rows, cells.classes
+    if min(accuracy, 1 - accuracy) * rows < RARE - 1e-6:
+        least, most = exact_gap_limits(accuracy, float(confidence_N.mean()), rows, q)
+        lower, upper = min(lower, 2 * rows * least), max(upper, 2 * rows * most)
+    observed, estimate, lower, upper = (value / (rows * classes) for value in (test.observed, estimate, lower, upper))
+    return EceInterval(observed, estimate, lower, min(upper, 2 / classes, 1.0), level)
+
+
+class Inversion:
+    """The distribution T* (times NC) over the draws, and where along a direction it leaves the plug-in value."""
+
+    def __init__(self, cells: ClassCells, hits_K: Array) -> None:
+        some_K = cells.count_K > 0
+        self.count_K, self.variance_K, self.noise_KR = (
+            values[some_K] for values in (cells.count_K, cells.variance_K, cells.noise_KR)
+        )
+        probability_K = cells.probability_K[some_K]
+        self.gap_K: Array = hits_K[some_K] - probability_K
+        self.skew_K = self.count_K - 2 * probability_K
+        self.observed = float(np.abs(self.gap_K).sum())
+        self.spread_K: Array = np.sqrt(np.maximum(self.variance(self.gap_K), self.variance_K))
+        rarer_K = np.minimum(probability_K, self.count_K - probability_K)
+        towards_certainty_K = np.where(self.skew_K < 0, 1.0, -1.0)
+        self.quiet_K: Array = towards_certainty_K * np.minimum(np.sqrt(np.maximum(self.variance_K, 0.0)), rarer_K)
+        self.at_zero_R = np.abs(self.noise_KR).sum(axis=0)
+        self.most = 2 * self.observed + float(self.at_zero_R.max())
+
+    def variance(self, shift_K: Array) -> Array:
+        """v_k(s)."""
+        gap_K = shift_K / self.count_K
+        variance_K: Array = np.maximum(self.variance_K + gap_K * self.skew_K, gap_K**2 * self.count_K)
+        return variance_K
+
+    def share(self, shift_K: Array) -> float:
+        """P(T*(s) <= T)."""
+        some_K = self.variance_K > 1e-12  # sums leave crumbs of rounding
+        growth_K = np.divide(self.variance(shift_K), self.variance_K, out=np.zeros_like(shift_K), where=some_K)
+        away_KR = self.noise_KR * np.sqrt(growth_K)[:, None]
+        away_KR += shift_K[:, None]
+        total_R = np.abs(away_KR, out=away_KR).sum(axis=0)
+        return float((total_R <= self.observed * (1 + 1e-12)).mean())
+
+    def first(self, direction_K: Array, target: float) -> float:
+        """The least theta at which no more than `target` of the draws have T* <= T."""
+        length = float(np.abs(direction_K).sum())
+        if length == 0 or self.share(np.zeros_like(direction_K)) <= target:
+            return 0.0
+        return self._between(direction_K / length, 0.0, self.most, target)
+
+    def last(self, direction_K: Array, target: float) -> float:
+        """The last theta at which more than `target` have: from above, as none need have at 0 and some farther on."""
+        length = float(np.abs(direction_K).sum())
+        step = self.most / SCAN
+        for theta in np.arange(SCAN, -1, -1) * step if length > 0 else ():
+            if self.share(theta / length * direction_K) > target:
+                return self._between(direction_K / length, float(theta), float(theta) + step, target)
+        return 0.0
+
+    def _between(self, unit_K: Array, low: float, high: float, target: float) -> float:
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            if self.share(middle * unit_K) > target:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def _quantile(values_R: Array, level: float) -> float:
+    """The least of the values that so many do not exceed."""
+    return float(np.quantile(values_R, level, method="inverted_cdf"))

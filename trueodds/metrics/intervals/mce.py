@@ -1,0 +1,151 @@
+"""How sure a maximum calibration error is: limits of the population's MCE, and what calibrated models show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betainc
+
+from trueodds.metrics.intervals.binomial import binomial_interval
+from trueodds.metrics.intervals.calibration_error import NoiseFloor
+from trueodds.metrics.ranked import whole_bins
+from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.sums.bins import Binning, Bins
+from trueodds.sums.inputs import Array, check_level
+
+STEPS = 2048
+"""Of the grid over which the distribution function is summed for the mean; 15 bins: 10 ms."""
+NEARLY_ALL = 1 - 1e-9
+HALVINGS = 40
+SLACK = 1e-9
+"""Rows by which sums may be off through rounding."""
+
+
+@dataclass(frozen=True)
+class MceInterval:
+    """The measured MCE and the limits of the population's in the same occupied bins.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> interval = metrics.mce_interval(sums)
+    >>> round(interval.lower, 3), round(interval.upper, 3)
+    (0.494, 0.7)
+    """
+
+    mce: float
+    lower: float
+    upper: float
+    level: float
+
+
+def mce_interval(
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    level: float = 0.95,
+    binning: Binning = "width",
+) -> MceInterval:
+    """Interval for the population's MCE, max_b |E a - mean c|, over the bins that these rows occupy.
+
+    From the exact binomial (Clopper-Pearson) limits of each bin's accuracy, less its mean confidence c_b; of B occupied
+    bins, with q = (1 - level) / 2:
+
+        lower = max_b max(low_b - c_b, c_b - high_b, 0),  limits at (1 - q)^(1/B): all bins' hold at once
+        upper = max_b max(high_b - c_b, c_b - low_b),     limits at `level`
+
+    The upper limit needs no correction for the number of bins: it fails only if that of the one bin in which the
+    population's MCE lies fails. Bins are independent, so the correction of the lower one is Sidak's. The coverage is at
+    least `level`, whatever the rows (rows that differ scatter less than the binomial: Hoeffding 1956).
+
+    A bin of a few rows may be off by almost anything, and the upper limit says so: one row at .4 leaves accuracies from
+    .025 to 1 open. Fewer bins, or `binning="mass"`, leave each enough rows; the MCE is then another.
+
+    Raises:
+        ValueError: bad input, no rows, a level outside (0, 1), an unknown binning, or bins that `mce` refuses.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.mce_interval(sums, bins=1).upper, 3)
+    0.352
+    """
+    check_level(level)
+    table, share_B = _occupied(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    q, right_B = (1 - level) / 2, np.minimum(table.correct_B, table.count_B)
+    low_B, high_B = binomial_interval(right_B, table.count_B, level=(1 - q) ** (1 / len(share_B)))
+    lower = max(float(np.maximum(low_B - share_B, share_B - high_B).max()), 0.0)
+    low_B, high_B = binomial_interval(right_B, table.count_B, level=level)
+    upper = float(np.maximum(high_B - share_B, share_B - low_B).max())
+    return MceInterval(float((np.abs(table.gap_B) / table.count_B).max()), lower, upper, level)
+
+
+def mce_noise_floor(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+) -> NoiseFloor:
+    """Mean and 95th percentile of the MCE that a perfectly calibrated model would show with the same confidences.
+
+    Bins are independent, so the distribution function of the MCE is a product over the occupied ones,
+
+        F(x) = prod_b P(|X_b - sum c| <= n_b x),  mean = integral of 1 - F,  F(p95) >= .95,
+
+    X_b the right rows of bin b: binomial, of the mean and variance that unlike tosses with the bin's confidences have
+    (as in `trueodds.metrics.intervals.binomial.mean_deviation`). No normal law: a bin of one row at .4 alone is off by
+    .4 or .6, and that is most of the floor. Exact where the rows of each bin share one confidence; the integral is
+    summed in 2,048 steps. The percentile is given as the mean where it lies below.
+
+    Raises:
+        ValueError: bad input, no rows, an unknown binning, or bins that `mce` refuses.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.mce_noise_floor(sums).mean, 3)
+    0.124
+    """
+    table, _ = _occupied(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    p95, most = (_quantile(table, share) for share in (0.95, NEARLY_ALL))
+    middle_G = (np.arange(STEPS) + 0.5) / STEPS * most
+    mean = most * float(1 - _chance_within(table, middle_G).mean())
+    return NoiseFloor(mean, max(mean, p95))
+
+
+def _occupied(table: Bins) -> tuple[Bins, Array]:
+    """The bins that hold rows, and their mean confidences."""
+    columns = (table.lo_B, table.hi_B, table.count_B, table.confidence_B, table.correct_B, table.variance_B)
+    some = Bins(*(column[table.count_B > 0] for column in columns))
+    return some, np.clip(some.confidence_B / some.count_B, 0.0, 1.0)
+
+
+def _chance_within(table: Bins, x_G: Array) -> Array:
+    """F(x), the probability that no bin is off by more than x."""
+    rarer_B = np.minimum(table.confidence_B, table.count_B - table.confidence_B)
+    some_B = (rarer_B > 1e-12) & (table.variance_B > 1e-12)  # sums leave crumbs of rounding where nothing can vary
+    count, mean = table.count_B[some_B], rarer_B[some_B]
+    chance = np.maximum(1 - np.minimum(table.variance_B[some_B] / mean, 1.0), 1e-12)  # the least: Poisson
+    away_GB = x_G[:, None] * count + SLACK
+    trials, chance_GB = mean / chance, np.broadcast_to(chance, away_GB.shape)
+    most_GB, least_GB = np.floor(mean + away_GB), np.ceil(mean - away_GB)
+    within_GB = _at_most(most_GB, trials, chance_GB) - _at_most(least_GB - 1, trials, chance_GB)
+    probability_G: Array = np.maximum(within_GB, 0.0).prod(axis=1)
+    return probability_G
+
+
+def _at_most(k_GB: Array, trials_B: Array, chance_GB: Array) -> Array:
+    """P(X <= k) of a binomial whose number of trials need not be whole."""
+    left_GB = trials_B - k_GB
+    inside_GB = (k_GB >= 0) & (left_GB > 0)
+    tail_GB = betainc(np.where(inside_GB, left_GB, 1.0), np.where(inside_GB, k_GB + 1, 1.0), 1 - chance_GB)
+    probability_GB: Array = np.where(inside_GB, tail_GB, np.where(k_GB < 0, 0.0, 1.0))
+    return probability_GB
+
+
+def _quantile(table: Bins, level: float) -> float:
+    """The least x with F(x) >= level, rounded up by a billionth."""
+    low, high = 0.0, 1.0
+    if float(_chance_within(table, np.zeros(1))[0]) >= level:
+        return 0.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        if float(_chance_within(table, np.array([middle]))[0]) >= level:
+            high = middle
+        else:
+            low = middle
+    return min(high + SLACK, 1.0)
