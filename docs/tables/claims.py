@@ -10,6 +10,7 @@ from docs.tables.results import Key
 
 _INTERVAL = ("summary", "common errors (A, B, C)")
 _RARE = ("summary", "rare errors (D)")
+_CLASSES = ("summary", "100 classes")
 _FEW_ERRORS = ("summary", "fewer than 20 errors expected")
 _WORLD: dict[str, object] = {"world": "10 classes, logits 1.5 times too large", "rows": 50}
 _DELAY: dict[str, object] = {"shape": "A", "truth": "T = 1.5", "since": "start", "null": "ece", "alarm": "one start"}
@@ -34,6 +35,23 @@ CLAIMS = (
         },
         "how-often-the-interval-covers-the-true-ece",
         short=True,
+    ),
+    Claim(
+        "The interval of the class-wise ECE covers the population's",
+        "{settings} settings of 100 classes, 500 to 10,000 rows, nominal {level:.0%}",
+        "in {lowest:.1%} of the samples or more",
+        "It is wide: {width:.4f} on average, where the plug-in value is {bias:.4f} too high. With errors that are rare"
+        " the least is {rare:.1%}",
+        "classwise_coverage",
+        {
+            "settings": (*_CLASSES, "settings"),
+            "lowest": (*_CLASSES, "lowest_coverage"),
+            "level": ("level",),
+            "width": (*_CLASSES, "mean_width"),
+            "bias": (*_CLASSES, "mean_bias_of_plug_in"),
+            "rare": ("summary", "10 classes, rare errors", "lowest_coverage"),
+        },
+        "how-often-the-interval-covers-the-true-class-wise-ece",
     ),
     Claim(
         "The intervals of NLL and Brier score cover where errors are few",

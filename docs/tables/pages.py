@@ -12,6 +12,7 @@ from collections.abc import Callable
 from benchmarks import (
     calibrators,
     checkpoints,
+    classwise_coverage,
     decisions,
     fetching,
     headline,
@@ -55,6 +56,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "calibrators": calibrators.markdown,
     "selection": selection.markdown,
     "interval_coverage": interval_coverage.markdown,
+    "classwise_coverage": classwise_coverage.markdown,
     "score_coverage": score_coverage.markdown,
     "decisions": decisions.markdown,
     "significance": significance.markdown,

@@ -23,6 +23,7 @@ COMMANDS = {
     "calibrators": "python -m benchmarks.calibrators --limit 60",
     "selection": "python -m benchmarks.selection",
     "interval_coverage": "python -m benchmarks.interval_coverage --runs 400",
+    "classwise_coverage": "python -m benchmarks.classwise_coverage --runs 150",
     "score_coverage": "python -m benchmarks.score_coverage --runs 1000",
     "decisions": "python -m benchmarks.decisions --runs 1000",
     "significance": "python -m benchmarks.significance",
