@@ -214,7 +214,7 @@ def check_names(params: Params) -> None:
         ConfigError: naming it, what is allowed and the nearest.
     """
     from pipeline import calibrate
-    from trueodds.evaluation.results import check_compared
+    from trueodds.evaluation.entries import check_compared
 
     _planned(params)
     calibrate.check(params.calibration)

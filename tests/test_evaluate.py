@@ -19,7 +19,8 @@ from pipeline.figures.calibrators import _apart, _uncertainty
 from pipeline.figures.classes import NAMED
 from trueodds import calibrators, logits, metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.results import Measurement, Problem, check_compared, compared, measure, rows_of, table_of
+from trueodds.evaluation.entries import check_compared
+from trueodds.evaluation.results import Measurement, Problem, compared, measure, rows_of, table_of
 from trueodds.files import read_json, write_json, write_npz
 from trueodds.logits import Logits, LogitsError
 
@@ -54,6 +55,24 @@ def test_every_number_before_and_after() -> None:
         for name in ("adaptive_ece", "debiased_ece", "ks_error", "label_binned_ece", "classwise_ece"):
             assert values[name] == pytest.approx(getattr(metrics, name)(p, y), rel=1e-12)
         assert values["mean_entropy"] == metrics.mean_entropy(p)
+        limits: dict[str, Any] = {
+            "adaptive_ece": metrics.ece_interval(metrics.CalibrationSums.from_probabilities(p, y), binning="mass"),
+            "classwise_ece": metrics.classwise_ece_interval(p, y),
+            "mce": metrics.mce_interval(p, y),
+            "nll": metrics.score_interval(p, y),
+        }
+        for name, interval in limits.items():
+            assert (values[f"{name}_lower"], values[f"{name}_upper"]) == (interval.lower, interval.upper)
+            assert values[f"{name}_lower"] <= values[name] or "ece" in name, "a calibration error may be all noise"
+        assert values["error_rate_lower"] < values["error_rate"] < values["error_rate_upper"]
+        floors = {
+            "adaptive": metrics.noise_floor(p, y, binning="mass"),
+            "classwise": metrics.classwise_noise_floor(p),
+            "mce": metrics.mce_noise_floor(p, y),
+        }
+        for name, floor in floors.items():
+            assert values["classwise_floor" if name == "classwise" else f"{name}_floor_mean"] == floor.mean
+            assert values[f"{name}_floor_p95"] == floor.p95
         part = {name.removeprefix("top_brier_"): value for name, value in values.items() if "brier_" in name}
         binned = part["reliability"] - part["resolution"] + part["uncertainty"]
         assert values["top_brier"] == pytest.approx(

@@ -47,7 +47,8 @@ LAYERS = {
         risk_coverage shadows
     """,
     "trueodds/evaluation": """
-        results splits
+        results
+        entries splits
     """,
     "trueodds/importing": """
         calibrate command

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,15 @@ import numpy.typing as npt
 
 from trueodds import calibrators, metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.errors import ConfigError, unknown
+from trueodds.errors import ConfigError
+from trueodds.evaluation.entries import ALL, check_compared, name_and_options
 from trueodds.files import write_json
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
+from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 
-ALL = "all"
 OF_THE_TOP_LABEL = ("accuracy", "error_rate", "mean_confidence")
 """What a summary of sums says under names that are not those of p(positive)."""
 
@@ -113,7 +113,7 @@ def measure(
     settings: Settings,
     positive: PositiveClass | None = None,
 ) -> Measurement:
-    """All metrics of one calibrator: .16 s for 10,000 x 100, 1 s for 10,000 x 1,000."""
+    """All metrics of one calibrator: .4 s for 10,000 x 100, 2 s for 10,000 x 1,000."""
     return measure_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings, positive)
 
 
@@ -124,7 +124,7 @@ def measure_probabilities(
     bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     ece_C = metrics.ece_per_class(p_NC, labels_N, bins=bins)
-    floor_C = metrics.noise_floor_per_class(p_NC, bins=bins)
+    cells = ClassCells.of(p_NC, bins)
     sweep, above = metrics.sweep_ece(p_NC, labels_N), metrics.fraction_above(sums)
     brier = metrics.brier_decomposition(p_NC, labels_N, bins=bins)
     values = {
@@ -142,7 +142,7 @@ def measure_probabilities(
         "kde_ece": metrics.kde_ece(sums),
         "sece": metrics.sece(sums),
         "classwise_ece": float(ece_C.mean()),
-        "classwise_floor": float(floor_C.mean()),
+        "classwise_floor": float(cells.floor_C.mean()),
         "classwise_adaptive_ece": metrics.classwise_ece(p_NC, labels_N, bins=bins, binning="mass"),
         "top_brier": brier.brier,
         "top_brier_reliability": brier.reliability,
@@ -153,9 +153,35 @@ def measure_probabilities(
         "fraction_above_99": above.fraction,
         "accuracy_above_99": above.accuracy,
         "mean_entropy": metrics.mean_entropy(p_NC),
+        **_uncertainty(sums, cells, p_NC, labels_N, settings),
     }
     of_positive = None if positive is None else positive_values(positive, p_NC, labels_N, settings)
-    return Measurement(name, sums, values, ece_C, floor_C, of_positive)
+    return Measurement(name, sums, values, ece_C, cells.floor_C, of_positive)
+
+
+def _uncertainty(
+    sums: CalibrationSums, cells: ClassCells, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings
+) -> dict[str, float]:
+    """Limits of what the other values say, at `settings.level`, and what calibrated probabilities would show."""
+    bins, level = settings.bins, settings.level
+    (low,), (high,) = metrics.binomial_interval([sums.n - sums.total("correct")], [sums.n], level=level)
+    limits = {
+        "nll": metrics.score_interval(sums, level=level),
+        "adaptive_ece": metrics.ece_interval(sums, bins=bins, level=level, binning="mass"),
+        "classwise_ece": interval_of_cells(cells, p_NC, labels_N, level),
+        "mce": metrics.mce_interval(sums, bins=bins, level=level),
+    }
+    adaptive, largest = metrics.noise_floor(sums, bins=bins, binning="mass"), metrics.mce_noise_floor(sums, bins=bins)
+    return {
+        "error_rate_lower": float(low),
+        "error_rate_upper": float(high),
+        **{f"{name}_{end}": getattr(one, end) for name, one in limits.items() for end in ("lower", "upper")},
+        "adaptive_floor_mean": adaptive.mean,
+        "adaptive_floor_p95": adaptive.p95,
+        "classwise_floor_p95": cells.noise_floor.p95,
+        "mce_floor_mean": largest.mean,
+        "mce_floor_p95": largest.p95,
+    }
 
 
 def positive_values(
@@ -178,45 +204,6 @@ def positive_values(
         "ks_p_value": ks.p_value,
         "smooth_ece": metrics.smooth_ece(sums),
     }
-
-
-def check_compared(entries: Iterable[str]) -> None:
-    """Raises ConfigError for an entry that is neither `all` nor a calibrator's name with options of its fit."""
-    for entry in entries:
-        name, options = name_and_options(entry)
-        if name not in (allowed := [*calibrators.names(), ALL]):
-            raise unknown("calibrator in compare", name, allowed)
-        if name != ALL:
-            calibrators.check(name, options)
-        elif options:
-            raise ConfigError(f"compare has {entry!r}; options follow the name of one calibrator, not {ALL!r}")
-
-
-def name_and_options(entry: str) -> tuple[str, dict[str, Any]]:
-    """A calibrator's name, and the options of its fit that follow it, their values as in JSON or else text.
-
-    Raises:
-        ConfigError: a word after the name that is not of the form option=value, or an option that stands twice.
-
-    >>> name_and_options("temperature objective=sb_ece softness=0.05")
-    ('temperature', {'objective': 'sb_ece', 'softness': 0.05})
-    """
-    name, *words = entry.split() or [""]
-    options: dict[str, Any] = {}
-    for word in words:
-        option, equals, value = word.partition("=")
-        if not (option and equals and value):
-            raise ConfigError(
-                f"compare has {entry!r}, in which {word!r} is not of the form option=value, such as"
-                " temperature objective=ece"
-            )
-        if option in options:
-            raise ConfigError(f"compare has {entry!r}, in which {option!r} stands twice; allowed is once")
-        try:
-            options[option] = json.loads(value)
-        except ValueError:
-            options[option] = value
-    return name, options
 
 
 def compared(
