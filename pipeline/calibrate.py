@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,9 +18,14 @@ log = logging.getLogger("pipeline.calibrate")
 
 
 def check(settings: Calibration) -> None:
-    """Raises ConfigError for an unknown calibrator, option or candidate."""
+    """Raises ConfigError for an unknown calibrator, option or candidate, and for an option's value."""
     name, options = settings.calibrator, settings.calibrator_options
-    calibrators.check(name, options)
+    try:
+        calibrators.check(name, options)
+    except UserError:
+        raise
+    except ValueError as error:
+        raise _refusal(options, error) from None
     if name == SELECT:
         candidates = options.get("candidates", [])
         if not isinstance(candidates, list):
@@ -51,8 +56,8 @@ def fit(
             calibrator = calibrators.fit(*rows, settings.calibrator, **options)
     except UserError:
         raise
-    except ValueError as error:  # an option's value
-        raise ConfigError(f"calibration.calibrator_options = {options}: {error}") from None
+    except ValueError as error:  # an option's value that depends on the rows
+        raise _refusal(options, error) from None
     for line in table:
         held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
         held_out += f"; passed over: {line.passed_over}" if line.passed_over else ""
@@ -60,6 +65,10 @@ def fit(
     for note in (*notes, *calibrator.notes()):
         log.warning(note)
     return calibrator, table
+
+
+def _refusal(options: Mapping[str, object], error: ValueError) -> ConfigError:
+    return ConfigError(f"calibration.calibrator_options = {dict(options)}: {error}")
 
 
 def read(path: Path) -> Calibrator:

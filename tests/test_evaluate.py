@@ -13,8 +13,8 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pipeline import figures
-from pipeline.config import Evaluation
+from pipeline import calibrate, figures
+from pipeline.config import Calibration, Evaluation
 from pipeline.figures.calibrators import _apart, _uncertainty
 from pipeline.figures.classes import NAMED
 from trueodds import calibrators, logits, metrics
@@ -150,13 +150,21 @@ def test_an_unknown_name_to_compare_is_refused() -> None:
 
 
 def test_an_option_of_compare_whose_value_its_fit_refuses_is_named() -> None:
-    rows = Logits(np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 0.5]]), np.array([0, 1, 1]))
+    """Before any rows are there."""
     for entry, message in {
         "temperature objective=ec": "objective is 'ec'; allowed: nll, brier, ece.* Did you mean 'ece'",
         "histogram bins=1.5": "bins is 1.5; allowed is an integer in",
+        "temperature bins=10": "bins is 10, which the objective 'nll' does not read; leave it out, or choose an"
+        " objective that does: ece, adaptive_ece, sb_ece, sb_ece_label",
+        "ensemble_temperature objective=brier shrinkage=1": "shrinkage is 1, which the objective 'brier' does not read",
     }.items():
         with pytest.raises(ConfigError, match=f"compare has '{entry}': {message}"):
-            compared(calibrators.Identity(), rows, rows, Evaluation(compare=[entry]))
+            check_compared([entry])
+
+
+def test_an_option_of_the_calibrator_itself_is_refused_before_training() -> None:
+    with pytest.raises(ConfigError, match=r"calibration.calibrator_options = .*'brie'}: objective is 'brie'; allowed"):
+        calibrate.check(Calibration(calibrator_options={"objective": "brie"}))
 
 
 def test_a_calibrator_with_several_options_stands_in_one_table() -> None:

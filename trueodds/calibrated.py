@@ -77,7 +77,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         Raises:
             ConfigError: an unknown method or option.
             UnseenClassError: a fold without a row of some class.
-            ValueError: labels that are no classes, logits of another number of classes.
+            ValueError: an option's value, an option that the objective does not read, labels that are no classes,
+                logits of another number of classes.
         """
         calibrators.check(self.method, self.options or {})
         if self.ensemble not in (True, False, "auto"):

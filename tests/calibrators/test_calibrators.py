@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -359,6 +360,29 @@ def test_options_are_listed_and_others_refused(name: str) -> None:
     defaults = calibrators.options(name)
     logits, labels = drawn(100, 3, 1.3)
     assert calibrators.fit(logits, labels, name, **defaults) == calibrators.fit(logits, labels, name)
+    assert set(calibrators.get(name).checks) == set(defaults)
+    calibrators.check(name, defaults)
+    for option in defaults:
+        with pytest.raises(ValueError, match=rf"{option} is \[\]; allowed"):
+            calibrators.check(name, {option: []})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"bins": 10},
+            "bins is 10, which the objective 'nll' does not read; leave it out, or choose an objective that",
+        ),
+        ({"objective": "ece", "softness": 0.1}, "softness is 0.1, .* that does: sb_ece, sb_ece_label"),
+        ({"objective": "brier", "shrinkage": 0.0}, "shrinkage is 0.0, .* that does: nll"),
+    ],
+)
+def test_options_that_the_objective_does_not_read_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        calibrators.check("temperature", options)
+    with pytest.raises(ValueError, match=message):
+        calibrators.fit(*drawn(10, 2), "temperature", **options)
 
 
 def test_the_nearest_option_is_named() -> None:

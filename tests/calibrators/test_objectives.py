@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests import reference, reference_calibrators, reference_metrics
 from tests.calibrators.test_calibrators import Labels, drawn
 from trueodds import calibrators, metrics
-from trueodds.calibrators import EnsembleTemperature, Temperature, objectives
+from trueodds.calibrators import EnsembleTemperature, Temperature
+from trueodds.calibrators.fitting import objectives
 from trueodds.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
 
 
@@ -170,9 +171,10 @@ def test_options_that_are_not_allowed(options: dict[str, Any], message: str) -> 
 def test_ensemble_weights_are_the_least_on_the_simplex(seed: int, objective: str, temperature: float) -> None:
     z, labels = drawn(25, 3, temperature, 2.0, seed)
     errors, objective = (3.0 if objective == "shrunk" else 0.0), objective.replace("shrunk", "nll")
-    calibrator = calibrators.fit(z, labels, "ensemble_temperature", objective=objective, shrinkage=errors)
+    options = {"shrinkage": errors} if objective == "nll" else {}
+    calibrator = calibrators.fit(z, labels, "ensemble_temperature", objective=objective, **options)
     assert isinstance(calibrator, EnsembleTemperature)
-    assert calibrator.temperature == by(objective, z, labels, shrinkage=errors).temperature
+    assert calibrator.temperature == by(objective, z, labels, **options).temperature
 
     def loss(weights: tuple[float, ...]) -> float:
         pull = -errors / 25 * np.log(max(weights[1], 1e-300)) if errors else 0.0

@@ -9,8 +9,9 @@ and penalties do not depend on the logits' scale.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +21,19 @@ from trueodds.calibrators.base import (
     FitError,
     Labels,
     Logits,
-    check_number,
     check_seen,
     frozen_array,
     listed,
     softmax_over,
 )
-from trueodds.calibrators.multinomial import Multinomial
-from trueodds.calibrators.objectives import Rows
+from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, bound_notes, end_of_range, solve_nll
 from trueodds.sums.inputs import Array
 
 UNSEEN = "use 'temperature', 'structured_vector' or 'structured_matrix', or add rows of that class"
+PENALTY = Number(0.0, 1e12, optional=True)
 LARGEST = 1e5
 """Largest feature: beyond it the softmax is saturated everywhere, and there is nothing to follow downhill."""
 
@@ -85,6 +87,7 @@ class BiasCorrectedTemperature(Affine):
     """
 
     name: ClassVar[str] = "bias_corrected_temperature"
+    checks: ClassVar[Mapping[str, Check]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(0.0, 1e6)}
     held: ClassVar[bool] = True
 
     temperature: float
@@ -102,8 +105,7 @@ class BiasCorrectedTemperature(Affine):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
-        check_number("shrinkage", shrinkage, 0.0, 1e6)
-        check_number("intercept", intercept, 0.0, 1e6)
+        cls.check_values(shrinkage=shrinkage, intercept=intercept)
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         scale, x_NC, prior = scaled(logits_NC, labels_N, shrinkage)
         classes = x_NC.shape[1]
@@ -185,6 +187,7 @@ class Matrix(Affine):
     """
 
     name: ClassVar[str] = "matrix"
+    checks: ClassVar[Mapping[str, Check]] = {"off_diagonal": PENALTY, "intercept": PENALTY}
 
     weight_CC: npt.ArrayLike
     bias_C: npt.ArrayLike
@@ -204,6 +207,7 @@ class Matrix(Affine):
         off_diagonal: float | None = None,
         intercept: float | None = None,
     ) -> Self:
+        cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), logits_NC.shape[1], off_diagonal, intercept)
         scale, x_NC, _ = scaled(logits_NC, labels_N)
@@ -250,10 +254,6 @@ def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple
 def odir(rows: int, classes: int, off_diagonal: float | None, intercept: float | None) -> Array:
     """Penalty per parameter of a full matrix and its offsets; None takes the default of `Matrix`."""
     pairs = classes * max(classes - 1, 1)
-    penalties: dict[str, Any] = {"off_diagonal": off_diagonal, "intercept": intercept}
-    for name, value in penalties.items():
-        if value is not None:
-            check_number(name, value, 0.0, 1e12)
     off_diagonal = pairs**2 / rows if off_diagonal is None else off_diagonal
     intercept = classes**2 / rows if intercept is None else intercept
     matrix_CC = np.full((classes, classes), off_diagonal / pairs)

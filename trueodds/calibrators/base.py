@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.errors import UserError, nearest
+from trueodds.calibrators.checks import Check
+from trueodds.errors import UserError
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits
 from trueodds.sums.losses import nll_of
 
@@ -51,6 +52,10 @@ class Calibrator(ABC):
     name: ClassVar[str]
     held: ClassVar[bool] = False
     """Whether it has no parameter, or a prior holds them: a fit on a handful of wrong rows does little harm."""
+    checks: ClassVar[Mapping[str, Check]] = {}
+    """What is asked of the value of each option of `fit`."""
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Options that only some objectives read -> these objectives."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Faults that `fit` saw on the fitting rows, sentence by sentence: worse accuracy, worse NLL."""
@@ -88,6 +93,12 @@ class Calibrator(ABC):
 
         Options are keyword-only arguments of the subclass.
         """
+
+    @classmethod
+    def check_values(cls, **values: object) -> None:
+        """Raises ValueError for a value of an option that `fit` does not take; it says which are allowed."""
+        for option, value in values.items():
+            cls.checks[option](option, value)
 
     def __call__(self, logits_NC: npt.ArrayLike) -> Array:
         """Calibrated probabilities, N x C.
@@ -169,22 +180,6 @@ def checked_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple
     """Finite logits (in the dtype given) and labels within their classes, or a ValueError that says which is wrong."""
     logits = check_logits(logits_NC)
     return logits, check_labels(labels_N, *logits.shape)
-
-
-def check_choice(option: str, value: object, allowed: Iterable[str]) -> None:
-    """Raises ValueError naming the option, what was given, what is allowed and what is near."""
-    names = list(allowed)
-    if value not in names:
-        raise ValueError(f"{option} is {value!r}; allowed: {', '.join(names)}.{nearest(str(value), names)}")
-
-
-def check_number(option: str, value: float, low: float, high: float, *, whole: bool = False) -> None:
-    """Raises ValueError unless low <= value <= high (and it is an integer where `whole`)."""
-    kind = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-        raise ValueError(
-            f"{option} is {value!r}; allowed is {'an integer' if whole else 'a number'} in [{low}, {high}]"
-        )
 
 
 def check_seen(labels_N: Labels, classes: int, name: str, cure: str) -> None:

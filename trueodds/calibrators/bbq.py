@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from scipy.special import gammaln
 
-from trueodds.calibrators.base import Labels, Logits, check_choice
+from trueodds.calibrators.base import Labels, Logits
+from trueodds.calibrators.checks import Check, Choice
 from trueodds.calibrators.histogram import equal_mass
 from trueodds.calibrators.scores import Curves, columns, curves
 from trueodds.sums.inputs import Array
@@ -39,12 +41,13 @@ class BBQ(Curves):
     """
 
     name: ClassVar[str] = "bbq"
+    checks: ClassVar[Mapping[str, Check]] = {"form": Choice(("top_label", "one_vs_rest"))}
 
     @classmethod
     def fit(
         cls, logits_NC: Logits, labels_N: Labels, *, form: Literal["top_label", "one_vs_rest"] = "top_label"
     ) -> Self:
-        check_choice("form", form, ("top_label", "one_vs_rest"))
+        cls.check_values(form=form)
         fitted = [averaged(*pair) for pair in columns(logits_NC, labels_N, form, cls.name)]
         return cls(form, **curves(fitted, *logits_NC.shape))
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from trueodds.calibrators.affine import UNSEEN, Matrix, odir
 from trueodds.calibrators.base import Labels, Logits, check_seen, softmax_over
-from trueodds.calibrators.multinomial import Multinomial
-from trueodds.calibrators.objectives import Rows
+from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import solve_nll
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import SMALLEST_PROBABILITY
@@ -42,6 +42,7 @@ class Dirichlet(Matrix):
         off_diagonal: float | None = None,
         intercept: float | None = None,
     ) -> Self:
+        cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
         classes = logits_NC.shape[1]
         check_seen(labels_N, classes, cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), classes, off_diagonal, intercept)

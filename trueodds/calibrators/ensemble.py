@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal, Self
@@ -9,8 +10,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.calibrators.base import Calibrator, Labels, Logits, check_choice, check_number, frozen_array, row_blocks
-from trueodds.calibrators.newton import minimise
+from trueodds.calibrators.base import Calibrator, Labels, Logits, frozen_array, row_blocks
+from trueodds.calibrators.checks import Check, Choice, Number
+from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, Temperature, bound_notes, end_of_range
 from trueodds.sums.inputs import Array, softmax
 from trueodds.sums.losses import SMALLEST_PROBABILITY
@@ -41,6 +43,8 @@ class EnsembleTemperature(Calibrator):
 
     name: ClassVar[str] = "ensemble_temperature"
     held: ClassVar[bool] = True
+    checks: ClassVar[Mapping[str, Check]] = {"objective": Choice(("nll", "brier")), "shrinkage": Number(0.0, 1e6)}
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {"shrinkage": ("nll",)}
 
     temperature: float
     weight_3: npt.ArrayLike
@@ -71,8 +75,7 @@ class EnsembleTemperature(Calibrator):
         objective: Literal["nll", "brier"] = "nll",
         shrinkage: float = SHRINKAGE,
     ) -> Self:
-        check_choice("objective", objective, ("nll", "brier"))
-        check_number("shrinkage", shrinkage, 0.0, 1e6)
+        cls.check_values(objective=objective, shrinkage=shrinkage)
         temperature = Temperature.fit(logits_NC, labels_N, objective=objective, shrinkage=shrinkage).temperature
         true_N3, gram_33 = _members(logits_NC, labels_N, temperature)
         if objective == "brier":

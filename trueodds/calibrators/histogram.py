@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from trueodds.calibrators.base import Labels, Logits, check_choice, check_number
+from trueodds.calibrators.base import Labels, Logits
+from trueodds.calibrators.checks import Check, Choice, Number
 from trueodds.calibrators.scores import Curves, columns, curves
 from trueodds.sums.inputs import Array
 
@@ -26,6 +28,11 @@ class Histogram(Curves):
     """
 
     name: ClassVar[str] = "histogram"
+    checks: ClassVar[Mapping[str, Check]] = {
+        "form": Choice(("top_label", "one_vs_rest")),
+        "binning": Choice(("width", "mass")),
+        "bins": Number(1, 10_000, whole=True),
+    }
 
     @classmethod
     def fit(
@@ -37,9 +44,7 @@ class Histogram(Curves):
         binning: Literal["width", "mass"] = "width",
         bins: int = 15,
     ) -> Self:
-        check_choice("form", form, ("top_label", "one_vs_rest"))
-        check_choice("binning", binning, ("width", "mass"))
-        check_number("bins", bins, 1, 10_000, whole=True)
+        cls.check_values(form=form, binning=binning, bins=bins)
         fitted = []
         for score_N, hit_N in columns(logits_NC, labels_N, form, cls.name):
             inner_B = np.arange(1, bins) / bins if binning == "width" else equal_mass(np.sort(score_N), bins)

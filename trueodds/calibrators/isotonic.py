@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from trueodds.calibrators.base import Labels, Logits, check_choice, row_blocks
+from trueodds.calibrators.base import Labels, Logits, row_blocks
+from trueodds.calibrators.checks import Check, Choice
 from trueodds.calibrators.scores import Curves, columns, curves
 from trueodds.sums.inputs import Array, softmax
 
@@ -32,6 +33,7 @@ class Isotonic(Curves):
     """
 
     name: ClassVar[str] = "isotonic"
+    checks: ClassVar[Mapping[str, Check]] = {"form": Choice(("one_vs_rest", "pooled"))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +49,7 @@ class Isotonic(Curves):
     def fit(
         cls, logits_NC: Logits, labels_N: Labels, *, form: Literal["one_vs_rest", "pooled"] = "one_vs_rest"
     ) -> Self:
-        check_choice("form", form, ("one_vs_rest", "pooled"))
+        cls.check_values(form=form)
         if form == "pooled":
             fitted = [_pooled(logits_NC, labels_N)]
         else:

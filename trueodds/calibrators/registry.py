@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -81,12 +81,27 @@ def options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def check_options(name: str, option_names: Iterable[str]) -> None:
-    """Raises ConfigError for an unknown calibrator, or an option that its fit does not have; it names the nearest."""
-    allowed = options(name)
-    for option in option_names:
-        if option not in allowed:
-            raise unknown(f"option of {name!r}", option, allowed)
+def check_options(name: str, values: Mapping[str, object]) -> None:
+    """Refuses options that this calibrator's fit does not have, values that it does not take, and options that its
+    objective does not read (at their defaults they pass: nobody expects these to change anything).
+
+    Raises:
+        ConfigError: an unknown calibrator or option; it names the nearest.
+        ValueError: a value, or an option that would change nothing.
+    """
+    kind, defaults = get(name), options(name)
+    for option in values:
+        if option not in defaults:
+            raise unknown(f"option of {name!r}", option, defaults)
+    kind.check_values(**values)
+    objective = {**defaults, **values}.get("objective")
+    for option, value in values.items():
+        readers = kind.readers.get(option, (objective,))
+        if objective not in readers and value != defaults[option]:
+            raise ValueError(
+                f"{option} is {value!r}, which the objective {objective!r} does not read; leave it out, or choose an"
+                f" objective that does: {', '.join(map(str, readers))}"
+            )
 
 
 def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:

@@ -13,12 +13,11 @@ from trueodds.calibrators.base import (
     Calibrator,
     Labels,
     Logits,
-    check_choice,
-    check_number,
     check_seen,
     frozen_array,
     row_blocks,
 )
+from trueodds.calibrators.checks import check_choice, check_number
 from trueodds.sums.inputs import Array, softmax
 
 Form = Literal["one_vs_rest", "top_label", "pooled"]

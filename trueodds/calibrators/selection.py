@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, check_number, checked_fit_data, separates
+from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, checked_fit_data, separates
+from trueodds.calibrators.checks import check_number
 from trueodds.calibrators.held_out import FOLDS, nll_without, stratified
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
@@ -86,14 +87,20 @@ def default_candidates(classes: int) -> tuple[str, ...]:
     return (*CANDIDATES, *CURVES) if classes == 2 else CANDIDATES
 
 
-def check(method: str, options: Iterable[str] = ()) -> None:
-    """Refuses a method, or names of its options, that `fit` does not have: before anything long.
+def check(method: str, options: Mapping[str, object] | None = None) -> None:
+    """Refuses a method, an option or its value that `fit` would refuse whatever the rows: before anything long.
 
     Raises:
-        ConfigError: naming it, what is allowed and the nearest.
+        ConfigError: an unknown name, with what is allowed and the nearest.
+        ValueError: a value of an option that the fit does not take, or an option that its objective does not read.
 
     >>> calibrators.check("temperature", {"shrinkage": 0.0})
+    >>> calibrators.check("temperature", {"objective": "brier", "bins": 10})
+    Traceback (most recent call last):
+    ValueError: bins is 10, which the objective 'brier' does not read; leave it out, or choose an objective that does: \
+ece, adaptive_ece, sb_ece, sb_ece_label
     """
+    options = options or {}
     if not isinstance(method, str):
         raise ConfigError(f"method is {short(method)}; allowed is the name of a calibrator, after logits and labels")
     if method not in (names := [*registry.names(), SELECT]):
@@ -119,7 +126,7 @@ def fit(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: str = SELECT,
     Raises:
         ConfigError: an unknown name or option.
         ValueError: empty, misshapen or non-finite logits, probabilities in their place, labels outside the classes, an
-            option's value.
+            option's value, an option that the objective does not read.
         FitError: rows that do not determine this calibrator, such as a class that never occurs.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25

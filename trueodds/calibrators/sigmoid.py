@@ -14,7 +14,7 @@ from scipy.special import expit
 from trueodds.calibrators.affine import UNSEEN, wrong_way
 from trueodds.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array, listed
 from trueodds.calibrators.dirichlet import LEAST
-from trueodds.calibrators.newton import minimise
+from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import Array, softmax
 
 STEEPEST = 20.0

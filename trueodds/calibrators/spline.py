@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from trueodds.calibrators.base import Labels, Logits, check_choice, check_number
+from trueodds.calibrators.base import Labels, Logits
+from trueodds.calibrators.checks import Check, Choice, Number
 from trueodds.calibrators.scores import Curves, columns, curves
 from trueodds.sums.inputs import Array
 
@@ -35,6 +37,10 @@ class Spline(Curves):
     """
 
     name: ClassVar[str] = "spline"
+    checks: ClassVar[Mapping[str, Check]] = {
+        "form": Choice(("top_label", "one_vs_rest")),
+        "pieces": Number(3, 100, whole=True),
+    }
 
     @staticmethod
     def _size(knots: int) -> int:
@@ -53,8 +59,7 @@ class Spline(Curves):
         form: Literal["top_label", "one_vs_rest"] = "top_label",
         pieces: int = 6,
     ) -> Self:
-        check_choice("form", form, ("top_label", "one_vs_rest"))
-        check_number("pieces", pieces, 3, 100, whole=True)
+        cls.check_values(form=form, pieces=pieces)
         fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
         return cls(form, **curves(fitted, *logits_NC.shape))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 
 from trueodds.calibrators.affine import Matrix, Vector, scaled
-from trueodds.calibrators.base import Labels, Logits, check_number
-from trueodds.calibrators.multinomial import Multinomial
+from trueodds.calibrators.base import Labels, Logits
+from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.temperature import SHRINKAGE
+
+RIDGE = Number(1e-6, 1e6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +36,7 @@ class StructuredVector(Vector):
     """
 
     name: ClassVar[str] = "structured_vector"
+    checks: ClassVar[Mapping[str, Check]] = {"diagonal": RIDGE, "intercept": RIDGE, "shrinkage": Number(0.0, 1e6)}
 
     @classmethod
     def fit(
@@ -43,9 +48,7 @@ class StructuredVector(Vector):
         intercept: float = 1.0,
         shrinkage: float = SHRINKAGE,
     ) -> Self:
-        check_number("shrinkage", shrinkage, 0.0, 1e6)
-        check_number("diagonal", diagonal, 1e-6, 1e6)
-        check_number("intercept", intercept, 1e-6, 1e6)
+        cls.check_values(diagonal=diagonal, intercept=intercept, shrinkage=shrinkage)
         rows, classes = logits_NC.shape
         penalty_P = np.repeat([diagonal * classes / rows, intercept * classes / rows], classes)
         scale, x_NC, _ = scaled(logits_NC, labels_N, shrinkage)
@@ -66,6 +69,12 @@ class StructuredMatrix(Matrix):
     """
 
     name: ClassVar[str] = "structured_matrix"
+    checks: ClassVar[Mapping[str, Check]] = {
+        "diagonal": RIDGE,
+        "off_diagonal": RIDGE,
+        "intercept": RIDGE,
+        "shrinkage": Number(0.0, 1e6),
+    }
 
     @classmethod
     def fit(  # type: ignore[override]  # every calibrator has keyword options of its own
@@ -78,9 +87,7 @@ class StructuredMatrix(Matrix):
         intercept: float = 1.0,
         shrinkage: float = SHRINKAGE,
     ) -> Self:
-        check_number("shrinkage", shrinkage, 0.0, 1e6)
-        for name, value in (("diagonal", diagonal), ("off_diagonal", off_diagonal), ("intercept", intercept)):
-            check_number(name, value, 1e-6, 1e6)
+        cls.check_values(diagonal=diagonal, off_diagonal=off_diagonal, intercept=intercept, shrinkage=shrinkage)
         rows, classes = logits_NC.shape
         matrix_CC = np.full((classes, classes), off_diagonal * classes * (classes - 1) / rows)
         np.fill_diagonal(matrix_CC, diagonal * classes / rows)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from trueodds.calibrators import objectives
-from trueodds.calibrators.base import Calibrator, Labels, Logits, check_choice, check_number, row_blocks, softmax_over
+from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks, softmax_over
+from trueodds.calibrators.checks import Check, Choice, Number, check_choice
+from trueodds.calibrators.fitting import objectives
 from trueodds.sums.inputs import Array
 
 LOWEST, HIGHEST = 0.05, 20.0
@@ -59,6 +60,19 @@ class Temperature(Calibrator):
 
     name: ClassVar[str] = "temperature"
     held: ClassVar[bool] = True
+    checks: ClassVar[Mapping[str, Check]] = {
+        "objective": Choice(objectives.NAMES),
+        "shrinkage": Number(0.0, 1e6),
+        "bins": Number(1, 1000, whole=True),
+        "softness": Number(1e-6, 10.0),
+        "order": Number(1.0, 10.0),
+    }
+    readers: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "shrinkage": ("nll",),
+        "bins": ("ece", "adaptive_ece", "sb_ece", "sb_ece_label"),
+        "softness": ("sb_ece", "sb_ece_label"),
+        "order": ("sb_ece", "sb_ece_label"),
+    }
 
     temperature: float
     bound: Bound = None
@@ -92,11 +106,7 @@ class Temperature(Calibrator):
         softness: float = 0.01,
         order: float = 2.0,
     ) -> Self:
-        check_choice("objective", objective, objectives.NAMES)
-        check_number("shrinkage", shrinkage, 0.0, 1e6)
-        check_number("bins", bins, 1, 1000, whole=True)
-        check_number("softness", softness, 1e-6, 10.0)
-        check_number("order", order, 1.0, 10.0)
+        cls.check_values(objective=objective, shrinkage=shrinkage, bins=bins, softness=softness, order=order)
         if _alike(logits_NC):
             return cls(1.0, None, objective)
         rows = objectives.Rows(logits_NC, labels_N)

@@ -13,13 +13,25 @@ ALL = "all"
 
 
 def check_compared(entries: Iterable[str]) -> None:
-    """Raises ConfigError for an entry that is neither `all` nor a calibrator's name with options of its fit."""
+    """Refuses what no rows can be fitted with, before anything long.
+
+    Raises:
+        ConfigError: an entry that is neither `all` nor a calibrator's name with options of its fit, and values that
+            the fit takes and reads.
+
+    >>> check_compared(["vector", "temperature objective=ece bins=10"])
+    """
     for entry in entries:
         name, options = name_and_options(entry)
         if name not in (allowed := [*calibrators.names(), ALL]):
             raise unknown("calibrator in compare", name, allowed)
         if name != ALL:
-            calibrators.check(name, options)
+            try:
+                calibrators.check(name, options)
+            except ConfigError:
+                raise
+            except ValueError as error:  # a value
+                raise ConfigError(f"compare has {entry!r}: {error}") from None
         elif options:
             raise ConfigError(f"compare has {entry!r}; options follow the name of one calibrator, not {ALL!r}")
 

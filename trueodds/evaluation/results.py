@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from trueodds import calibrators, metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.errors import ConfigError
 from trueodds.evaluation.entries import ALL, check_compared, name_and_options
 from trueodds.files import write_json
 from trueodds.logits import Logits
@@ -218,7 +217,7 @@ def compared(
     Left out: identity, which is "before", and one that comes out as `after` itself.
 
     Raises:
-        ConfigError: as `check_compared`, or an option's value that the fit refuses.
+        ConfigError: as `check_compared`.
     """
     check_compared(settings.compare)
     every = calibrators.names() if ALL in settings.compare else []
@@ -230,8 +229,6 @@ def compared(
         except FitError as error:
             judged.append(Problem(entry, str(error)))
             continue
-        except ValueError as error:  # an option's value
-            raise ConfigError(f"compare has {entry!r}: {error}") from None
         if calibrator not in (Identity(), after):
             measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive)
             judged.append(replace(measured, name=entry))

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from trueodds.calibrators.base import Labels, row_blocks, softmax_over
-from trueodds.calibrators.newton import minimise
+from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import Array
 
 Shape = Literal["scalar", "diagonal", "full"]

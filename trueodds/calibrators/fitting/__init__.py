@@ -1,0 +1,1 @@
+"""What the fits of calibrators minimise, and how."""
