@@ -81,7 +81,7 @@ def one(source: Path, method: str, seed: int, plan: Plan) -> dict[str, Any]:
         "gamma": [
             {name: round(row[f"test_gamma_{name}"], 4) for name in GAMMA}
             for row in trained.history
-            if "test_gamma_mean" in row
+            if row.get("test_gamma_mean") is not None  # of a method without gamma the column is empty
         ],
     }
     calibrator = calibrators.fit(trained.logits["val"], dataset.arrays["val"][1], "temperature")
