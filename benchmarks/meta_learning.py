@@ -42,10 +42,15 @@ from trueodds.evaluation.results import measure
 RESULT = Path(__file__).parent / "results" / "meta-learning-cifar100-subset.json"
 METHODS = ("ce", "fl1", "flg", "flg_sece", "ce_meta_sece")
 RECIPE = "gamma-net"
-SHOWN = (
-    *("error_rate", "nll", "ece", "ece_estimate", "ece_lower", "ece_upper", "floor_mean", "floor_p95"),
-    *("adaptive_ece", "classwise_ece", "mce"),
-)
+SHOWN = {
+    "error_rate": ("test error", None),
+    "nll": ("NLL", None),
+    "ece": ("ECE", "floor"),
+    "adaptive_ece": ("AdaECE", "adaptive_floor"),
+    "classwise_ece": ("class-wise ECE", "classwise_floor"),
+    "mce": ("MCE", "mce_floor"),
+}
+"""Value -> its column, and what the 95th percentile of its noise floor is called."""
 GAMMA = ("mean", "std", "q05", "q95")
 
 
@@ -88,8 +93,14 @@ def one(source: Path, method: str, seed: int, plan: Plan) -> dict[str, Any]:
     measured["temperature"] = calibrator.to_json()["temperature"]
     for when, applied in (("before", calibrators.Identity()), ("after", calibrator)):
         values = measure(applied, trained.logits["test"], dataset.arrays["test"][1], Evaluation()).values
-        measured[when] = {name: values[name] for name in SHOWN}
+        measured[when] = {name: values[name] for name in kept()}
     return measured
+
+
+def kept() -> list[str]:
+    """The values of metrics.json that a run's record has."""
+    floors = [f"{floor}_p95" for _, floor in SHOWN.values() if floor]
+    return [*(f"{name}{end}" for name in SHOWN for end in ("", "_lower", "_upper")), "ece_estimate", *floors]
 
 
 def markdown(record: dict[str, Any]) -> str:
@@ -98,19 +109,11 @@ def markdown(record: dict[str, Any]) -> str:
     by_method = {m: [run for run in runs if run["method"] == m] for m in dict.fromkeys(run["method"] for run in runs)}
     lines = []
     for when, words in (("before", "as trained"), ("after", "after temperature scaling")):
-        lines += [
-            f"| {words} | test error | NLL | ECE | estimate [95% interval] | AdaECE | class-wise ECE | MCE |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|",
-        ]
+        lines += [f"| {words} | {' | '.join(title for title, _ in SHOWN.values())} |", "|---|" + "---:|" * len(SHOWN)]
         for method, mine in by_method.items():
-            cells = [spread([run[when][name] for run in mine]) for name in ("error_rate", "nll", "ece")]
-            ends = (_mean(mine, when, f"ece_{end}") for end in ("estimate", "lower", "upper"))
-            cells.append("{:.3f} [{:.3f}, {:.3f}]".format(*ends))
-            cells.append(spread([run[when]["adaptive_ece"] for run in mine]))
-            cells.append(spread([run[when]["classwise_ece"] for run in mine], 4))
-            cells.append(spread([run[when]["mce"] for run in mine]))
-            lines.append(f"| `{method}` | {' | '.join(cells)} |")
-        lines.append("")
+            lines.append(f"| `{method}` | {' | '.join(_cell(mine, when, name) for name in SHOWN)} |")
+        floors = [f"{_mean(runs, when, f'{floor}_p95'):.3f}" if floor else "" for _, floor in SHOWN.values()]
+        lines += [f"| a calibrated model, up to | {' | '.join(floors)} |", ""]
     lines += [
         "| γ of the test rows | first epoch | half time | last epoch | seconds an epoch, least |",
         "|---|---:|---:|---:|---:|",
@@ -121,14 +124,14 @@ def markdown(record: dict[str, Any]) -> str:
         gammas = [_gamma(mine, place) for place in (0, epochs // 2, epochs - 1)] if epochs else ["none"] * 3
         lines.append(f"| `{method}` | {' | '.join(gammas)} | {cost:.1f} |")
     splits, seeds = record["data"]["splits"], sorted({run["seed"] for run in runs})
-    floor = float(np.mean([run[when]["floor_p95"] for run in runs for when in ("before", "after")]))
     lines += [
         "",
         f"{record['net']} of width {record['width']}, {record['epochs']} epochs on {splits['train']:,} images of"
         f" {record['classes']} classes, {splits['held_out']:,} to look ahead at, {splits['test']:,} test images,"
-        f" {len(seeds)} seeds: mean ± standard deviation over them (interval: means of its ends; γ: mean over the rows"
-        f" and, in brackets, their standard deviation). The ECE of a calibrated model would be up to {floor:.3f} here"
-        f" (95th percentile of the noise floor). {verdict(by_method)}",
+        f" {len(seeds)} seeds: mean ± standard deviation over them, and the 95% interval of one run (means of its ends;"
+        " of what all images of this kind would show, in the same bins). What a calibrated model shows on as many rows"
+        " is the 95th percentile of its noise floor. γ: mean over the rows and, in brackets, their standard deviation."
+        f" {verdict(by_method)}",
     ]
     return "\n".join(lines)
 
@@ -147,6 +150,11 @@ def verdict(by_method: dict[str, list[dict[str, Any]]]) -> str:
         else:
             sentences.append(f"Of `{method}` and `{before}` as trained the intervals overlap: no difference is shown.")
     return " ".join(sentences)
+
+
+def _cell(runs: list[dict[str, Any]], when: str, name: str) -> str:
+    ends = ", ".join(f"{_mean(runs, when, f'{name}_{end}'):.3f}" for end in ("lower", "upper"))
+    return f"{spread([run[when][name] for run in runs])} [{ends}]"
 
 
 def _mean(runs: list[dict[str, Any]], when: str, name: str) -> float:
@@ -188,7 +196,8 @@ def main() -> None:
     if options.out.exists():
         earlier = json.loads(options.out.read_text(encoding="utf-8"))
         if all(earlier[key] == record[key] for key in ("data", "epochs", "width", "versions")):
-            runs = {(run["method"], run["seed"]): run for run in earlier["runs"]}
+            whole = [run for run in earlier["runs"] if run["before"].keys() == set(kept())]
+            runs = {(run["method"], run["seed"]): run for run in whole}
     codes = {key: plan.result_settings()["code_sha256"] for key, plan in wanted.items()}
     stale = [key for key in keys if key not in runs or runs[key]["code_sha256"] != codes[key]]
     place = {method: index for index, method in enumerate(options.methods)}
