@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from tests.reference import bin_of
@@ -132,9 +132,10 @@ def classwise_distribution(p: Sequence[Sequence[float]], bins: int) -> list[tupl
 
 
 def classwise_limits(
-    p: Sequence[Sequence[float]], labels: Sequence[int], bins: int, q: float, noise: Sequence[Sequence[float]]
+    p: Sequence[Sequence[float]], labels: Sequence[int], bins: int, q: float, noise: Mapping[int, Sequence[float]]
 ) -> tuple[float, float, float]:
     """Lower, estimate and upper of the inverted test; noise[k * bins + b][r]: hits less probabilities of the draws."""
+    draws = range(len(next(iter(noise.values()))))
     members: dict[int, list[tuple[float, int]]] = {}
     for row, label in zip(p, labels, strict=True):
         for k, value in enumerate(row):
@@ -152,13 +153,12 @@ def classwise_limits(
         size = math.fsum(abs(u) for u in direction.values())
         shift = {key: theta * u / size for key, u in direction.items()}
         grown = {key: spread(key, s) / math.sqrt(variance[key]) for key, s in shift.items()}
-        draws = range(len(noise[0]))
         return sum(
             math.fsum(abs(shift[key] + grown[key] * noise[key][r]) for key in gap) <= observed for r in draws
         ) / len(draws)
 
     def end(direction: dict[int, float], target: float, from_above: bool = False) -> float:
-        farthest = 2 * observed + max(math.fsum(abs(noise[key][r]) for key in gap) for r in range(len(noise[0])))
+        farthest = 2 * observed + max(math.fsum(abs(noise[key][r]) for key in gap) for r in draws)
         steps = [farthest * i / 24 for i in range(25)]
         low, high = 0.0, farthest
         if from_above:

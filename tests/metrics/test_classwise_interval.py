@@ -63,11 +63,11 @@ def test_draws_share_out_every_row() -> None:
     rng = np.random.default_rng(1)
     p_NC = softmax(rng.normal(0, 2, (700, 5)))
     cells = ClassCells.of(p_NC, 15)
-    assert np.abs(cells.noise_KR.sum(axis=0)).max() < 1e-9
-    assert np.abs(cells.noise_KR.mean(axis=1)).max() < 0.2 * np.sqrt(cells.variance_K.max() / cells.noise_KR.shape[1])
-    some_K = cells.variance_K > 5
-    assert cells.noise_KR.var(axis=1)[some_K] == pytest.approx(cells.variance_K[some_K], rel=0.3)
-    assert np.array_equal(cells.noise_KR, ClassCells.of(p_NC, 15).noise_KR)
+    assert np.abs(cells.noise_OR.sum(axis=0)).max() < 1e-9
+    assert np.abs(cells.noise_OR.mean(axis=1)).max() < 0.2 * np.sqrt(cells.variance_K.max() / cells.noise_OR.shape[1])
+    variance_O = cells.variance_K[cells.count_K > 0]
+    assert cells.noise_OR.var(axis=1)[variance_O > 5] == pytest.approx(variance_O[variance_O > 5], rel=0.3)
+    assert np.array_equal(cells.noise_OR, ClassCells.of(p_NC, 15).noise_OR)
 
 
 @pytest.mark.parametrize("truth", [0.6, 1.0, 2.5])
@@ -79,7 +79,8 @@ def test_interval_equals_its_twin(truth: float) -> None:
     assert 20 <= (p_NC.argmax(axis=1) != y_N).sum() <= 100
     cells = ClassCells.of(p_NC, 5, draws=48)
     interval = interval_of_cells(cells, p_NC, y_N, 0.9)
-    lower, estimate, upper = twin.classwise_limits(p_NC.tolist(), y_N.tolist(), 5, 0.05, cells.noise_KR.tolist())
+    noise = dict(zip(np.flatnonzero(cells.count_K).tolist(), cells.noise_OR.tolist(), strict=True))
+    lower, estimate, upper = twin.classwise_limits(p_NC.tolist(), y_N.tolist(), 5, 0.05, noise)
     assert (interval.lower, interval.estimate) == pytest.approx((lower, estimate), abs=1e-5)
     certain = 1.6448536269514722 * math.sqrt(float((p_NC * (1 - p_NC)).sum())) / 360
     assert interval.upper == pytest.approx(max(upper, certain), abs=1e-5)

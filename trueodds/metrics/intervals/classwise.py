@@ -34,8 +34,8 @@ class ClassCells:
     probability_K: Array
     """sum p."""
     variance_K: Array
-    noise_KR: Array
-    """H_k - sum p of each draw R."""
+    noise_OR: Array
+    """H_k - sum p of each draw R, of the occupied cells O: with thousands of classes few are."""
     rows: int
     classes: int
 
@@ -61,8 +61,9 @@ class ClassCells:
                 np.add.at(hits_KR.ravel(), (key_NR * draws + np.arange(draws)).ravel(), 1.0)
             rows += len(wide)
         count_K, probability_K, square_K = moments_3K
-        hits_KR -= probability_K[:, None]
-        return cls(count_K, probability_K, probability_K - square_K, hits_KR, rows, classes)
+        noise_OR = hits_KR[count_K > 0]  # what was never counted costs no memory
+        noise_OR -= probability_K[count_K > 0][:, None]
+        return cls(count_K, probability_K, probability_K - square_K, noise_OR, rows, classes)
 
     @property
     def deviation_K(self) -> Array:
@@ -86,14 +87,15 @@ class ClassCells:
     @property
     def noise_floor(self) -> NoiseFloor:
         """As `classwise_noise_floor`."""
-        mean, drawn_R = float(self.floor_C.mean()), np.abs(self.noise_KR).sum(axis=0) / (self.rows * self.classes)
+        mean, drawn_R = float(self.floor_C.mean()), np.abs(self.noise_OR).sum(axis=0) / (self.rows * self.classes)
         return NoiseFloor(mean, max(mean, float(np.quantile(drawn_R, 0.95, method="inverted_cdf"))))
 
 
 def _labels(p_NC: Array, draws: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     """Labels (N, draws): among a row's draws a class has its probability's share, to within one, in random order.
 
-    Such a Latin hypercube halves the error of the quantiles of a sum over rows.
+    So no draw is looked up among the classes, and over the draws every row's labels are as its probabilities say. The
+    quantiles of sums over rows are no surer for it (measured).
     """
     end_NC = p_NC.cumsum(axis=1)
     end_NC = np.floor(end_NC / end_NC[:, -1:] * draws + rng.random((len(p_NC), 1))).astype(np.intp)
@@ -209,14 +211,17 @@ def interval_of_cells(
 
 
 class Inversion:
-    """The distribution T* (times NC) over the draws, and where along a direction it leaves the plug-in value."""
+    """The distribution T* (times NC) over the draws, and where along a direction it leaves the plug-in value.
+
+    K: the occupied cells.
+    """
 
     def __init__(self, cells: ClassCells, hits_K: Array) -> None:
         some_K = cells.count_K > 0
-        self.count_K, self.variance_K, self.noise_KR = (
-            values[some_K] for values in (cells.count_K, cells.variance_K, cells.noise_KR)
+        self.count_K, self.variance_K, probability_K = (
+            values[some_K] for values in (cells.count_K, cells.variance_K, cells.probability_K)
         )
-        probability_K = cells.probability_K[some_K]
+        self.noise_KR = cells.noise_OR
         self.gap_K: Array = hits_K[some_K] - probability_K
         self.skew_K = self.count_K - 2 * probability_K
         self.observed = float(np.abs(self.gap_K).sum())
