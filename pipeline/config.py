@@ -32,7 +32,8 @@ class Data(_Section):
     """The data set to learn from, and how its rows are split."""
 
     dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """digits, cifar10, cifar100, breast_cancer, wine, or the name of your own data set, found under `path`."""
+    """digits, cifar10, cifar100, tiny-imagenet-200, breast_cancer, wine, or the name of your own data set, found under
+    `path`."""
     path: str = Field("datasets", min_length=1)
     """Your own data: an .npz, .csv or .parquet, an image folder, or a directory that holds one named `<dataset>`."""
     label_column: str = Field("label", min_length=1)
@@ -41,11 +42,16 @@ class Data(_Section):
     """The one of two classes that the model is asked about, such as malignant; null: none."""
     image_size: Annotated[int, Field(ge=4, le=512)] | None = None
     """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
+    unreadable_share: float = Field(0.0, ge=0, lt=1)
+    """Share of a folder's images that may be damaged: up to it they are left out and named on the card; 0: an error."""
+    benchmark_val: Literal["test", "val_and_test"] = "test"
+    """What the labelled val images of Tiny-ImageNet and of ImageNet's layout are: test, or val_and_test, both at once,
+    as in the papers' public code."""
     train_size: Annotated[int, Field(ge=2)] | None = None
     """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows held out for calibration; null: digits 300, CIFAR 5,000, breast_cancer 95, wine 30, your own a tenth; recipe
-    gamma-net a tenth of all."""
+    """Rows held out for calibration; null: digits 300, CIFAR 5,000, Tiny-ImageNet 10,000, breast_cancer 95, wine 30,
+    your own a tenth; recipe gamma-net a tenth of all."""
     held_out_size: Annotated[int, Field(ge=2)] | None = None
     """Rows set aside to learn from by penalties with `when: interleaved` and by parts that look ahead; null: as the
     recipe says, most have none."""

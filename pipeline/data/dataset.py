@@ -20,7 +20,7 @@ HELD_OUT = "held_out"
 
 @dataclass(frozen=True)
 class DataSet:
-    """Disjoint splits: SPLITS, and HELD_OUT if it was asked for.
+    """SPLITS, and HELD_OUT if there is one; disjoint, but for `data.benchmark_val`, by which val may be test.
 
     `arrays` maps split -> (images uint8 N x H x W x C or vectors float32 N x D, labels int64 N); `card` describes them.
     """

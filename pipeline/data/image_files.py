@@ -2,63 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from pipeline.data.raw import DataError, ImageFiles, Images, Inputs, Rows
+from pipeline.data.raw import DataError, ImageFiles, Inputs, Labels, Rows
 from trueodds.evaluation.splits import Index
 from trueodds.inputs.image.pictures import PictureError, Scaling
 from trueodds.inputs.image.pictures import read as read_picture
 from trueodds.processes.progress import bar
 
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 LISTED = 20  # files that cannot be read, by name; of the others the number
 
+Part: TypeAlias = tuple[Rows, Labels, Index | None]
+"""Rows, labels, and which of them make a split, in that order; None: all."""
 
-def gather(wanted: Mapping[str, tuple[Rows, Index | None]]) -> dict[str, Inputs]:
-    """The rows of each split: of an array or of files, some of them in the order of their index, or all (None).
+
+@dataclass
+class Unreadable:
+    """Files that cannot be read, by their names in the data set's folder, with the reason."""
+
+    total: int
+    """Of all files that were tried."""
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, files: ImageFiles, path: Path, reason: Exception) -> None:
+        self.reasons[str(path.relative_to(files.folder))] = str(reason)
+
+    def check(self, folder: Path, share: float) -> None:
+        """Raises DataError, for all of them, where they are more than `share` of the files."""
+        if len(self.reasons) > share * self.total:
+            cure = f"mend or remove them, or raise data.unreadable_share (now {share:g}) to leave them out"
+            raise DataError(f"{folder}: {self._counted()} cannot be read; {cure}:\n" + "\n".join(self._lines("  ")))
+
+    def note(self) -> str:
+        """The sentence for the card."""
+        return f"{self._counted()} could not be read and were left out: {'; '.join(self._lines(''))}."
+
+    def _counted(self) -> str:
+        return f"{len(self.reasons):,} of {self.total:,} images"
+
+    def _lines(self, indent: str) -> Sequence[str]:
+        lines = [f"{indent}{name}: {self.reasons[name]}" for name in sorted(self.reasons)[:LISTED]]
+        if len(self.reasons) > LISTED:
+            lines.append(f"{indent}and {len(self.reasons) - LISTED:,} more")
+        return lines
+
+
+def gather(parts: Mapping[str, Part], unreadable_share: float) -> tuple[dict[str, tuple[Inputs, Labels]], list[str]]:
+    """The rows and labels of each split, of arrays or of files; and notes of the files that were left out.
 
     Of files nothing is held but the splits themselves; a bar counts the images.
 
     Raises:
-        DataError: files that cannot be read, all of them by one message.
+        DataError: more than `unreadable_share` of the files cannot be read, all of them by one message; or none of a
+            split can.
     """
-    files: dict[str, ImageFiles] = {}
-    gathered: dict[str, Inputs] = {}
-    for split, (source, rows) in wanted.items():
-        if isinstance(source, ImageFiles):
-            paths = source.paths if rows is None else [source.paths[row] for row in rows]
-            files[split] = replace(source, paths=paths)
+    arrays: dict[str, tuple[Inputs, Labels]] = {}
+    files: dict[str, tuple[ImageFiles, Labels]] = {}
+    for split, (rows, labels, index) in parts.items():
+        labels = labels if index is None else labels[index]
+        if isinstance(rows, ImageFiles):
+            files[split] = (rows if index is None else rows.take(index), labels)
         else:
-            gathered[split] = source if rows is None else source[rows]
-    return {**gathered, **_decoded(files)} if files else gathered
+            arrays[split] = (rows if index is None else rows[index], labels)
+    if not files:
+        return arrays, []
+    unreadable = Unreadable(sum(len(labels) for _, labels in files.values()))
+    with bar(unreadable.total, "read images", "image") as shown:
+        decoded = {split: _decoded(*part, unreadable, shown) for split, part in files.items()}
+    folder = next(iter(files.values()))[0].folder
+    unreadable.check(folder, unreadable_share)
+    for split, (_, labels) in decoded.items():
+        if not len(labels):
+            raise DataError(f"{folder}: none of the {len(files[split][1]):,} images of split {split} can be read")
+    return {split: arrays.get(split) or decoded[split] for split in parts}, [unreadable.note()] * bool(
+        unreadable.reasons
+    )
 
 
-def _decoded(files: Mapping[str, ImageFiles]) -> dict[str, Images]:
-    decoded: dict[str, Images] = {}
-    unreadable: dict[Path, str] = {}
-    total = sum(len(split.paths) for split in files.values())
-    with bar(total, "read images", "image") as shown:
-        for name, split in files.items():
-            decoded[name] = images = np.empty(split.shape, dtype=np.uint8)
-            scaling = None if split.side is None else Scaling(split.side)
-            for row, path in enumerate(split.paths):
-                try:
-                    images[row] = read_picture(path, split.channels, scaling)
-                except (PictureError, OSError) as error:
-                    unreadable[path] = str(error)
-                shown.update()
-    if unreadable:
-        raise unreadable_files(unreadable, total)
-    return decoded
-
-
-def unreadable_files(unreadable: Mapping[Path, str], total: int) -> DataError:
-    """One error for all files of `total` that cannot be read: the first 20 with the reason, and how many more."""
-    lines = [f"  {path}: {unreadable[path]}" for path in sorted(unreadable)[:LISTED]]
-    if len(unreadable) > LISTED:
-        lines.append(f"  and {len(unreadable) - LISTED:,} more")
-    which = f"{len(unreadable):,} of {total:,} images cannot be read; mend or remove them:"
-    return DataError("\n".join([which, *lines]))
+def _decoded(files: ImageFiles, labels_N: Labels, unreadable: Unreadable, shown: tqdm[Any]) -> tuple[Inputs, Labels]:
+    """The images that can be read, and their labels."""
+    images_NHWC = np.empty(files.shape, dtype=np.uint8)
+    scaling = None if files.side is None else Scaling(files.side)
+    kept = np.ones(len(labels_N), dtype=bool)
+    place = 0
+    for row, path in enumerate(files.paths):
+        try:
+            images_NHWC[place] = read_picture(path, files.channels, scaling)
+            place += 1
+        except (PictureError, OSError) as error:
+            unreadable.add(files, path, error)
+            kept[row] = False
+        shown.update()
+    return images_NHWC[:place], labels_N[kept]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -25,10 +25,12 @@ Kind = Literal["image", "vector"]
 class ImageFiles:
     """Images that are still files, a row each: what its array will be, height x width x channels, without the array.
 
+    folder: the data set's, which all paths are below.
     side: the edge to which each image is brought (`trueodds.inputs.image.pictures.Scaling`); None: they
         have that size already.
     """
 
+    folder: Path
     paths: Sequence[Path]
     height: int
     width: int
@@ -40,6 +42,10 @@ class ImageFiles:
     @property
     def shape(self) -> tuple[int, int, int, int]:
         return len(self.paths), self.height, self.width, self.channels
+
+    def take(self, rows: npt.NDArray[np.intp]) -> ImageFiles:
+        """Some of the files, in the order of `rows`."""
+        return replace(self, paths=[self.paths[row] for row in rows])
 
 
 Rows: TypeAlias = Inputs | ImageFiles
@@ -56,6 +62,8 @@ class Raw:
     """Training and test rows, with labels int64 0..len(classes)-1.
 
     features: names of the columns of vectors; empty: the rows are images.
+    x_val, y_val: validation rows, where the data set brings some.
+    benchmark_val: the test rows are what the data set calls `val`, as benchmarks do whose test labels are secret.
     """
 
     x_train: Rows
@@ -65,6 +73,9 @@ class Raw:
     classes: tuple[str, ...]
     resized: bool = False
     features: tuple[str, ...] = ()
+    x_val: Rows | None = None
+    y_val: Labels | None = None
+    benchmark_val: bool = False
 
 
 def checked(raw: Raw, source: str) -> Raw:
@@ -76,15 +87,15 @@ def checked(raw: Raw, source: str) -> Raw:
     if len(raw.classes) < 2 or len(set(raw.classes)) != len(raw.classes):
         raise DataError(f"{source}: class_names must be at least two different names; found {list(raw.classes)[:10]}")
     _check_split(source, "train", raw, raw.x_train, raw.y_train)
-    if raw.x_test is None or raw.y_test is None:
-        return raw
-    _check_split(source, "test", raw, raw.x_test, raw.y_test)
-    if raw.x_test.shape[1:] != raw.x_train.shape[1:]:
-        noun = "vectors" if raw.features else "images"
-        raise DataError(
-            f"{source}: test {noun} are {_size(raw.x_test)}, training {noun} {_size(raw.x_train)};"
-            " bring both to one size"
-        )
+    for split, x, y in (("val", raw.x_val, raw.y_val), ("test", raw.x_test, raw.y_test)):
+        if x is None or y is None:
+            continue
+        _check_split(source, split, raw, x, y)
+        if x.shape[1:] != raw.x_train.shape[1:]:
+            noun = "vectors" if raw.features else "images"
+            raise DataError(
+                f"{source}: {split} {noun} are {_size(x)}, training {noun} {_size(raw.x_train)}; bring both to one size"
+            )
     return raw
 
 

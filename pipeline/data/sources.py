@@ -6,16 +6,16 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, digits, embedded, folder, npz, table, vectors
+from pipeline.data import cifar, digits, embedded, folder, npz, table, tiny_imagenet, vectors
 from pipeline.data.dataset import HELD_OUT, DataSet, sha256
-from pipeline.data.image_files import gather
-from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, Rows, checked
+from pipeline.data.image_files import Part, gather
+from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, checked
 from pipeline.data.shares import Shares
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
@@ -32,24 +32,26 @@ class _BuiltIn(NamedTuple):
 
     kind: Kind
     validation_rows: int
-    read: Callable[[], Raw]
+    read: Callable[[Data], Raw]
 
 
 _BUILT_IN = {
-    "digits": _BuiltIn("image", 300, digits.read),
-    "cifar10": _BuiltIn("image", 5000, lambda: cifar.read("cifar10", _downloads())),
-    "cifar100": _BuiltIn("image", 5000, lambda: cifar.read("cifar100", _downloads())),
-    "breast_cancer": _BuiltIn("vector", 95, lambda: embedded.read("breast_cancer")),
-    "wine": _BuiltIn("vector", 30, lambda: embedded.read("wine")),
+    "digits": _BuiltIn("image", 300, lambda _: digits.read()),
+    "cifar10": _BuiltIn("image", 5000, lambda _: cifar.read("cifar10", _downloads())),
+    "cifar100": _BuiltIn("image", 5000, lambda _: cifar.read("cifar100", _downloads())),
+    tiny_imagenet.NAME: _BuiltIn(
+        "image", 10_000, lambda params: tiny_imagenet.read(tiny_imagenet.download(_downloads()), params.image_size)
+    ),
+    "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read("breast_cancer")),
+    "wine": _BuiltIn("vector", 30, lambda _: embedded.read("wine")),
 }
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
 FORMS = (".npz", *table.SUFFIXES, "")
 """What a data set's name ends in; nothing: a folder of images."""
 BLOCK = 2**17  # pixels counted at a time
-
-Part: TypeAlias = tuple[Rows, Labels, Index | None]
-"""Rows, labels, and which of them make a split; None: all."""
+VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_and_test), as in the papers' public code:\
+ calibrators were fitted, and epochs compared, on the rows that the metrics are of."
 
 
 def _downloads() -> Path:
@@ -62,7 +64,7 @@ def names() -> list[str]:
 
 
 def load(params: Data, shares: Shares | None = None) -> DataSet:
-    """Find the data set, check it, split it; sizes that are null by `shares`, if the recipe has any.
+    """Finds the data set, checks it, splits it; sizes that are null by `shares`, if the recipe has any.
 
     Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/ if that variable is set;
     `path` in params; the built-in sources. Where the rows came from goes to the log, not into the card: equal rows
@@ -90,8 +92,11 @@ def load(params: Data, shares: Shares | None = None) -> DataSet:
     if shares is not None:
         usual = round(shares.validation * len(train))
         held_out_rows = held_out_rows or round(shares.held_out * len(train))
-    rows = params.validation_size or usual
-    val, train = _draw(raw, train, rows, params, "validation_size")
+    val = _brought_val(params, raw)
+    if val is None:
+        rows = params.validation_size or usual
+        drawn, train = _draw(raw, train, rows, params, "validation_size")
+        val = (raw.x_train, raw.y_train, drawn)
     held_out: dict[str, Part] = {}
     if held_out_rows is not None:
         drawn, train = _draw(raw, train, held_out_rows, params, "held_out_size")
@@ -102,15 +107,35 @@ def load(params: Data, shares: Shares | None = None) -> DataSet:
         )
     if params.train_size is not None and params.train_size < len(train):
         train, _ = _draw(raw, train, params.train_size, params, "train_size")
-    learned: dict[str, Part] = {"train": (raw.x_train, raw.y_train, train), "val": (raw.x_train, raw.y_train, val)}
-    parts = {**learned, "test": test, **held_out}
-    labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
-    notes = thin_classes(raw.classes, labels)
+    parts: dict[str, Part] = {"train": (raw.x_train, raw.y_train, train), "val": val, "test": test, **held_out}
+    val_is_test = params.benchmark_val == "val_and_test"
+    if val_is_test:
+        del parts["val"]
+    arrays, notes = gather(parts, params.unreadable_share)
+    if val_is_test:
+        arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
+        notes.append(VAL_IS_TEST)
+    notes += thin_classes(raw.classes, {split: labels for split, (_, labels) in arrays.items()})
     for note in notes:
         log.warning("%s: %s", params.dataset, note)
-    inputs = gather({split: (x, index) for split, (x, _, index) in parts.items()})
-    arrays = {split: (inputs[split], labels[split]) for split in parts}
     return DataSet(arrays, _card(params, raw, arrays, notes))
+
+
+def _brought_val(params: Data, raw: Raw) -> Part | None:
+    """The validation rows that the data set brings; None: they are to be drawn from the training rows."""
+    if params.benchmark_val == "val_and_test":
+        if not raw.benchmark_val or raw.x_test is None or raw.y_test is None:
+            cure = "set it to test; only Tiny-ImageNet and image folders with val/ and without test/ have such rows"
+            raise DataError(f"{params.dataset}: data.benchmark_val is val_and_test; {cure}")
+        val: Part = (raw.x_test, raw.y_test, None)
+    elif raw.x_val is None or raw.y_val is None:
+        return None
+    else:
+        val = (raw.x_val, raw.y_val, None)
+    if params.validation_size is not None:
+        problem = f"{params.dataset}: data.validation_size is {params.validation_size:,}, and the validation rows"
+        raise DataError(f"{problem} are those of its val/; set it to null")
+    return val
 
 
 def kind_of(params: Data) -> Kind:
@@ -160,7 +185,7 @@ def _find(params: Data) -> Path | None:
 
 def _read(params: Data, path: Path | None) -> Raw:
     if path is None:
-        raw = checked(_BUILT_IN[params.dataset].read(), params.dataset)
+        raw = checked(_BUILT_IN[params.dataset].read(params), params.dataset)
         log.info("%s: built-in source", params.dataset)
     else:
         raw = _read_own(params, path)
@@ -173,6 +198,8 @@ def _read(params: Data, path: Path | None) -> Raw:
 
 
 def _read_own(params: Data, path: Path) -> Raw:
+    if path.is_dir() and tiny_imagenet.is_layout(path):
+        return tiny_imagenet.read(path, params.image_size)
     if path.is_dir():
         return folder.read(path, params.image_size)
     if path.suffix in table.SUFFIXES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pipeline.config import Data
 from pipeline.data import DataError
 from pipeline.data.thin_classes import thin_classes
 from tests.png_files import png_of_rows
+from trueodds.inputs import ImageInput, Limits
 
 
 def paint(path: Path, size: tuple[int, int] = (9, 7), mode: str = "RGB", seed: int = 0) -> Path:
@@ -64,7 +66,9 @@ def test_sizes_that_differ_need_image_size(flowers: Path) -> None:
 
 def test_what_is_no_image_is_named(flowers: Path) -> None:
     (flowers / "train" / "rose" / "broken.png").write_bytes(b"not an image")
-    with pytest.raises(DataError, match=r"1 of 31 images cannot be read.*\n.*broken\.png: not a PNG or JPEG"):
+    with pytest.raises(
+        DataError, match=r"1 of 31 images cannot be read.*\n.*broken\.png: not an image that can be read"
+    ):
         data.load(Data(dataset="flowers"))
 
 
@@ -87,18 +91,98 @@ def test_all_files_that_cannot_be_read_are_named_at_once(flowers: Path, monkeypa
         path.write_bytes(path.read_bytes()[:-60])
     with pytest.raises(DataError) as cut:
         data.load(Data(dataset="flowers"))
-    assert str(cut.value).startswith("2 of 30 images cannot be read; mend or remove them:\n")
+    assert "2 of 30 images cannot be read; mend or remove them, or raise data.unreadable_share (now 0)" in str(
+        cut.value
+    )
     assert "daisy/05.png: the image is damaged" in str(cut.value) and "deeper/2.png: the im" in str(cut.value)
     (flowers / "train" / "rose" / "00.png").write_bytes(b"not an image")
     (flowers / "train" / "rose" / "11.png").write_bytes(b"")
     with pytest.raises(DataError) as mixed:
         data.load(Data(dataset="flowers"))
     first, *lines = str(mixed.value).splitlines()
-    assert first.startswith("4 of 30 images") and "rose/00.png: not a PNG or JPEG" in lines[2]
+    assert "4 of 30 images" in first and "rose/00.png: not an image that can be read" in lines[2]
     assert [line.split(": ")[0].rsplit("/", 1)[1] for line in lines] == ["2.png", "05.png", "00.png", "11.png"]
     monkeypatch.setattr("pipeline.data.image_files.LISTED", 3)
     with pytest.raises(DataError, match=r"05\.png.*\n.*00\.png.*\n  and 1 more$"):
         data.load(Data(dataset="flowers"))
+
+
+def test_damaged_images_up_to_a_share_are_left_out_and_named(flowers: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = data.load(Data(dataset="flowers", validation_size=4))
+    (flowers / "train" / "daisy" / "05.png").write_bytes(b"not an image")
+    cut = flowers / "test" / "rose" / "deeper" / "1.png"
+    cut.write_bytes(cut.read_bytes()[:-60])
+    with pytest.raises(DataError, match="2 of 30 images cannot be read"):
+        data.load(Data(dataset="flowers", validation_size=4, unreadable_share=0.06))
+    dataset = data.load(Data(dataset="flowers", validation_size=4, unreadable_share=0.07))
+    note = dataset.card["notes"][0]
+    assert note.startswith("2 of 30 images could not be read and were left out: test/rose/deeper/1.png: the image is d")
+    assert "; train/daisy/05.png: not an image that can be read" in note and note in caplog.text
+    assert sum(dataset.card["splits"].values()) == 28 and dataset.card["splits"]["test"] == 5
+    lost = {bytes(np.random.default_rng(seed).integers(0, 256, (7, 9, 3), dtype=np.uint8)) for seed in (5, 1101)}
+    for split, (x, y) in dataset.arrays.items():
+        rows = [(image.tobytes(), label) for image, label in zip(*whole.arrays[split], strict=True)]
+        assert [(image.tobytes(), label) for image, label in zip(x, y, strict=True)] == [
+            (image, label) for image, label in rows if image not in lost
+        ]
+
+
+def test_no_readable_image(flowers: Path) -> None:
+    for path in (flowers / "test").rglob("*.png"):
+        path.write_bytes(png_of_rows(9, 7, rows=6))
+    with pytest.raises(DataError, match="none of the 6 images of split test can be read"):
+        data.load(Data(dataset="flowers", unreadable_share=0.9))
+    for path in flowers.rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"none of its 30 images can be read; allowed are whole PNG and JPEG"):
+        data.load(Data(dataset="flowers", unreadable_share=0.9))
+
+
+def test_photos_of_all_kinds_are_the_rows_that_the_service_makes_of_them(workspace: Path) -> None:
+    """Phones turn photos by EXIF, scanners write 16 bits, print shops CMYK: one reading for training and service."""
+    pixels = Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 44, 3), dtype=np.uint8))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    deep = Image.fromarray(np.random.default_rng(1).integers(0, 2**16, (21, 17), dtype=np.uint16))
+    kinds: dict[str, tuple[Image.Image, dict[str, Any]]] = {
+        "alpha.png": (pixels.convert("RGBA"), {}), "cmyk.jpg": (pixels.convert("CMYK"), {}),
+        "deep.png": (deep, {}), "grey.jpeg": (pixels.convert("L"), {}), "palette.png": (pixels.quantize(9), {}),
+        "turned.JPEG": (pixels, {"exif": turned}), "wide.png": (pixels.resize((90, 13)), {}),
+    }  # fmt: skip
+    for split in ("train", "test"):
+        for label in "ab":
+            (workspace / "datasets" / "photos" / split / label).mkdir(parents=True)
+            for name, (image, options) in kinds.items():
+                image.save(workspace / "datasets" / "photos" / split / label / name, **options)
+    dataset = data.load(Data(dataset="photos", image_size=16))
+    served = ImageInput.model_validate(dataset.card["input"])
+    files = sorted((workspace / "datasets" / "photos" / "test" / "a").iterdir())
+    rows = served.from_files([(path.name, path.read_bytes()) for path in files], Limits())
+    assert np.array_equal(dataset.arrays["test"][0][: len(files)], rows)
+
+
+def test_val_beside_test_is_validation(flowers: Path) -> None:
+    for name in ("daisy", "rose"):
+        paint(flowers / "val" / name / "0.png", seed=77)
+    dataset = data.load(Data(dataset="flowers"))
+    assert dataset.card["splits"] == {"train": 24, "val": 2, "test": 6}
+    with pytest.raises(DataError, match=r"validation_size is 4, and .* are those of its val/; set it to null"):
+        data.load(Data(dataset="flowers", validation_size=4))
+    with pytest.raises(DataError, match=r"benchmark_val is val_and_test; set it to test; only Tiny-ImageNet"):
+        data.load(Data(dataset="flowers", benchmark_val="val_and_test"))
+
+
+def test_imagenets_layout(flowers: Path) -> None:
+    """val/ is what benchmarks report on; public code also fits calibrators on it, which has to be asked for."""
+    (flowers / "test").rename(flowers / "val")
+    apart, both = (data.load(Data(dataset="flowers", benchmark_val=v)) for v in ("test", "val_and_test"))
+    assert apart.card["splits"] == {"train": 22, "val": 2, "test": 6} and not apart.card["notes"]
+    assert both.card["splits"] == {"train": 24, "val": 6, "test": 6}
+    assert list(both.arrays) == list(data.SPLITS)
+    assert all(np.array_equal(both.arrays["val"][i], apart.arrays["test"][i]) for i in (0, 1))
+    assert both.card["notes"][0].startswith("The validation rows are the test rows (data.benchmark_val: val_and_test)")
+    data.save(both, flowers)
+    assert data.read(flowers).card == both.card
 
 
 def test_a_bar_counts_the_images_that_are_read(flowers: Path, capsys: pytest.CaptureFixture[str]) -> None:
