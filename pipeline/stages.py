@@ -38,7 +38,8 @@ def fetch(params: Params) -> None:
     from pipeline import data
     from pipeline.data.shares import OF_RECIPES
 
-    data.save(data.load(params.data, OF_RECIPES.get(params.training.recipe)), DATA)
+    DATA.mkdir(parents=True, exist_ok=True)
+    data.save(data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA), DATA)
 
 
 def plan(params: Params) -> None:

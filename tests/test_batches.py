@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from pipeline.data import DataSet
+from pipeline.data import DataSet, mapped
 from pipeline.training.batches import Augmentation, Batches, ImageNormaliser, VectorNormaliser
 
 MOMENTS = {"mean": [0.2, 0.5, 0.4], "std": [0.1, 0.3, 0.2]}
@@ -74,6 +75,24 @@ def test_an_epoch_is_every_row_once_in_even_batches() -> None:
     assert [len(part) for part in parts] == [4, 3, 3] and split.steps(4) == 3
     assert sorted(torch.cat(parts).tolist()) == list(range(10))
     assert torch.cat(parts).tolist() != list(range(10))
+
+
+def test_mapped_rows_give_the_same_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped, "MAPPED_FROM", 100)
+    monkeypatch.setattr(mapped, "KEPT", 0)  # pages go after every batch
+    held, augment = batches(rows=10), Augmentation(2, True)
+    x = mapped.take(held.rows.numpy(), np.arange(10), tmp_path)
+    large = Batches.of(
+        DataSet({"train": (x, np.arange(10))}, {"input": {"kind": "image"}, "normalise": MOMENTS}),
+        "train",
+        CPU,
+        augment,
+    )
+    one, other = (
+        [*split.shuffled(4, torch.Generator().manual_seed(1)), *split.ordered(4)]
+        for split in (large, batches(rows=10, augment=augment))
+    )
+    assert all(torch.equal(a, b) for left, right in zip(one, other, strict=True) for a, b in zip(left, right))
 
 
 def test_ordered_is_in_order() -> None:

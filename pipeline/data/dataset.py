@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.data import mapped
 from pipeline.data.raw import DataError, Inputs, Labels
-from trueodds.files import read_json, read_npz, write_json, write_npz
+from trueodds.files import read_json, write_json
 
 SPLITS = ("train", "val", "test")
 HELD_OUT = "held_out"
@@ -36,19 +37,19 @@ def save(data: DataSet, out: Path) -> None:
     flat: dict[str, npt.NDArray[Any]] = {}
     for split, (x, y) in data.arrays.items():
         flat |= {f"x_{split}": x, f"y_{split}": y}
-    write_npz(out / "arrays.npz", flat)
+    mapped.write_npz(out / "arrays.npz", flat)
     write_json(out / "card.json", data.card)
 
 
 def read(out: Path) -> DataSet:
-    """Reads a data set that `save` wrote.
+    """Reads a data set that `save` wrote; large arrays are mapped (`pipeline.data.mapped`).
 
     Raises:
         DataError: a missing file, or arrays that are not those the card describes.
     """
     try:
         card = read_json(out / "card.json")
-        flat = read_npz(out / "arrays.npz")
+        flat = mapped.read_npz(out / "arrays.npz")
         arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in card["splits"]}
         stated = card["sha256"]
     except FileNotFoundError as error:
@@ -68,5 +69,6 @@ def sha256(arrays: dict[str, tuple[Inputs, Labels]]) -> str:
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:
             digest.update(f"{split} {array.dtype.str} {array.shape}\n".encode())
-            digest.update(np.ascontiguousarray(array).data)
+            for block in mapped.blocks(array):
+                digest.update(np.ascontiguousarray(block).data)
     return digest.hexdigest()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from pipeline.data import mapped
 from pipeline.data.raw import DataError, ImageFiles, Inputs, Labels, Rows
 from trueodds.evaluation.splits import Index
 from trueodds.inputs.image.pictures import PictureError, Scaling
@@ -55,10 +56,13 @@ class Unreadable:
         return lines
 
 
-def gather(parts: Mapping[str, Part], unreadable_share: float) -> tuple[dict[str, tuple[Inputs, Labels]], list[str]]:
+def gather(
+    parts: Mapping[str, Part], unreadable_share: float, scratch: Path | None
+) -> tuple[dict[str, tuple[Inputs, Labels]], list[str]]:
     """The rows and labels of each split, of arrays or of files; and notes of the files that were left out.
 
-    Of files nothing is held but the splits themselves; a bar counts the images.
+    Of files nothing is held but the splits themselves, and large ones are mapped (`pipeline.data.mapped`) from a file
+    in `scratch`; a bar counts the images.
 
     Raises:
         DataError: more than `unreadable_share` of the files cannot be read, all of them by one message; or none of a
@@ -71,12 +75,12 @@ def gather(parts: Mapping[str, Part], unreadable_share: float) -> tuple[dict[str
         if isinstance(rows, ImageFiles):
             files[split] = (rows if index is None else rows.take(index), labels)
         else:
-            arrays[split] = (rows if index is None else rows[index], labels)
+            arrays[split] = (rows if index is None else mapped.take(rows, index, scratch), labels)
     if not files:
         return arrays, []
     unreadable = Unreadable(sum(len(labels) for _, labels in files.values()))
     with bar(unreadable.total, "read images", "image") as shown:
-        decoded = {split: _decoded(*part, unreadable, shown) for split, part in files.items()}
+        decoded = {split: _decoded(*part, unreadable, shown, scratch) for split, part in files.items()}
     folder = next(iter(files.values()))[0].folder
     unreadable.check(folder, unreadable_share)
     for split, (_, labels) in decoded.items():
@@ -87,9 +91,12 @@ def gather(parts: Mapping[str, Part], unreadable_share: float) -> tuple[dict[str
     )
 
 
-def _decoded(files: ImageFiles, labels_N: Labels, unreadable: Unreadable, shown: tqdm[Any]) -> tuple[Inputs, Labels]:
+def _decoded(
+    files: ImageFiles, labels_N: Labels, unreadable: Unreadable, shown: tqdm[Any], scratch: Path | None
+) -> tuple[Inputs, Labels]:
     """The images that can be read, and their labels."""
-    images_NHWC = np.empty(files.shape, dtype=np.uint8)
+    images_NHWC = mapped.empty(files.shape, np.uint8, scratch)
+    pages = mapped.Pages(images_NHWC)
     scaling = None if files.side is None else Scaling(files.side)
     kept = np.ones(len(labels_N), dtype=bool)
     place = 0
@@ -97,6 +104,7 @@ def _decoded(files: ImageFiles, labels_N: Labels, unreadable: Unreadable, shown:
         try:
             images_NHWC[place] = read_picture(path, files.channels, scaling)
             place += 1
+            pages.touch(1)
         except (PictureError, OSError) as error:
             unreadable.add(files, path, error)
             kept[row] = False

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data import vectors
+from pipeline.data import mapped, vectors
 from pipeline.data.raw import DataError, Kind, Raw, checked
 from trueodds import files
 
@@ -29,7 +29,7 @@ def read(path: Path) -> Raw:
         DataError: damaged file, missing array, wrong dtype or shape, labels outside the classes.
     """
     try:
-        arrays = files.read_npz(path)
+        arrays = mapped.read_npz(path)
     except files.FileError as error:
         raise DataError(str(error)) from None
     if "x_train" not in arrays:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, digits, embedded, folder, npz, table, tiny_imagenet, vectors
+from pipeline.data import cifar, digits, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
 from pipeline.data.dataset import HELD_OUT, DataSet, sha256
 from pipeline.data.image_files import Part, gather
 from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, checked
@@ -49,7 +49,6 @@ DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
 FORMS = (".npz", *table.SUFFIXES, "")
 """What a data set's name ends in; nothing: a folder of images."""
-BLOCK = 2**17  # pixels counted at a time
 VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_and_test), as in the papers' public code:\
  calibrators were fitted, and epochs compared, on the rows that the metrics are of."
 
@@ -63,12 +62,12 @@ def names() -> list[str]:
     return list(_BUILT_IN)
 
 
-def load(params: Data, shares: Shares | None = None) -> DataSet:
+def load(params: Data, shares: Shares | None = None, scratch: Path | None = None) -> DataSet:
     """Finds the data set, checks it, splits it; sizes that are null by `shares`, if the recipe has any.
 
     Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/ if that variable is set;
     `path` in params; the built-in sources. Where the rows came from goes to the log, not into the card: equal rows
-    give equal files.
+    give equal files. Large splits are mapped from a file in `scratch` (None: where the system has temporary files).
 
     Raises:
         DataError: not found, damaged, or too small for the splits asked for.
@@ -111,7 +110,7 @@ def load(params: Data, shares: Shares | None = None) -> DataSet:
     val_is_test = params.benchmark_val == "val_and_test"
     if val_is_test:
         del parts["val"]
-    arrays, notes = gather(parts, params.unreadable_share)
+    arrays, notes = gather(parts, params.unreadable_share, scratch)
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
         notes.append(VAL_IS_TEST)
@@ -237,7 +236,7 @@ def _card(params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], note
 
 def _of_images(raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -> dict[str, Any]:
     height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
-    moments = [_moments(arrays["train"][0][..., channel]) for channel in range(channels)]
+    moments = _moments(arrays["train"][0])
     return {
         "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
         "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
@@ -252,13 +251,17 @@ def _of_vectors(name: str, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -
     }
 
 
-def _moments(pixels: npt.NDArray[Any]) -> tuple[float, float]:
-    """Mean and standard deviation in [0, 1], from exact counts of the 256 values: no float copy of the images."""
-    # In blocks: bincount works on a copy of eight bytes a pixel.
-    rows = max(1, BLOCK // pixels[0].size)
-    blocks = (pixels[begin : begin + rows].reshape(-1) for begin in range(0, len(pixels), rows))
-    counts = sum((np.bincount(block, minlength=256) for block in blocks), np.zeros(256, dtype=np.int64))
+def _moments(images_NHWC: npt.NDArray[Any]) -> list[tuple[float, float]]:
+    """Mean and standard deviation in [0, 1] of each channel, from exact counts of the 256 values: no float copy."""
+    counts = np.zeros((images_NHWC.shape[3], 256), dtype=np.int64)
+    for block in mapped.blocks(images_NHWC):  # bincount works on a copy of eight bytes a pixel
+        for channel, counts_256 in enumerate(counts):
+            counts_256 += np.bincount(block[..., channel].reshape(-1), minlength=256)
+    return [_moments_of(counts_256) for counts_256 in counts]
+
+
+def _moments_of(counts_256: npt.NDArray[np.int64]) -> tuple[float, float]:
     values = np.arange(256) / 255
-    mean = float(counts @ values / counts.sum())
-    std = float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum()))
+    mean = float(counts_256 @ values / counts_256.sum())
+    std = float(np.sqrt(counts_256 @ (values - mean) ** 2 / counts_256.sum()))
     return round(mean, 6), max(round(std, 6), 1e-3)

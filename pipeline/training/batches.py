@@ -1,4 +1,4 @@
-"""Seeded batches of a split, which is one tensor on the device; small images are augmented."""
+"""Seeded batches of a split, which is one tensor, on the device where it has room; small images are augmented."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
+from pipeline.data import mapped
 from pipeline.data.dataset import HELD_OUT, DataSet
 from trueodds.errors import ConfigError
 
@@ -50,6 +51,8 @@ class VectorNormaliser(Normaliser):
         return torch.where(torch.isnan(standardised_ND), 0.0, standardised_ND)
 
 
+FREE_SHARE = 0.5
+"""Of the device's free memory: a split that takes less lives there."""
 NORMALISERS: dict[Kind, type[Normaliser]] = {"image": ImageNormaliser, "vector": VectorNormaliser}
 
 
@@ -86,27 +89,41 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Batches:
-    """One split on a device: rows as the data set has them. A batch is float32, as the net takes it, and int64 labels.
+    """One split: rows as the data set has them. A batch is float32, as the net takes it, and int64 labels.
 
     Only images are augmented; of vectors `augment` changes nothing.
+    rows: on the device, but for those of a data set that is too large for it.
+    labels_N: on the device, where batches are, too.
+    pages: of `rows`, where they are mapped from a file.
     """
 
     rows: Tensor
     labels_N: Tensor
     normalise: Normaliser
     augment: Augmentation
+    pages: mapped.Pages
 
     @classmethod
     def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> Batches:
         """One split of a data set, normalised by the training split's moments."""
-        rows, labels = (torch.from_numpy(array).to(device) for array in data.arrays[split])
+        array, labels = data.arrays[split]
+        rows, pages = torch.from_numpy(array), mapped.Pages(array)
+        if device.type == "cuda" and array.nbytes < FREE_SHARE * torch.cuda.mem_get_info(device)[0]:
+            rows = torch.empty_like(rows, device=device)
+            begin = 0
+            for block in mapped.blocks(array):
+                rows[begin : begin + len(block)] = torch.from_numpy(block)
+                begin += len(block)
         normalise = NORMALISERS[data.card["input"]["kind"]].of(data.card["normalise"], device)
-        return cls(rows, labels, normalise, augment or Augmentation())
+        return cls(rows, torch.from_numpy(labels).to(device), normalise, augment or Augmentation(), pages)
 
     def joined(self, other: Batches) -> Batches:
         """These rows and then the other's, all treated like these."""
-        rows, labels = torch.cat([self.rows, other.rows]), torch.cat([self.labels_N, other.labels_N])
-        return replace(self, rows=rows, labels_N=labels)
+        rows, labels = (
+            torch.cat([self.rows, other.rows.to(self.rows.device)]),
+            torch.cat([self.labels_N, other.labels_N]),
+        )
+        return replace(self, rows=rows, labels_N=labels, pages=mapped.Pages())
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -124,11 +141,12 @@ class Batches:
         To go on in the middle give the generator as it was at the beginning, `done`, the batches there have been, and
         `state`, the generator's after them; without it they must have drawn nothing.
         """
-        order = torch.randperm(len(self), generator=generator).to(self.labels_N.device)
+        order = torch.randperm(len(self), generator=generator).to(self.rows.device)
         if state is not None:
             generator.set_state(state)
         for index in order.tensor_split(self.steps(batch_size))[done:]:
-            yield self.normalise(self.augment(self.rows[index], generator)), self.labels_N[index]
+            rows = self._on_device(self.rows[index])
+            yield self.normalise(self.augment(rows, generator)), self.labels_N[index.to(self.labels_N.device)]
 
     def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """`shuffled`, again and again; of rows that are not augmented, for then `done` batches need not be made."""
@@ -144,7 +162,11 @@ class Batches:
         for rows, labels in zip(
             torch.split(self.rows, batch_size), torch.split(self.labels_N, batch_size), strict=True
         ):
-            yield self.normalise(rows), labels
+            yield self.normalise(self._on_device(rows)), labels
+
+    def _on_device(self, rows: Tensor) -> Tensor:
+        self.pages.touch(len(rows))
+        return rows.to(self.labels_N.device)
 
 
 @dataclass(frozen=True)
