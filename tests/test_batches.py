@@ -92,7 +92,9 @@ def test_mapped_rows_give_the_same_batches(tmp_path: Path, monkeypatch: pytest.M
         [*split.shuffled(4, torch.Generator().manual_seed(1)), *split.ordered(4)]
         for split in (large, batches(rows=10, augment=augment))
     )
-    assert all(torch.equal(a, b) for left, right in zip(one, other, strict=True) for a, b in zip(left, right))
+    assert all(
+        torch.equal(a, b) for left, right in zip(one, other, strict=True) for a, b in zip(left, right, strict=True)
+    )
 
 
 def test_ordered_is_in_order() -> None:
@@ -100,6 +102,13 @@ def test_ordered_is_in_order() -> None:
     pairs = list(split.ordered(4))
     assert torch.cat([labels for _, labels in pairs]).tolist() == list(range(10))
     assert torch.equal(pairs[1][0], split.normalise(split.rows[4:8]))
+
+
+def test_large_images_are_passed_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.training.batches.ORDERED_VALUES", 3 * 6 * 5 * 3)
+    assert [len(labels) for _, labels in batches(rows=10).ordered(4)] == [3, 3, 3, 1]
+    monkeypatch.setattr("pipeline.training.batches.ORDERED_VALUES", 1)
+    assert [len(labels) for _, labels in batches(rows=3).ordered(4)] == [1, 1, 1]
 
 
 def test_the_generator_decides() -> None:

@@ -51,6 +51,8 @@ class VectorNormaliser(Normaliser):
         return torch.where(torch.isnan(standardised_ND), 0.0, standardised_ND)
 
 
+ORDERED_VALUES = 500 * 92 * 92 * 3
+"""Of the rows that are passed through a net at once, in order: what it makes of them takes many times their memory."""
 FREE_SHARE = 0.5
 """Of the device's free memory: a split that takes less lives there."""
 NORMALISERS: dict[Kind, type[Normaliser]] = {"image": ImageNormaliser, "vector": VectorNormaliser}
@@ -158,10 +160,9 @@ class Batches:
             done = 0
 
     def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every row once, in order, as it is."""
-        for rows, labels in zip(
-            torch.split(self.rows, batch_size), torch.split(self.labels_N, batch_size), strict=True
-        ):
+        """Every row once, in order, as it is; in smaller batches of images with more than 92 x 92 pixels."""
+        size = min(batch_size, max(1, ORDERED_VALUES // max(1, self.rows[0].numel())))
+        for rows, labels in zip(torch.split(self.rows, size), torch.split(self.labels_N, size), strict=True):
             yield self.normalise(self._on_device(rows)), labels
 
     def _on_device(self, rows: Tensor) -> Tensor:
