@@ -115,6 +115,11 @@ class Training(_Section):
     """Augmentation: shifts of up to so many pixels; 0: none."""
     flip: bool | None = None
     """Augmentation: random horizontal flips."""
+    crop_scale: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Augmentation of larger images: a random crop of at least this share of the area, scaled to the image's size, such
+    as 0.08; 0: none."""
+    randaugment: Annotated[int, Field(ge=0, le=8)] | None = None
+    """Augmentation of larger images: so many operations of RandAugment, such as 2; 0: none."""
     held_out: Literal["apart", "official"] | None = None
     """Of held-out rows that the method does not learn from: apart (unused), official (training rows, as in public
     code)."""

@@ -64,6 +64,39 @@ def test_augmentation_is_a_shift_and_a_flip(padding: int, flip: bool) -> None:
     assert flip == any(mirror for _, _, mirror in seen)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_random_crop_is_a_part_of_the_image_scaled_to_its_size(channels: int) -> None:
+    """Of two ramps, down and across, a part scaled up is two flatter ramps, whose slopes tell its size."""
+    down, across = (
+        torch.arange(64, dtype=torch.uint8).mul(4).view(shape).expand(64, 64) for shape in ((64, 1), (1, 64))
+    )
+    x_NHW1 = torch.stack([down, across] * 30).unsqueeze(3)
+    x_NHWC = x_NHW1.expand(-1, -1, -1, channels).contiguous()
+    out = Augmentation(crop_scale=0.25)(x_NHWC, torch.Generator().manual_seed(0)).float()
+    assert out.shape == x_NHWC.shape
+    for image, along in zip(out, [0, 1] * 30, strict=True):
+        assert float(image.std(1 - along).max()) < 1, "the other way nothing changes"
+    shares = [float(image[50].mean() - image[10].mean()) / 160 for image in out[::2]]
+    assert 0.4 < min(shares) < 0.7 and 0.85 < max(shares) < 1.02  # edges: sqrt(.25 x 3/4) = .43 of the side to all
+    assert len({round(share, 3) for share in shares}) > 15, "each image its own"
+    whole = Augmentation(crop_scale=1.0)(x_NHWC, torch.Generator().manual_seed(0))
+    assert whole.float().sub(x_NHWC.float()).abs().mean() < 30
+
+
+def test_transforms_draw_from_the_generator_alone() -> None:
+    x = torch.randint(0, 256, (6, 16, 12, 3), dtype=torch.uint8)
+    both = Augmentation(flip=True, crop_scale=0.3, randaugment=2)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one = both(x, torch.Generator().manual_seed(7))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert torch.equal(both(x, torch.Generator().manual_seed(7)), one)
+    assert not torch.equal(both(x, torch.Generator().manual_seed(8)), one)
+    assert one.dtype == torch.uint8 and one.shape == x.shape
+    assert not torch.equal(Augmentation(randaugment=2)(x, torch.Generator().manual_seed(7)), x)
+
+
 def test_no_augmentation_is_the_same_tensor() -> None:
     x = torch.zeros(2, 4, 4, 1, dtype=torch.uint8)
     assert Augmentation()(x, torch.Generator()) is x

@@ -121,6 +121,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
             {"recipe": "cpu", "net": "mlp"},
             r"padding is 4 and flip true: .*; set padding: 0 and flip: false, or",
         ),
+        ("wine", {"crop_scale": 0.5}, r"training\.crop_scale is 0\.5 and randaugment 0: .*; set both to 0"),
         ("wine", {"flip": True}, r"training\.padding is 0 and flip true: they move the pixels of images"),
         ("wine", {"method": "fl3+augmix"}, r"method 'fl3\+augmix': augmix changes the pixels of images"),
         ("digits", {"dropout": 0.1}, "net 'resnet8' drops nothing"),

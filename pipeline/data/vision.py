@@ -9,10 +9,15 @@ torchvision.io do not.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import cast
 
 import torch
+from torch import Tensor
+
+CROP_RATIOS = (3 / 4, 4 / 3)
+"""Width to height of a random resized crop: torchvision's, as of ImageNet's usual recipes."""
 
 _library: torch.library.Library | None = None
 
@@ -36,3 +41,20 @@ def torchvision() -> ModuleType:
         import torchvision as package
         import torchvision.datasets
     return cast(ModuleType, package)
+
+
+def augmentation(size: tuple[int, int], crop_scale: float, randaugment: int) -> Callable[[Tensor], Tensor]:
+    """What torchvision.transforms.v2 makes of one uint8 image C x H x W; drawn from torch's global generator.
+
+    crop_scale: a random crop of at least this share of the area is scaled to `size` (height, width); 0: none.
+    randaugment: so many operations of RandAugment, of magnitude 9 (Cubuk et al. 2020); 0: none.
+    """
+    torchvision()
+    from torchvision.transforms import v2
+
+    steps: list[torch.nn.Module] = []
+    if crop_scale:
+        steps.append(v2.RandomResizedCrop(size, scale=(crop_scale, 1.0), ratio=CROP_RATIOS, antialias=True))
+    if randaugment:
+        steps.append(v2.RandAugment(num_ops=randaugment))
+    return cast(Callable[[Tensor], Tensor], v2.Compose(steps))

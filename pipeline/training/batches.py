@@ -62,16 +62,19 @@ NORMALISERS: dict[Kind, type[Normaliser]] = {"image": ImageNormaliser, "vector":
 class Augmentation:
     """Random crop after zero padding by `padding` pixels, and random horizontal flip. Zero and False: none.
 
-    views: what a method makes of the uint8 images after that; it may give several views of each.
+    crop_scale, randaugment: what larger images get after these (`pipeline.data.vision.augmentation`).
+    views: what a method makes of the uint8 images after all that; it may give several views of each.
     """
 
     padding: int = 0
     flip: bool = False
+    crop_scale: float = 0.0
+    randaugment: int = 0
     views: Views | None = None
 
     def __call__(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
-        """Each image its own shift and flip; drawn on the CPU, so that every device sees the same."""
-        images_NHWC = self._moved(images_NHWC, generator)
+        """Each image its own; drawn on the CPU, so that every device sees the same."""
+        images_NHWC = self._transformed(self._moved(images_NHWC, generator), generator)
         return images_NHWC if self.views is None else self.views(images_NHWC, generator)
 
     def _moved(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
@@ -87,6 +90,20 @@ class Augmentation:
         image = torch.arange(n).view(n, 1, 1)  # one gather does crop and flip
         index = (image.to(device), rows.unsqueeze(2).to(device), columns.unsqueeze(1).to(device))
         return padded[index]
+
+    def _transformed(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
+        if not self.crop_scale and not self.randaugment:
+            return images_NHWC
+        from pipeline.data.vision import augmentation
+
+        _, height, width, _ = images_NHWC.shape
+        transform = augmentation((height, width), self.crop_scale, self.randaugment)
+        # torchvision draws from torch's own generator, from which nothing else may take another number for it.
+        seed = int(torch.randint(1 << 62, (), generator=generator))
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            images = [transform(image_HWC.permute(2, 0, 1)) for image_HWC in images_NHWC]
+        return torch.stack(images).permute(0, 2, 3, 1)
 
 
 @dataclass(frozen=True)
@@ -186,7 +203,7 @@ class SplitBatches:
         cls, data: DataSet, device: torch.device, recipe: Recipe, views: Views | None, *, held_out: bool
     ) -> SplitBatches:
         """Raises ConfigError if the recipe's batches would have a single row, or the held-out rows a single class."""
-        augmentation = Augmentation(recipe.padding, recipe.flip, views)
+        augmentation = Augmentation(recipe.padding, recipe.flip, recipe.crop_scale, recipe.randaugment, views)
         train = Batches.of(data, "train", device, augmentation)
         joined = recipe.held_out == "official" and not held_out and HELD_OUT in data.arrays
         if joined:

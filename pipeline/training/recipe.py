@@ -42,6 +42,8 @@ class Recipe:
     clip: float = 0.0
     padding: int = 4
     flip: bool = True
+    crop_scale: float = 0.0
+    randaugment: int = 0
     held_out: Literal["apart", "official"] = "apart"
     threads: int = 0
 

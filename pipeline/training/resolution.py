@@ -63,6 +63,11 @@ def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind
             f" and data set {dataset!r} holds {kind}s; set padding: 0 and flip: false, or recipe:"
             f" {recipes.AUTOMATIC[kind]}"
         )
+    if recipe.crop_scale or recipe.randaugment:
+        raise ConfigError(
+            f"training.crop_scale is {recipe.crop_scale:g} and randaugment {recipe.randaugment}: they change the pixels"
+            f" of images, and data set {dataset!r} holds {kind}s; set both to 0"
+        )
     if views := [part.name for part in method.components if part.role == "views"]:
         raise ConfigError(
             f"method {method.name!r}: {views[0]} changes the pixels of images, and data set {dataset!r} holds {kind}s;"
