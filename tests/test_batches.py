@@ -130,6 +130,22 @@ def test_mapped_rows_give_the_same_batches(tmp_path: Path, monkeypatch: pytest.M
     )
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_rows_that_are_too_large_for_the_device_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (10, 6, 5, 3), dtype=np.uint8)
+    dataset = DataSet({"train": (x, np.arange(10))}, {"input": {"kind": "image"}, "normalise": MOMENTS})
+    here = Batches.of(dataset, "train", torch.device("cuda"), Augmentation(2, True))
+    monkeypatch.setattr("pipeline.training.batches.FREE_SHARE", 0.0)
+    apart = Batches.of(dataset, "train", torch.device("cuda"), Augmentation(2, True))
+    assert here.rows.is_cuda and not apart.rows.is_cuda
+    for split in (here, apart):
+        assert all(rows.is_cuda and labels.is_cuda for rows, labels in split.ordered(4))
+    one, other = (list(split.shuffled(4, torch.Generator().manual_seed(1))) for split in (here, apart))
+    assert all(
+        torch.equal(a, b) for left, right in zip(one, other, strict=True) for a, b in zip(left, right, strict=True)
+    )
+
+
 def test_ordered_is_in_order() -> None:
     split = batches(rows=10)
     pairs = list(split.ordered(4))

@@ -86,9 +86,8 @@ def gather(
     for split, (_, labels) in decoded.items():
         if not len(labels):
             raise DataError(f"{folder}: none of the {len(files[split][1]):,} images of split {split} can be read")
-    return {split: arrays.get(split) or decoded[split] for split in parts}, [unreadable.note()] * bool(
-        unreadable.reasons
-    )
+    notes = [unreadable.note()] if unreadable.reasons else []
+    return {split: arrays.get(split) or decoded[split] for split in parts}, notes
 
 
 def _decoded(
