@@ -33,7 +33,7 @@ COMMANDS = {
     "headline": "python -m benchmarks.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.weighted_evidence",
     "training": "python -m benchmarks.training --rounds 14",
-    "fetching": "python -m benchmarks.fetching --before 680d393",
+    "photos": "python -m benchmarks.photos --before 7f39044",
     "checkpoints": "python -m benchmarks.checkpoints",
     "importing": "python -m benchmarks.importing --write",
     "serving": "python -m benchmarks.serving --peers .peers/bin/python",
