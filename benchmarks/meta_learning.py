@@ -112,7 +112,10 @@ def markdown(record: dict[str, Any]) -> str:
         lines += [f"| {words} | {' | '.join(title for title, _ in SHOWN.values())} |", "|---|" + "---:|" * len(SHOWN)]
         for method, mine in by_method.items():
             lines.append(f"| `{method}` | {' | '.join(_cell(mine, when, name) for name in SHOWN)} |")
-        floors = [f"{_mean(runs, when, f'{floor}_p95'):.3f}" if floor else "" for _, floor in SHOWN.values()]
+        floors = [
+            f"{_mean(runs, when, f'{floor}_p95'):.{_digits(name)}f}" if floor else ""
+            for name, (_, floor) in SHOWN.items()
+        ]
         lines += [f"| a calibrated model, up to | {' | '.join(floors)} |", ""]
     lines += [
         "| γ of the test rows | first epoch | half time | last epoch | seconds an epoch, least |",
@@ -137,24 +140,39 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def verdict(by_method: dict[str, list[dict[str, Any]]]) -> str:
-    """What the intervals of the ECE as trained allow to say, of each method beside the one that it grew from."""
+    """What the intervals as trained allow to say, of each method beside the one that it grew from."""
     sentences = []
-    for method, before in (("flg", "fl1"), ("flg_sece", "fl1"), ("ce_meta_sece", "ce")):
-        if {method, before} - by_method.keys():
+    for method, origin in (("flg", "fl1"), ("flg_sece", "fl1"), ("ce_meta_sece", "ce")):
+        if {method, origin} - by_method.keys():
             continue
-        low, high = (_mean(by_method[method], "before", f"ece_{end}") for end in ("lower", "upper"))
-        least, most = (_mean(by_method[before], "before", f"ece_{end}") for end in ("lower", "upper"))
-        if high < least or most < low:
-            word = "better" if high < least else "worse"
-            sentences.append(f"As trained, `{method}` is {word} calibrated than `{before}`: their intervals are apart.")
-        else:
-            sentences.append(f"Of `{method}` and `{before}` as trained the intervals overlap: no difference is shown.")
+        better, worse = list[str](), list[str]()
+        for name, (title, floor) in SHOWN.items():
+            if floor is not None:
+                low, high = (_mean(by_method[method], "before", f"{name}_{end}") for end in ("lower", "upper"))
+                least, most = (_mean(by_method[origin], "before", f"{name}_{end}") for end in ("lower", "upper"))
+                (better if high < least else worse if most < low else []).append(title)
+        for side, titles in (("better", better), ("worse", worse)):
+            if titles:
+                sentences.append(
+                    f"As trained, `{method}` is {side} calibrated than `{origin}` by {' and '.join(titles)}: their"
+                    " intervals are apart."
+                )
+        if not better + worse:
+            sentences.append(
+                f"Of `{method}` and `{origin}` as trained the intervals of every calibration error overlap: no"
+                " difference is shown."
+            )
     return " ".join(sentences)
 
 
+def _digits(name: str) -> int:
+    return 4 if name == "classwise_ece" else 3  # a mean over classes that mostly say next to nothing
+
+
 def _cell(runs: list[dict[str, Any]], when: str, name: str) -> str:
-    ends = ", ".join(f"{_mean(runs, when, f'{name}_{end}'):.3f}" for end in ("lower", "upper"))
-    return f"{spread([run[when][name] for run in runs])} [{ends}]"
+    digits = _digits(name)
+    ends = ", ".join(f"{_mean(runs, when, f'{name}_{end}'):.{digits}f}" for end in ("lower", "upper"))
+    return f"{spread([run[when][name] for run in runs], digits)} [{ends}]"
 
 
 def _mean(runs: list[dict[str, Any]], when: str, name: str) -> float:
