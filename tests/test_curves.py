@@ -18,8 +18,8 @@ from pipeline import data, methods, stages
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.figures import training as pictures
-from pipeline.training import curves
 from pipeline.training.batches import Batches
+from pipeline.training.measuring import curves
 from pipeline.training.trained import Trained, write_epochs
 from tests import reference_curves as reference
 from tests.training_runs import train
@@ -172,7 +172,7 @@ def test_a_killed_run_keeps_its_measured_rows(digits: DataSet, tmp_path: Path, m
         return norm(head)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.training.curves.weight_norm", stops)
+        patch.setattr("pipeline.training.measuring.curves.weight_norm", stops)
         with pytest.raises(StoppedError):
             train(digits, SHORT, tmp_path / "c")
     (first,) = (tmp_path / "c").glob("*/epoch-1.npz")

@@ -63,6 +63,8 @@ def test_the_code_is_the_methods_own(workspace: Path) -> None:
     tables = {
         "pipeline/config.py",
         "pipeline/methods/__init__.py",
+        "pipeline/methods/catalogue/parts.py",
+        "pipeline/methods/catalogue/presets.py",
         "pipeline/nets/__init__.py",
         "pipeline/training/recipes.py",
     }
@@ -90,6 +92,6 @@ def test_only_code_in_use_trains_anew(reproduced: Path, tmp_path: Path) -> None:
         run(["dvc", "repro", "plan"], copy)
         return "train" in json.loads(run(["dvc", "status", "--json", "train"], copy).stdout)
 
-    another_loss, table = "pipeline/methods/losses/focal.py", "pipeline/methods/__init__.py"
+    another_loss, table = "pipeline/methods/losses/focal.py", "pipeline/methods/catalogue/parts.py"
     assert not train_is_stale(another_loss, table, "trueodds/metrics/alarms/sequential.py", "pipeline/config.py")
     assert train_is_stale("pipeline/methods/losses/cross_entropy.py")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.training.refinement import refinement
+from pipeline.training.measuring.refinement import refinement
 from tests import reference_calibrators as reference
 from trueodds import metrics
 from trueodds.calibrators.temperature import SHRINKAGE

@@ -22,8 +22,8 @@ from pipeline.data import DataSet
 from pipeline.data.raw import Kind
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_overrides
-from pipeline.training.curves import COLUMNS
-from pipeline.training.measure import TrainingError
+from pipeline.training.measuring.curves import COLUMNS
+from pipeline.training.measuring.epoch import TrainingError
 from pipeline.training.recipe import Recipe
 from pipeline.training.recipes import RECIPES, resolve
 from pipeline.training.trained import Trained

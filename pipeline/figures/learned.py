@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +41,16 @@ def learned(columns: Columns, out: Path, title: str) -> bool:
     if "outer_before" in columns:
         panels.append(("outer loss, on held-out rows", lambda axes: _outer(axes, columns)))
     if layers:
-        panels.append(("learned L2, mean of a layer", lambda axes: _layers(axes, columns, layers)))
-    if "smoothing_mean" in columns:
-        panels.append(("learned label smoothing ε", lambda axes: _smoothing(axes, columns)))
+        panels.append(("learned L2, mean of a layer", lambda axes: _lines(axes, columns, layers, "l2_")))
+    if bins := [name for name in columns if name.startswith("gamma_bin_")]:
+        panels.append(("γ of each bin of confidence", lambda axes: _lines(axes, columns, bins, "gamma_bin_", "bin ")))
+    panels += [
+        ("learned label smoothing ε", partial(_smoothing, columns=columns, which=which))
+        for which in ("smoothing", "class_smoothing")
+        if f"{which}_mean" in columns
+    ]
+    if "noise" in columns:
+        panels.append(("strength of the noise", lambda axes: _noise(axes, columns)))
     if not panels:
         return False
     with drawn(out, title, (max(5.2 * len(panels), 6.2), 3.9), png=True) as figure:
@@ -97,20 +105,24 @@ def _outer(axes: Axes, columns: Columns) -> None:
     axes.plot(columns["epoch"], columns["outer_after"], color=BAR, label="after the step, as looked ahead")
 
 
-def _layers(axes: Axes, columns: Columns, layers: list[str]) -> None:
-    for place, name in enumerate(layers):
-        shade = place / max(len(layers) - 1, 1)
+def _lines(axes: Axes, columns: Columns, names: list[str], prefix: str, label: str = "") -> None:
+    for place, name in enumerate(names):
+        shade = place / max(len(names) - 1, 1)
         style = {"linestyle": DASHES[place % len(DASHES)], "color": (0.18 + 0.1 * shade, 0.3 + 0.4 * shade, 0.65)}
-        shown = name.removeprefix("l2_") if place in (0, len(layers) - 1) else None
+        shown = label + name.removeprefix(prefix) if place in (0, len(names) - 1) else None
         axes.plot(columns["epoch"], columns[name], linewidth=1.1, label=shown, **style)
     axes.axhline(0, color=INK, linewidth=0.6)
 
 
-def _smoothing(axes: Axes, columns: Columns) -> None:
-    if "smoothing_min" in columns:
+def _smoothing(axes: Axes, columns: Columns, which: str) -> None:
+    if f"{which}_min" in columns:
         band: dict[str, Any] = {"color": BAR, "alpha": 0.18, "linewidth": 0, "label": "least to greatest class"}
-        axes.fill_between(columns["epoch"], columns["smoothing_min"], columns["smoothing_max"], **band)
-    axes.plot(columns["epoch"], columns["smoothing_mean"], color=BAR, linewidth=1.8, label="mean")
+        axes.fill_between(columns["epoch"], columns[f"{which}_min"], columns[f"{which}_max"], **band)
+    axes.plot(columns["epoch"], columns[f"{which}_mean"], color=BAR, linewidth=1.8, label="mean")
+
+
+def _noise(axes: Axes, columns: Columns) -> None:
+    axes.plot(columns["epoch"], columns["noise"], color=BAR, linewidth=1.8, label="fitted on the validation rows")
 
 
 def _quantiles(axes: Axes, confidence: Array, values: Array) -> None:

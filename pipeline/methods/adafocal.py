@@ -53,6 +53,9 @@ class AdaFocal:
         moved_B = torch.where(moved_B.abs() < SWITCH, -SWITCH * moved_B.sign(), moved_B)
         self.gamma_B = moved_B.clamp(LEAST, GREATEST)
 
+    def figures(self) -> dict[str, float]:
+        return {f"gamma_bin_{b}": gamma for b, gamma in enumerate(self.gamma_B.tolist(), 1)}
+
     def state(self) -> dict[str, Tensor]:
         return {"gamma": self.gamma_B, "edges": self.edges}
 

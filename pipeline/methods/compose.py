@@ -13,7 +13,7 @@ from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta
 from pipeline.methods.meta.outer import NAMES as OUTER
-from pipeline.methods.method import When
+from pipeline.methods.weighted import When
 from trueodds.errors import ConfigError, unknown
 
 PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from pipeline.methods.looking_ahead import Meta
-from pipeline.methods.method import Method, Moment, PrimaryLoss, Weighted
+from pipeline.methods.method import Method, Moment, PrimaryLoss
+from pipeline.methods.weighted import Weighted
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue

@@ -10,11 +10,12 @@ import torch
 
 from pipeline.data.dataset import DataSet
 from pipeline.methods.batch import ForwardPass
-from pipeline.training import curves
 from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.device import device_of, repeatable
-from pipeline.training.measure import measure, outputs
+from pipeline.training.measuring import curves
+from pipeline.training.measuring.epoch import measure
+from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
 from pipeline.training.state import Row, TrainingState
 from pipeline.training.trained import Trained
@@ -71,8 +72,8 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                     state.descend(term.weight * term.value(net(inputs), labels), len(labels), decay=False)
                 shown.update()
                 if method.validates_after(before + epoch.steps):
-                    val_logits, _, val_labels = outputs(net, batches.val)
-                    method.after_validation(val_logits, val_labels, step=before + epoch.steps)
+                    val = outputs(net, batches.val, progress)
+                    method.after_validation(val.logits, val.labels, step=before + epoch.steps)
                     net.train()
                 if checkpoint.due():
                     checkpoint.save_middle(state, epoch)
@@ -119,6 +120,6 @@ def _trained(
         "notes": [*data.card["notes"], *batches.notes(), *method.notes(), *selection.notes(plan.recipe.epochs)],
     }
     splits = {"val": batches.val, "test": batches.test}
-    logits = {name: outputs(net, split)[0].cpu().numpy() for name, split in splits.items()}
+    logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(checkpoint.folder, plan.curves)
     return Trained(net.eval().cpu(), logits, state.history, rows, settings, checkpoint)

@@ -27,7 +27,7 @@ class Trained:
     """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
 
     settings["notes"]: what whoever uses the rows must know, such as that the net learned from those of validation.
-    epoch_rows: the arrays of the epochs that `training.curves` names (`pipeline.training.curves.read_rows`).
+    epoch_rows: the arrays of the epochs that `training.curves` names (`pipeline.training.measuring.curves.read_rows`).
     `checkpoint` is still there: remove it when the rest is safely written.
     """
 

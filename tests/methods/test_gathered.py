@@ -12,7 +12,7 @@ from torch import distributed
 from pipeline.methods import penalties
 from pipeline.methods.gathered import gathered
 from pipeline.methods.meta.outer import OuterLoss
-from pipeline.methods.method import Weighted
+from pipeline.methods.weighted import Weighted
 from tests.methods.batches import batch
 
 ROWS = 6

@@ -15,7 +15,7 @@ from pipeline.data import DataSet
 from pipeline.data.shares import OF_RECIPES
 from pipeline.figures.training import draw
 from pipeline.methods.meta import GammaNet
-from pipeline.training.measure import TrainingError, spread
+from pipeline.training.measuring.epoch import TrainingError, spread
 from pipeline.training.trained import write_epochs
 from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError

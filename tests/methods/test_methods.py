@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -109,6 +110,19 @@ def test_an_option_without_effect_is_refused_where_it_is_set_and_not_where_a_pre
     assert fixed == methods.build("focal", gamma=3).loss(logits, labels)
     with pytest.raises(ConfigError, match=r"first_change .* and gamma of focal is 3; set gamma"):
         methods.build("fls531_tiny", gamma=3, first_change=0.2)
+    with pytest.raises(ConfigError, match=r"alpha .* with variant: survey only, and variant of dual_focal is paper"):
+        methods.build("dual_focal", alpha=0.5)
+
+
+@pytest.mark.parametrize("spec", ["adafocal", "consistency_official", "ece_ce", "ce+class_smoothing"])
+def test_what_a_part_learns_is_told_in_the_same_columns_from_the_start(spec: str) -> None:
+    method = methods.build(spec)
+    before = method.figures()
+    method.after_validation(*batch(4, rows=40))
+    method.after_steps(*batch(4, rows=40))
+    after = method.figures()
+    assert list(before) == list(after) and before != after
+    assert all(value is not None and math.isfinite(value) for value in after.values())
 
 
 def test_penalties_have_a_weight_and_a_start(monkeypatch: pytest.MonkeyPatch) -> None:

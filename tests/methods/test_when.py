@@ -14,7 +14,7 @@ from pipeline import data, methods, nets
 from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
-from pipeline.methods.method import Weighted, When
+from pipeline.methods.weighted import Weighted, When
 from pipeline.training.batches import Batches
 from pipeline.training.recipes import resolve
 from tests.methods.batches import batch

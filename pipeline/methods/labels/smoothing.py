@@ -77,6 +77,11 @@ class ClassSmoothing(Smoothing):
         mean = difficulty_C.mean().clamp_min(torch.finfo(difficulty_C.dtype).tiny)
         self.epsilon_C = (self.epsilon * difficulty_C / mean).clamp_max(MOST)
 
+    def figures(self) -> dict[str, float]:
+        epsilon_C = torch.tensor([self.epsilon]) if self.epsilon_C is None else self.epsilon_C
+        ends = {"min": epsilon_C.min(), "max": epsilon_C.max(), "mean": epsilon_C.mean()}
+        return {f"class_smoothing_{name}": float(value) for name, value in ends.items()}
+
     def state(self) -> dict[str, Tensor | None]:
         return {"epsilon": self.epsilon_C}
 

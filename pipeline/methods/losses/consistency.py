@@ -85,6 +85,9 @@ class Consistency:
 
         self.noise = best_strength(error, self.search)
 
+    def figures(self) -> dict[str, float]:
+        return {"noise": self.noise}
+
     def state(self) -> dict[str, float]:
         return {"noise": self.noise}
 

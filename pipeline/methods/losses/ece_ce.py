@@ -63,6 +63,12 @@ class EceCE:
             class_errors(logits_NC, labels_N, self.bins),
         )
 
+    def figures(self) -> dict[str, float]:
+        """The largest gap of a bin, and the mean ECE of a class, as the weights are made of them."""
+        if self.gaps is None:
+            return {"gap_greatest": float("nan"), "gap_classwise": float("nan")}
+        return {"gap_greatest": float(self.gaps.width_B.abs().max()), "gap_classwise": float(self.gaps.error_C.mean())}
+
     def state(self) -> dict[str, tuple[Tensor, ...] | None]:
         return {"gaps": None if self.gaps is None else tuple(self.gaps)}
 

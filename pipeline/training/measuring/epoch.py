@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -10,15 +9,14 @@ from torch import Tensor
 
 from pipeline.methods.batch import Batch
 from pipeline.methods.method import Method
-from pipeline.nets.net import Net
-from pipeline.training import curves
-from pipeline.training.batches import Batches, SplitBatches
+from pipeline.training.batches import SplitBatches
+from pipeline.training.measuring import curves
+from pipeline.training.measuring.outputs import outputs
+from pipeline.training.measuring.refinement import refinement
 from pipeline.training.plan import Plan
-from pipeline.training.refinement import refinement
 from pipeline.training.state import Epoch, Row, TrainingState
 from trueodds.errors import UserError
 
-EVALUATION_BATCH = 500
 SPLITS = ("train", "val", "test")
 SPREAD = ("mean", "std", "q05", "q95")
 
@@ -42,46 +40,35 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
         )
     losses, logits, labels, gamma = epoch.outputs()
     method.after_steps(logits, labels)
-    val_logits, val_features, val_labels = outputs(net, batches.val)
-    method.after_validation(val_logits, val_labels)
+    val = outputs(net, batches.val, progress)
+    test = outputs(net, batches.test, progress) if plan.curves or method.exponent else None
+    method.after_validation(val.logits, val.labels)
     with torch.no_grad():
-        val_loss = method.loss(val_logits, val_labels, val_features, head=net.head, progress=progress)
-    val = Batch(
-        logits=val_logits,
-        targets=val_labels,
-        labels=val_labels,
-        features=val_features,
-        head=net.head,
-        progress=progress,
-    )
+        val_loss = method.loss(val.logits, val.labels, val.features, head=net.head, progress=progress)
     return {
         "epoch": number,
         "learning_rate": state.optimizer.param_groups[0]["lr"],
         "weight_norm": curves.weight_norm(net.head),
         **_scores("train", losses.sum() / len(batches.train), logits, labels),
-        **_scores("val", val_loss, val_logits, val_labels),
-        "val_refinement": refinement(val_logits, val_labels),
-        **_gamma(method, val, net, batches.test, gamma),
-        **curves.measure_rows(
-            plan.curves, number, net, method, batches.train, batches.test, folder,
-            batch_size=plan.recipe.batch_size, progress=progress,
+        **_scores("val", val_loss, val.logits, val.labels),
+        "val_refinement": refinement(val.logits, val.labels),
+        "test_ece": None if test is None else curves.scores(test.logits, test.labels)["ece"],
+        **_gamma(method, gamma, val, test),
+        **(
+            curves.measure_rows(plan.curves, number, net, method, batches.train, test, folder, plan.recipe.batch_size)
+            if plan.curves and test is not None
+            else {}
         ),
-        **method.meta.figures(),
-    }  # fmt: skip
+        **method.figures(),
+    }
 
 
-def _gamma(method: Method, val: Batch, net: Net, test: Batches, train_N: Tensor) -> Row:
-    """Columns of gamma, None without one: that of training rows as their steps had it, of the others now.
-
-    For it the test rows are passed through the net once an epoch, so their ECE is known, too.
-    """
-    val_N = method.exponents(val)
-    if val_N is None:
-        return {"test_ece": None, **{name: None for split in SPLITS for name in _columns(split, dict.fromkeys(SPREAD))}}
-    logits, features, labels = outputs(net, test)
-    test_N = method.exponents(replace(val, logits=logits, targets=labels, labels=labels, features=features))
-    assert test_N is not None
-    row: Row = {"test_ece": curves.scores(logits, labels)["ece"]}
+def _gamma(method: Method, train_N: Tensor, val: Batch, test: Batch | None) -> Row:
+    """Columns of gamma, None without one: that of training rows as their steps had it, of the others now."""
+    val_N, test_N = (None if split is None else method.exponents(split) for split in (val, test))
+    if val_N is None or test_N is None:
+        return {name: None for split in SPLITS for name in _columns(split, dict.fromkeys(SPREAD))}
+    row: Row = {}
     for split, gamma_N in zip(SPLITS, (train_N, val_N, test_N), strict=True):
         row |= _columns(split, spread(gamma_N))
     return row
@@ -107,13 +94,3 @@ def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> Ro
         )
     values = {"loss": float(loss), **curves.scores(logits_NC, labels_N)}
     return {f"{split}_{name}": value for name, value in values.items()}
-
-
-def outputs(net: Net, batches: Batches) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits (N, C), the features (N, D) that they are made of, and labels (N,) of a split, in order, in eval mode."""
-    net.eval()
-    with torch.inference_mode():
-        features = [(net.features(inputs), labels) for inputs, labels in batches.ordered(EVALUATION_BATCH)]
-        parts = [(net.head(features_ND), features_ND, labels_N) for features_ND, labels_N in features]
-    logits_NC, features_ND, labels_N = (torch.cat(part) for part in zip(*parts, strict=True))
-    return logits_NC, features_ND, labels_N

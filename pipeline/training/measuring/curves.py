@@ -22,6 +22,7 @@ from pipeline.methods.batch import Batch
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
+from pipeline.training.measuring.outputs import outputs
 from trueodds.errors import UserError
 from trueodds.files import FileError, read_npz, write_npz
 from trueodds.metrics.binned import ece
@@ -33,7 +34,6 @@ from trueodds.sums.sums import CalibrationSums
 BY_OUTCOME = tuple(f"{name}_{outcome}" for name in ("nll", "entropy", "p") for outcome in ("right", "wrong"))
 COLUMNS = ("error", "nll", "ece", *BY_OUTCOME)
 CLEAN_TRAIN, TEST = "clean_train", "test"
-ROWS = 500  # of a batch in eval mode
 ELEMENTS = 2**18  # of a block of rows x classes: 2 MB in float64, a quarter of the time of 45,000 x 100 at once
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -92,41 +92,30 @@ def measure_rows(
     net: Net,
     method: Method,
     train: Batches,
-    test: Batches,
+    test: Batch,
     folder: Path,
-    *,
     batch_size: int,
-    progress: float,
 ) -> dict[str, float | None]:
     """The columns of one epoch that are logged on request; for an epoch that is named, its arrays too, in `folder`.
 
-    epochs: those named; none: nothing is done. test_ columns belong to every epoch, clean_train_ to the named ones
-    (None elsewhere). Weights, random states and the method's state are left as they were; the net in eval mode.
+    epochs: those named. test: what the net makes of the test rows. test_ columns belong to every epoch, clean_train_ to
+    the named ones (None elsewhere). Weights, random states and the method's state are left as they were; the net in
+    eval mode.
     """
-    if not epochs:
-        return {}
-    net.eval()
-    test_ND, labels = _features(net, test)
-    with torch.no_grad():
-        test_logits = net.head(test_ND)
-    row = _named(TEST, scores(test_logits, labels))
+    row = _named(TEST, scores(test.logits, test.labels))
     if epoch not in epochs:
         return {**row, **_named(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
-    train_ND, train_labels = _features(net, train)
-    with torch.no_grad():
-        train_logits = net.head(train_ND)
+    clean = outputs(net, train, test.progress)
+    assert clean.features is not None
     # Parts as large as a batch of the training: one loss (mse, official) is divided by the number of rows.
-    parts = zip(*(x.tensor_split(train.steps(batch_size)) for x in (train_ND, train_labels)), strict=True)
-    cuda = [train_ND.device] if train_ND.device.type == "cuda" else []
+    parts = zip(*(x.tensor_split(train.steps(batch_size)) for x in (clean.features, clean.labels)), strict=True)
+    cuda = [clean.logits.device] if clean.logits.is_cuda else []
     with torch.random.fork_rng(cuda):  # `consistency` draws
-        norms = [gradient_norms(method, net.head, *part, progress=progress) for part in parts]
-    arrays = {f"train_{name}": values for name, values in _rows(train_logits, train_labels).items()}
-    arrays |= {f"test_{name}": values for name, values in _rows(test_logits, labels).items()}
-    arrays |= _gammas(method, "train", train_logits, train_ND, train_labels, net.head, progress)
-    arrays |= _gammas(method, "test", test_logits, test_ND, labels, net.head, progress)
+        norms = [gradient_norms(method, net.head, *part, progress=test.progress) for part in parts]
+    arrays = {**_rows(method, "train", clean), **_rows(method, "test", test)}
     folder.mkdir(parents=True, exist_ok=True)
     write_npz(_path(folder, epoch), {**arrays, "train_gradient_norm": torch.cat(norms).cpu().numpy()})
-    return {**row, **_named(CLEAN_TRAIN, scores(train_logits, train_labels))}
+    return {**row, **_named(CLEAN_TRAIN, scores(clean.logits, clean.labels))}
 
 
 def gradient_norms(
@@ -180,29 +169,16 @@ def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
     return {"epochs": np.array(epochs, dtype=np.int64), **stacked}
 
 
-def _features(net: Net, batches: Batches) -> tuple[Tensor, Tensor]:
-    """(N, D) of a split, in order, and its labels. Without inference mode, whose tensors autograd refuses."""
-    with torch.no_grad():
-        pairs = [(net.features(inputs), labels) for inputs, labels in batches.ordered(ROWS)]
-    return torch.cat([features for features, _ in pairs]), torch.cat([labels for _, labels in pairs])
-
-
-def _rows(logits_NC: Tensor, labels_N: Tensor) -> Arrays:
-    """Confidence, whether it was right, and the Brier score sum_k (p_k - [k = y])^2, of each row."""
+def _rows(method: Method, split: str, batch: Batch) -> Arrays:
+    """Of each row confidence, whether it was right, Brier score sum_k (p_k - [k = y])^2, and gamma if it has one."""
+    logits_NC, labels_N = batch.logits, batch.labels
     p_NC = torch.softmax(logits_NC.double(), 1)
     others_NC = p_NC.scatter(1, labels_N.unsqueeze(1), 0)  # 1 - p_y as their sum: nothing cancels
     brier_N = others_NC.square().sum(1) + others_NC.sum(1).square()
     values = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
-    return {name: values_N.cpu().numpy() for name, values_N in values.items()}
-
-
-def _gammas(
-    method: Method, split: str, logits: Tensor, features: Tensor, labels: Tensor, head: nn.Linear, progress: float
-) -> Arrays:
-    """The gamma of each row, of a method that has one."""
-    rows = Batch(logits=logits, targets=labels, labels=labels, features=features, head=head, progress=progress)
-    gamma_N = method.exponents(rows)
-    return {} if gamma_N is None else {f"{split}_gamma": gamma_N.float().cpu().numpy()}
+    if (gamma_N := method.exponents(batch)) is not None:
+        values["gamma"] = gamma_N.float()
+    return {f"{split}_{name}": values_N.cpu().numpy() for name, values_N in values.items()}
 
 
 def _named(split: str, columns: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What is measured of a run, epoch by epoch."""

@@ -1,0 +1,26 @@
+"""What a net makes of the rows of a split, in eval mode."""
+
+from __future__ import annotations
+
+import torch
+
+from pipeline.methods.batch import Batch
+from pipeline.nets.net import Net
+from pipeline.training.batches import Batches
+
+ROWS = 500
+
+
+def outputs(net: Net, batches: Batches, progress: float = 1.0) -> Batch:
+    """A whole split as one batch, rows in order, with the features that its logits are made of; no gradients.
+
+    Not in inference mode, whose tensors autograd refuses. The net is left in eval mode.
+    """
+    net.eval()
+    with torch.no_grad():
+        parts = [(net.features(inputs), labels_N) for inputs, labels_N in batches.ordered(ROWS)]
+        logits_NC = torch.cat([net.head(features_ND) for features_ND, _ in parts])
+    features_ND, labels_N = (torch.cat(part) for part in zip(*parts, strict=True))
+    return Batch(
+        logits=logits_NC, targets=labels_N, labels=labels_N, features=features_ND, head=net.head, progress=progress
+    )
