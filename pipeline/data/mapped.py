@@ -1,7 +1,7 @@
 """Arrays that are too large to be held: mapped from a file, with few of their pages in memory at a time.
 
 The system keeps a file's pages as long as nobody else needs the memory, and counts those that a process has touched as
-its own. So that training on 4 GB of rows takes no 4 GB, touched pages are given back every 256 MB; most of them stay in
+its own. So that training on 4 GB of rows takes no 4 GB, touched pages are given back every 64 MB; most of them stay in
 the system's cache, from which they come again in microseconds.
 """
 
@@ -26,10 +26,10 @@ from trueodds.files import read_npz as read_whole
 Array = npt.NDArray[Any]
 MAPPED_FROM = 2**28
 """Bytes of an array; a smaller one is held in memory."""
-KEPT = 2**28
-"""Bytes of pages that may have been touched before they are given back."""
+KEPT = 2**26
+"""Bytes of pages, of each split, that may have been touched before they are given back."""
 AROUND = 2**16
-"""Bytes that the system maps around a page that is touched."""
+"""Bytes that the system maps around a page that is touched: what a row that is drawn alone brings along."""
 BLOCK = 2**19
 """Bytes that are worked on at a time."""
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -37,16 +37,20 @@ _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.form
 
 @dataclass
 class Pages:
-    """The pages of an array, where it is mapped: given back when enough of them have been touched."""
+    """The pages of an array, where it is mapped: given back when enough of them have been touched.
+
+    around: bytes beside a row's own that it brings along: AROUND where rows are drawn, 0 where they come in order.
+    """
 
     array: Array | None = None
+    around: int = 0
     touched: int = field(default=0, init=False)
 
     def touch(self, rows: int) -> None:
         """Counts rows that were read or written; of an array in memory nothing happens."""
         if self.array is None or (mapping := _mapping(self.array)) is None:
             return
-        self.touched += rows * (self.array.nbytes // max(1, len(self.array)) + AROUND)
+        self.touched += rows * (self.array.nbytes // max(1, len(self.array)) + self.around)
         if self.touched > KEPT:
             mapping.madvise(mmap.MADV_DONTNEED)  # of a file's pages nothing is lost: what was written is its content
             self.touched = 0
@@ -85,7 +89,7 @@ def blocks(array: Array) -> Iterator[Array]:
 def take(array: Array, rows: npt.NDArray[np.intp], scratch: Path | None) -> Array:
     """`array[rows]`, in memory or mapped as `empty`."""
     taken = empty((len(rows), *array.shape[1:]), array.dtype, scratch)
-    source, target, step = Pages(array), Pages(taken), _rows_of_a_block(array)
+    source, target, step = Pages(array, AROUND), Pages(taken), _rows_of_a_block(array)
     for begin in range(0, len(rows), step):
         index = rows[begin : begin + step]
         taken[begin : begin + step] = array[index]

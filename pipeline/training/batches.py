@@ -126,7 +126,7 @@ class Batches:
     def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> Batches:
         """One split of a data set, normalised by the training split's moments."""
         array, labels = data.arrays[split]
-        rows, pages = torch.from_numpy(array), mapped.Pages(array)
+        rows, pages = torch.from_numpy(array), mapped.Pages(array, mapped.AROUND)
         if device.type == "cuda" and array.nbytes < FREE_SHARE * torch.cuda.mem_get_info(device)[0]:
             rows = torch.empty_like(rows, device=device)
             begin = 0
