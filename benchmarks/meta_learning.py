@@ -133,7 +133,9 @@ def markdown(record: dict[str, Any]) -> str:
         f" {record['classes']} classes, {splits['held_out']:,} to look ahead at, {splits['test']:,} test images,"
         f" {len(seeds)} seeds: mean ± standard deviation over them, and the 95% interval of one run (means of its ends;"
         " of what all images of this kind would show, in the same bins). What a calibrated model shows on as many rows"
-        " is the 95th percentile of its noise floor. γ: mean over the rows and, in brackets, their standard deviation."
+        " is the 95th percentile of its noise floor. A measured value holds the noise of few rows and its interval does"
+        " not, so it may lie above: the class-wise one does. γ: mean over the rows and, in brackets, their standard"
+        " deviation."
         f" {verdict(by_method)}",
     ]
     return "\n".join(lines)
