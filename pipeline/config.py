@@ -71,13 +71,14 @@ class Training(_Section):
     recipe: str = "auto"
     """auto, or a name that `trueodds recipes` lists."""
     net: str | None = None
-    """Of images resnet8, resnet20, resnet18; of vectors mlp."""
+    """A name that `trueodds nets` lists."""
     width: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Channels of the first stage, or units of a hidden layer; null: 16 for ResNet-8 and -20, 64 for the others."""
+    """Channels of the first stage, of a DenseNet those that a layer adds, of mlp units of a hidden layer; null: as the
+    net's name says."""
     depth: Annotated[int, Field(ge=1, le=64)] | None = None
-    """Blocks per stage, or hidden layers; null: as the net's name says, for mlp 2."""
+    """Blocks in every stage, or hidden layers; null: as the net's name says."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Share of the hidden units that each step drops; null: for mlp 0.1. ResNets have none."""
+    """Share of the hidden units that each step drops, of mlp, Wide ResNets and DenseNets; null: for mlp 0.1, else 0."""
     method: str = "ce"
     """How to train for calibration: a name that `trueodds methods` lists, or a short form."""
     method_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)

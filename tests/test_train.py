@@ -162,9 +162,9 @@ def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, named in RECIPES.items() if not named.recipe.net])
-def test_a_recipe_whose_nets_are_not_here_needs_one_named(name: str) -> None:
-    words = rf"recipe '{name}' has no net: .* \({re.escape(RECIPES[name].paper_nets)}\) are not here; .* such as net: "
-    cures: dict[Kind, str] = {"image": "resnet18", "vector": "mlp"}
+def test_a_recipe_without_a_net_needs_one_named(name: str) -> None:
+    words = rf"recipe '{name}' has no net of its own: .* {re.escape(RECIPES[name].paper_nets)}; .* such as net: "
+    cures: dict[Kind, str] = {"image": "resnet8", "vector": "mlp"}
     for kind, cure in cures.items():
         with pytest.raises(ConfigError, match=words + cure):
             resolve(Training(recipe=name), "mine", kind)

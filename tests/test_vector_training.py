@@ -124,7 +124,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         ("wine", {"crop_scale": 0.5}, r"training\.crop_scale is 0\.5 and randaugment 0: .*; set both to 0"),
         ("wine", {"flip": True}, r"training\.padding is 0 and flip true: they move the pixels of images"),
         ("wine", {"method": "fl3+augmix"}, r"method 'fl3\+augmix': augmix changes the pixels of images"),
-        ("digits", {"dropout": 0.1}, "net 'resnet8' drops nothing"),
+        ("digits", {"dropout": 0.1}, "net 'resnet8' has no dropout"),
     ],
 )
 def test_what_does_not_fit_the_rows_is_refused(dataset: str, leaves: dict[str, Any], message: str) -> None:
@@ -134,7 +134,10 @@ def test_what_does_not_fit_the_rows_is_refused(dataset: str, leaves: dict[str, A
 
 def test_the_code_is_the_nets_own(cancer: DataSet) -> None:
     images, vectors = (plan(rows, Training()).code.keys() for rows in (data.load(Data()), cancer))
-    assert vectors - images == {"pipeline/nets/mlp.py"} and images - vectors == {"pipeline/nets/resnet.py"}
+    assert vectors - images == {"pipeline/nets/mlp.py"} and images - vectors == {
+        "pipeline/nets/blocks.py",
+        "pipeline/nets/resnet.py",
+    }
 
 
 def test_a_wrong_net_is_refused_before_the_data_are_read(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ from docs.tables import ROOT, settings
 from docs.tables.claims import CLAIMS
 from docs.tables.markdown import table
 from docs.tables.results import COMMANDS, Result, read
+from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tests.test_layers import LAYERS
 
@@ -116,6 +117,7 @@ def short_claims() -> str:
 CODE: dict[str, Callable[[], str]] = {
     "methods": lambda: table(("name", "options, or parts and their settings", "source"), methods_table(), code=(0, 1)),
     "recipes": lambda: table(("recipe", "how", "for"), recipes_table(), code=(0,)),
+    "nets": lambda: table(HEADER, nets_table(), code=(0,)),
     "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
     "service-settings": settings.service,
     "params": settings.params,

@@ -12,6 +12,7 @@ COMMANDS = {
     "repro": Command("pipeline.cli.repro", "run the stages that are out of date, in .run/workspace", "train,workflow"),
     "params": Command("pipeline.cli.params", "print every parameter with its value"),
     "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),
+    "nets": Command("pipeline.cli.nets", "list the nets with their sizes and, if asked, their speed here", "train"),
     "recipes": Command("pipeline.cli.tables", "list the training recipes", "train"),
     "calibrators": Command("pipeline.cli.tables", "list the calibrators and their options", "train"),
     "curves": Command("pipeline.cli.curves", "draw the epochs of the last training run", "train"),

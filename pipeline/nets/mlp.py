@@ -39,3 +39,6 @@ class MLP(Net):
     def features(self, inputs: Tensor) -> Tensor:
         outputs_ND: Tensor = self.hidden(inputs)
         return outputs_ND
+
+
+SHAPES = (MLPShape("mlp", width=64, depth=2, dropout=0.1),)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
 from pipeline.data.raw import Kind
+from trueodds.errors import ConfigError
 
 
 class Net(nn.Module, ABC):
@@ -39,3 +40,35 @@ class Shape(ABC):
     @abstractmethod
     def build(self, inside: int, classes: int) -> Net:
         """The net of rows with `inside` channels or features, initialised by torch's global generator."""
+
+    def changed(self, **options: Any) -> Self:
+        """The shape with the options that are not None.
+
+        Raises:
+            ConfigError: an option that this family of nets does not have.
+        """
+        changes = {name: value for name, value in options.items() if value is not None}
+        known = [field.name for field in fields(self)]
+        for name, value in changes.items():
+            if name not in known:
+                has = ", ".join(option for option in options if option in known) or "none of these options"
+                raise ConfigError(
+                    f"training.{name} is {value}, and net {self.name!r} has no {name}; leave {name} null (it has {has})"
+                )
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class StagedShape(Shape):
+    """Channels of the first stage, and the blocks of each stage; one number stands for every stage."""
+
+    width: int
+    depth: tuple[int, ...]
+    kind: ClassVar[Kind] = "image"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", tuple(self.depth))  # JSON has lists
+
+    def changed(self, **options: Any) -> Self:
+        depth = options.get("depth")
+        return super().changed(**{**options, "depth": None if depth is None else (depth,) * len(self.depth)})

@@ -1,4 +1,4 @@
-"""Residual networks for small images (He et al. 2016): the CIFAR family and ResNet-18 with the CIFAR stem.
+"""Residual networks of basic blocks for small images (He et al. 2016): the 6n+2 CIFAR family, and ResNet-18.
 
 The first convolution is 3 x 3 with stride 1 and there is no max pooling, so 8 x 8 images still have pixels left in
 the last stage; global average pooling takes any size from 4 x 4 up.
@@ -8,53 +8,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.data.raw import Kind
-from pipeline.nets.net import Net, Shape
+from pipeline.nets.blocks import convolution, initialise_convolutions, shortcut
+from pipeline.nets.net import Net, StagedShape
 
 
 @dataclass(frozen=True)
-class ResNetShape(Shape):
-    """Stages, channels of the first stage, blocks per stage."""
-
-    stages: int
-    width: int
-    depth: int
-    kind: ClassVar[Kind] = "image"
+class ResNetShape(StagedShape):
+    """Stages of basic blocks."""
 
     def build(self, inside: int, classes: int) -> ResNet:
-        return ResNet(inside, classes, stages=self.stages, width=self.width, blocks=self.depth)
+        return ResNet(inside, classes, width=self.width, depth=self.depth)
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut: 1 x 1 convolution where the shape changes, else the identity.
-
-    The shortcut's stride is a 1 x 1 average pooling before its convolution, which is the same function: the gradient of
-    a strided 1 x 1 convolution in channels_last with under 16 channels and odd batches corrupts memory in torch 2.13's
-    CPU build (tests/test_nets.py trains such a net).
-    """
+    """Two 3 x 3 convolutions and a shortcut."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.conv1 = convolution(inside, outside, 3, stride)
         self.norm1 = nn.BatchNorm2d(outside)
-        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.conv2 = convolution(outside, outside, 3)
         self.norm2 = nn.BatchNorm2d(outside)
-        same = stride == 1 and inside == outside
-        self.shortcut: nn.Module = (
-            nn.Identity()
-            if same
-            else nn.Sequential(
-                nn.AvgPool2d(1, stride) if stride > 1 else nn.Identity(),
-                nn.Conv2d(inside, outside, 1, bias=False),
-                nn.BatchNorm2d(outside),
-            )
-        )
+        self.shortcut = shortcut(inside, outside, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
@@ -62,26 +42,33 @@ class Block(nn.Module):
 
 
 class ResNet(Net):
-    """Stages of `blocks` residual blocks; each stage after the first halves the image and doubles the channels.
+    """Stages of residual blocks; each stage after the first halves the image and doubles the channels.
 
     `features` gives the pooled vector before the last layer.
     """
 
-    def __init__(self, channels: int, classes: int, *, stages: int, width: int, blocks: int) -> None:
+    def __init__(self, channels: int, classes: int, *, width: int, depth: tuple[int, ...]) -> None:
         super().__init__()
-        widths = [width, *(width * 2**stage for stage in range(stages))]
-        self.stem = nn.Conv2d(channels, width, 3, 1, 1, bias=False)
+        widths = [width, *(width * 2**stage for stage in range(len(depth)))]
+        self.stem = convolution(channels, width, 3)
         self.norm = nn.BatchNorm2d(width)
         layers: list[nn.Module] = []
-        for stage, (inside, outside) in enumerate(pairwise(widths)):
+        for stage, (blocks, (inside, outside)) in enumerate(zip(depth, pairwise(widths), strict=True)):
             layers.append(Block(inside, outside, 1 if stage == 0 else 2))
             layers += [Block(outside, outside, 1) for _ in range(blocks - 1)]
         self.stages = nn.Sequential(*layers)
         self.head = nn.Linear(widths[-1], classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        initialise_convolutions(self)
 
     def features(self, inputs: Tensor) -> Tensor:
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
         return torch.mean(x, dim=(2, 3))
+
+
+SHAPES = (
+    ResNetShape("resnet8", width=16, depth=(1,) * 3),
+    ResNetShape("resnet20", width=16, depth=(3,) * 3),
+    ResNetShape("resnet56", width=16, depth=(9,) * 3),
+    ResNetShape("resnet110_basic", width=16, depth=(18,) * 3),
+    ResNetShape("resnet18", width=64, depth=(2,) * 4),
+)

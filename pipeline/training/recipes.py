@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from pipeline import nets
 from pipeline.config import OptionValue, Training
 from pipeline.data.raw import Kind
 from pipeline.training.recipe import Recipe
@@ -25,7 +24,7 @@ class NamedRecipe:
     """A recipe that params.yaml can name.
 
     beside: what the paper's runs had in other leaves of params.yaml: splits and seeds.
-    paper_nets: those of the paper's tables, where none of them is here and the recipe therefore has none.
+    paper_nets: those of the paper's tables, where the recipe has no net of its own: they have several, or none is here.
     """
 
     about: str
@@ -56,12 +55,12 @@ RECIPES = {
         "CIFAR in the focal and BSCE-GRA papers: drops at 150 and 250; sum and clipping as in their public code",
         350,
         beside="validation_size=5000; BSCE-GRA: seed=1, 42, 71",
-        paper_nets="ResNet-50, ResNet-110, Wide ResNet-26-10, DenseNet-121",
+        paper_nets="resnet50, resnet110, wrn26_10, densenet121",
     ),
     "papers-100": _paper(
         "Tiny-ImageNet in the focal paper's public code: drops at 40 and 60",
         100,
-        paper_nets="ResNet-50",
+        net="resnet50_tiny",
         batch_size=64,
         milestones=(0.4, 0.6),
     ),
@@ -69,8 +68,8 @@ RECIPES = {
         "Tiny-ImageNet in the BSCE-GRA paper: drops at 40 and 60",
         100,
         milestones=(0.4, 0.6),
+        net="resnet50_tiny",
         beside="seed=1, 42, 71",
-        paper_nets="ResNet-50",
     ),
     "gamma-net": _paper(
         "CIFAR, Tiny-ImageNet in the gamma-net paper: drops at 150 and 250; sum and clipping as in the code it adapts",
@@ -84,7 +83,7 @@ RECIPES = {
         " a fifth at 60, 120 and 160, Nesterov and 2e-4 of the squared weights are those of the Wide-ResNet baseline in"
         " the repository of its code; weight_decay is tuned",
         Recipe(
-            net="",
+            net="wrn28_10",
             epochs=200,
             nesterov=True,
             weight_decay=4e-4,
@@ -93,13 +92,12 @@ RECIPES = {
             warmup=1 / 200,
         ),
         "batch_size=512 learning_rate=0.4, the same rate a row; ten seeds",
-        "Wide ResNet-28-10",
     ),
     "augmix": NamedRecipe(
         "CIFAR in the AugMix paper and its public code (Hendrycks et al. 2020)",
         Recipe(net="", epochs=100, nesterov=True, schedule="cosine"),
         "method=augmix seed=1",
-        "AllConvNet, DenseNet-BC, Wide ResNet-40-2, ResNeXt-29",
+        "AllConvNet, DenseNet-BC (densenet100), Wide ResNet-40-2, ResNeXt-29",
     ),
     "mlp": NamedRecipe(
         "tables of up to some ten thousand rows: seconds on one CPU thread for breast_cancer and wine",
@@ -179,8 +177,8 @@ def resolve(
         raise ConfigError("training.nesterov is true, but momentum is 0; set momentum above 0, or nesterov: false")
     if not recipe.net:
         raise ConfigError(
-            f"recipe {name!r} has no net: those of its paper's tables ({RECIPES[name].paper_nets}) are not here; name"
-            f" the one to train in their place, such as net: {nets.names(kind)[-1]}"
+            f"recipe {name!r} has no net of its own: its paper's tables have {RECIPES[name].paper_nets}; name the one"
+            f" to train, such as net: {RECIPES[AUTOMATIC[kind]].recipe.net} (trueodds nets)"
         )
     return recipe
 

@@ -48,10 +48,10 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
 def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> None:
     if shape.kind != kind:
         source = f"recipe {training.recipe!r} has the net" if training.net is None else "training.net is"
-        allowed = " or ".join(nets.names(kind))
+        allowed = nets.names(kind)[0]
         raise ConfigError(
             f"{source} {shape.name!r}, which takes {shape.kind}s, and data set {dataset!r} holds {kind}s; set net:"
-            f" {allowed}"
+            f" {allowed}, or another of `trueodds nets`"
         )
 
 

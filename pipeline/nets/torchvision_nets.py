@@ -1,0 +1,117 @@
+"""Nets of torchvision for larger images, as it builds them, so that its published weights fit (`training.start`).
+
+`body` is torchvision's module without its last layer, which is `head`; names of weights are torchvision's after
+`body.`. The ResNets have ImageNet's stem (7 x 7, stride 2, max pooling), and want images of some 64 pixels and more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.data.raw import Kind
+from pipeline.data.vision import torchvision
+from pipeline.nets.net import Net, Shape
+from trueodds.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TorchvisionShape(Shape):
+    """builder: torchvision's function. first, last: where its first convolution and its last layer are. least: pixels
+    of an edge of the smallest images."""
+
+    builder: str
+    first: str
+    last: str
+    least: int = 1
+    kind: ClassVar[Kind] = "image"
+
+    def build(self, inside: int, classes: int) -> TorchvisionNet:
+        body = getattr(torchvision().models, self.builder)(num_classes=classes)
+        if inside != 3:
+            _replace(body, self.first, _of_channels(body.get_submodule(self.first), inside))
+        family = VisionTransformer if self.builder.startswith("vit") else TorchvisionNet
+        return family(body, self)
+
+
+class TorchvisionNet(Net):
+    """A module of torchvision whose last layer has become `head`."""
+
+    def __init__(self, body: nn.Module, shape: TorchvisionShape) -> None:
+        super().__init__()
+        head = body.get_submodule(shape.last)
+        assert isinstance(head, nn.Linear)
+        _replace(body, shape.last, nn.Identity())
+        self.shape, self.body, self.head = shape, body, head
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """As every net's.
+
+        Raises:
+            ConfigError: images that are too small.
+        """
+        height, width = inputs.shape[2:]
+        if min(height, width) < self.shape.least:
+            raise ConfigError(
+                f"net {self.shape.name!r} takes images of {self.shape.least} pixels and more, and these have {height} x"
+                f" {width}; set data.image_size (of photos), or another net (trueodds nets)"
+            )
+        return self._features(inputs)
+
+    def _features(self, images_NCHW: Tensor) -> Tensor:
+        outputs_ND: Tensor = self.body(images_NCHW)
+        return outputs_ND
+
+
+class VisionTransformer(TorchvisionNet):
+    """ViT (Dosovitskiy et al. 2021) of images of any size from one patch up.
+
+    Its positions are learned for 14 x 14 patches, 224 pixels; for another grid they are interpolated (section 3.2).
+    """
+
+    def _features(self, images_NCHW: Tensor) -> Tensor:
+        body: Any = self.body
+        patches_NDHW = body.conv_proj(images_NCHW)
+        rows, columns = patches_NDHW.shape[2:]
+        tokens_NLD = patches_NDHW.flatten(2).mT
+        first_N1D = body.class_token.expand(images_NCHW.shape[0], -1, -1)
+        tokens_NLD = torch.cat([first_N1D, tokens_NLD], dim=1) + self._positions(rows, columns)
+        encoded_NLD = body.encoder.ln(body.encoder.layers(body.encoder.dropout(tokens_NLD)))
+        outputs_ND: Tensor = encoded_NLD[:, 0]
+        return outputs_ND
+
+    def _positions(self, rows: int, columns: int) -> Tensor:
+        """(1, 1 + rows x columns, D)."""
+        embedding: Any = self.body.encoder
+        positions_1LD: Tensor = embedding.pos_embedding
+        side = round((positions_1LD.shape[1] - 1) ** 0.5)
+        if (rows, columns) == (side, side):
+            return positions_1LD
+        token, grid = positions_1LD[:, :1], positions_1LD[:, 1:]
+        grid_1DHW = grid.mT.reshape(1, -1, side, side)
+        resized = F.interpolate(grid_1DHW, (rows, columns), mode="bicubic", align_corners=False)
+        return torch.cat([token, resized.flatten(2).mT], dim=1)
+
+
+def _of_channels(layer: nn.Module, channels: int) -> nn.Conv2d:
+    """A convolution like `layer`, of images with so many channels."""
+    assert isinstance(layer, nn.Conv2d)
+    settings: Any = (layer.kernel_size, layer.stride, layer.padding)
+    return nn.Conv2d(channels, layer.out_channels, *settings, bias=layer.bias is not None)
+
+
+def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(module.get_submodule(parent), child, layer)
+
+
+SHAPES = (
+    TorchvisionShape("torchvision_resnet18", builder="resnet18", first="conv1", last="fc"),
+    TorchvisionShape("torchvision_resnet50", builder="resnet50", first="conv1", last="fc"),
+    TorchvisionShape("convnext_tiny", builder="convnext_tiny", first="features.0.0", last="classifier.2", least=32),
+    TorchvisionShape("vit_b_16", builder="vit_b_16", first="conv_proj", last="heads.head", least=16),
+)

@@ -1,0 +1,137 @@
+"""Wide residual networks (Zagoruyko and Komodakis 2016), in the two block orders of the papers' code.
+
+Wide ResNet-26-10 of the focal paper's code normalises after each convolution, as a ResNet does. Wide ResNet-28-10 of
+the soft calibration objectives' code normalises before it (He et al. 2016b), the shortcut taking the block's own input,
+and normalises once more after the last block.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.nets.blocks import convolution, initialise_convolutions, pooled, shortcut
+from pipeline.nets.net import Net, StagedShape
+
+STEM = 16
+CUT_NORMAL_STD = 0.8796256610342398
+"""Standard deviation of a standard normal variable that is cut at -2 and 2."""
+
+
+@dataclass(frozen=True)
+class WideResNetShape(StagedShape):
+    """Stages of wide blocks; `order`: where they normalise; `dropout`: between the convolutions of a block."""
+
+    order: Literal["after", "before"]
+    dropout: float = 0.0
+
+    def build(self, inside: int, classes: int) -> WideResNet:
+        block = {"after": After, "before": Before}[self.order]
+        return WideResNet(inside, classes, block, width=self.width, depth=self.depth, dropout=self.dropout)
+
+
+class WideBlock(nn.Module, ABC):
+    """Two 3 x 3 convolutions with dropout between them, and a shortcut."""
+
+    norm_of_shortcut = True
+
+    def __init__(self, inside: int, outside: int, stride: int, dropout: float) -> None:
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(self.normalised(inside, outside))
+        self.conv1 = convolution(inside, outside, 3, stride)
+        self.norm2 = nn.BatchNorm2d(outside)
+        self.dropout = nn.Dropout(dropout)
+        self.conv2 = convolution(outside, outside, 3)
+        self.shortcut = shortcut(inside, outside, stride, norm=self.norm_of_shortcut)
+
+    @staticmethod
+    @abstractmethod
+    def normalised(inside: int, outside: int) -> int:
+        """The channels that the first norm meets."""
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor: ...
+
+
+class After(WideBlock):
+    """Convolution, norm, ReLU."""
+
+    @staticmethod
+    def normalised(inside: int, outside: int) -> int:
+        return outside
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.dropout(F.relu(self.norm1(self.conv1(x))))
+        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+class Before(WideBlock):
+    """Norm, ReLU, convolution."""
+
+    norm_of_shortcut = False
+
+    @staticmethod
+    def normalised(inside: int, outside: int) -> int:
+        return inside
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv1(F.relu(self.norm1(x)))
+        y = self.conv2(self.dropout(F.relu(self.norm2(y))))
+        output: Tensor = y + self.shortcut(x)
+        return output
+
+
+class WideResNet(Net):
+    """A stem of 16 channels and stages of wide blocks; `features` gives the pooled vector before the last layer."""
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        block: type[WideBlock],
+        *,
+        width: int,
+        depth: tuple[int, ...],
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        widths = [STEM, *(width * 2**stage for stage in range(len(depth)))]
+        self.stem = convolution(channels, STEM, 3)
+        layers: list[nn.Module] = []
+        for stage, (blocks, (inside, outside)) in enumerate(zip(depth, pairwise(widths), strict=True)):
+            layers.append(block(inside, outside, 1 if stage == 0 else 2, dropout))
+            layers += [block(outside, outside, 1, dropout) for _ in range(blocks - 1)]
+        self.stages = nn.Sequential(*layers)
+        self.normalises_last = block is Before
+        self.norm = nn.BatchNorm2d(widths[-1] if self.normalises_last else STEM)
+        self.head = nn.Linear(widths[-1], classes)
+        if self.normalises_last:
+            _initialise_as_tensorflow(self)
+        else:
+            initialise_convolutions(self)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        x = self.stem(inputs)
+        if self.normalises_last:
+            return pooled(F.relu(self.norm(self.stages(x))))
+        return pooled(self.stages(F.relu(self.norm(x))))
+
+
+def _initialise_as_tensorflow(net: nn.Module) -> None:
+    """Draws convolutions as Keras' he_normal: normal cut at two standard deviations, variance 2 / (inputs x size²)."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            std = math.sqrt(2 / module.weight[0].numel()) / CUT_NORMAL_STD
+            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+
+
+SHAPES = (
+    WideResNetShape("wrn26_10", width=160, depth=(4,) * 3, order="after"),
+    WideResNetShape("wrn28_10", width=160, depth=(4,) * 3, order="before"),
+)
