@@ -126,7 +126,7 @@ def test_a_step_looks_ahead(name: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("name", nets.names("image"))
 def test_every_net_takes_a_step_and_looks_ahead(name: str) -> None:
-    """`all` needs forward-mode differentiation, which attention's fast form lacks; the error says so."""
+    """In full size. `all` needs forward-mode differentiation, which attention's fast form lacks; the error says so."""
     one_step(name, {}, ("head",) if name == "vit_b_16" else ("head", "all"))
     if name == "vit_b_16":
         with pytest.raises(ConfigError, match=r"lookahead: all needs forward-mode .*; use lookahead: head"):

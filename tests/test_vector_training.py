@@ -114,7 +114,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         (
             "digits",
             {"net": "mlp"},
-            "'mlp', which takes vectors, and data set 'digits' holds images; set net: resnet8 or",
+            "'mlp', which takes vectors, and data set 'digits' holds images; set net: resnet8, or another",
         ),
         (
             "wine",

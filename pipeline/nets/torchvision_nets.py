@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -100,8 +100,8 @@ class VisionTransformer(TorchvisionNet):
 def _of_channels(layer: nn.Module, channels: int) -> nn.Conv2d:
     """A convolution like `layer`, of images with so many channels."""
     assert isinstance(layer, nn.Conv2d)
-    settings: Any = (layer.kernel_size, layer.stride, layer.padding)
-    return nn.Conv2d(channels, layer.out_channels, *settings, bias=layer.bias is not None)
+    size, stride, padding = cast(Any, (layer.kernel_size, layer.stride, layer.padding))
+    return nn.Conv2d(channels, layer.out_channels, size, stride, padding, bias=layer.bias is not None)
 
 
 def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:

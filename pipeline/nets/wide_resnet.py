@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -94,7 +95,7 @@ class WideResNet(Net):
         self,
         channels: int,
         classes: int,
-        block: type[WideBlock],
+        block: Callable[[int, int, int, float], WideBlock],
         *,
         width: int,
         depth: tuple[int, ...],
