@@ -239,7 +239,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["all", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
         (["all", "method=mmce_interleaved"], "learns from held-out rows, and data.held_out_size is null; set it"),
         (["all", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 is for optimizer sgd, and optimizer is adam"),
-        (["all", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet18, mlp."),
+        (["all", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet56, "),
         (["all", "calibrator=temperatur"], "Did you mean 'temperature'?"),
         (["all", "calibrator=selct"], "Did you mean 'select'?"),
         (["all", "calibrator_options={objectiv: brier}"], "unknown option of 'temperature' 'objectiv'; allowed:"),
