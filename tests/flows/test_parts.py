@@ -75,7 +75,7 @@ def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
     [
         ({"method": "focall"}, "'focall' does not match"),
         ({"method": "fl3+mixup+nothing"}, "does not match"),
-        ({"net": "resnet9"}, "'resnet9' is not one of ['resnet8', 'resnet20', 'resnet18', 'mlp']"),
+        ({"net": "resnet9"}, "'resnet9' is not one of ['resnet8', 'resnet20', 'resnet56', "),
         ({"recipe": "papers"}, "'papers' is not one of ['auto', "),
         ({"calibrator": "temprature"}, "'temprature' is not one of ['identity', "),
         ({"compare": ["vectr"]}, "'vectr' does not match '^(identity|"),
