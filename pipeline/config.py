@@ -79,6 +79,15 @@ class Training(_Section):
     """Blocks in every stage, or hidden layers; null: as the net's name says."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Share of the hidden units that each step drops, of mlp, Wide ResNets and DenseNets; null: for mlp 0.1, else 0."""
+    resize: Annotated[int, Field(ge=8, le=1024)] | None = None
+    """Edge to which torchvision's nets scale their images first, such as 224 for CIFAR; null: they do not."""
+    start: Annotated[str, Field(min_length=1)] | None = None
+    """Weights to begin with: a .safetensors, .pt or .pth file, or torchvision:NAME such as torchvision:resnet18; null:
+    they are drawn."""
+    freeze: str | None = None
+    """What does not learn: nothing, body (all but the head), or a stage with all before it, such as stages.3."""
+    head_epochs: Annotated[int, Field(ge=0)] | None = None
+    """So many epochs at first in which the head learns alone."""
     method: str = "ce"
     """How to train for calibration: a name that `trueodds methods` lists, or a short form."""
     method_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)
@@ -87,16 +96,17 @@ class Training(_Section):
     """Passes over the training rows."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
     """Rows per step."""
-    optimizer: Literal["sgd", "adam", "adagrad"] | None = None
-    """sgd, adam, adagrad."""
+    optimizer: Literal["sgd", "adam", "adamw", "adagrad"] | None = None
+    """sgd, adam, adamw, adagrad."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
-    """The schedule's highest value; null and another optimizer than the recipe's: adam .001, adagrad .01, sgd .1."""
+    """The schedule's highest value; null and another optimizer than the recipe's: adam and adamw .001, adagrad .01,
+    sgd .1."""
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Of sgd."""
     nesterov: bool | None = None
     """Nesterov's form of sgd's momentum."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Added to the gradient, times the weight."""
+    """Added to the gradient, times the weight; of adamw taken from the weight, times the learning rate."""
     schedule: Literal["step", "cosine", "constant"] | None = None
     """Of the learning rate: step (times `decay` at each milestone), cosine (down to 0), constant."""
     milestones: list[Annotated[float, Field(gt=0, lt=1)]] | None = None

@@ -61,8 +61,15 @@ def _planned(params: Params) -> dict[str, Any]:
     from pipeline.data.shares import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
+    start = params.training.start
+    if start is not None and Path(start).is_file() and not _within(Path(start), Path(params.data.path)):
+        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     held_out = params.data.held_out_size is not None or params.training.recipe in OF_RECIPES
     return plan_of(params.training, params.data.dataset, kind, held_out=held_out).to_json()
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def train(params: Params) -> None:

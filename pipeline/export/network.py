@@ -82,7 +82,7 @@ def export(
         ExportError: onnxruntime and torch differ in any logit by more than 1e-4 of the largest, or of 1.
     """
     card = describe(data_card, training, metrics, calibrator, test)
-    servable = Servable(net, data_card["normalise"], card.input.kind).eval()
+    servable = Servable(net, training.get("normalise", data_card["normalise"]), card.input.kind).eval()
     rows = validation_rows[:CHECKED_ROWS]
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL

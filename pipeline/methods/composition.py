@@ -89,6 +89,11 @@ class Composition:
             part.name for part in self.components if part.role == "meta" or part.options.get("when") == "interleaved"
         )
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether a part makes other rows of a batch: views, or mixtures of rows."""
+        return any(part.role == "views" or getattr(part.function, "mixes", False) for part in self.components)
+
     def modules(self) -> list[str]:
         """The modules that its parts come from."""
         functions = [part.function for part in self.components]

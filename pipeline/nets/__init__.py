@@ -14,7 +14,7 @@ from trueodds.errors import unknown
 
 FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp)
 SHAPES: dict[str, Shape] = {shape.name: shape for family in FAMILIES for shape in family.SHAPES}
-OPTIONS = ("width", "depth", "dropout")
+OPTIONS = ("width", "depth", "dropout", "resize")
 """What params.yaml can change of a net; each family has some of them."""
 
 
@@ -23,15 +23,22 @@ def names(kind: Kind | None = None) -> list[str]:
     return [name for name, shape in SHAPES.items() if kind in (None, shape.kind)]
 
 
-def resolve(name: str, *, width: int | None = None, depth: int | None = None, dropout: float | None = None) -> Shape:
-    """The named net's shape; `width`, `depth` (blocks per stage, hidden layers) and `dropout` replace its defaults.
+def resolve(
+    name: str,
+    *,
+    width: int | None = None,
+    depth: int | None = None,
+    dropout: float | None = None,
+    resize: int | None = None,
+) -> Shape:
+    """The named net's shape; what is not None replaces its default. depth: blocks per stage, or hidden layers.
 
     Raises:
         ConfigError: an unknown name, with the names and the nearest; an option that the net does not have.
     """
     if name not in SHAPES:
         raise unknown("net", name, SHAPES)
-    return SHAPES[name].changed(width=width, depth=depth, dropout=dropout)
+    return SHAPES[name].changed(width=width, depth=depth, dropout=dropout, resize=resize)
 
 
 def restore(settings: Mapping[str, Any]) -> Shape:
@@ -51,13 +58,14 @@ def build(
     width: int | None = None,
     depth: int | None = None,
     dropout: float | None = None,
+    resize: int | None = None,
 ) -> Net:
     """A net of rows with `inside` channels or features, initialised by torch's global generator.
 
     Raises:
         ConfigError: as `resolve`.
     """
-    return resolve(name, width=width, depth=depth, dropout=dropout).build(inside, classes)
+    return resolve(name, width=width, depth=depth, dropout=dropout, resize=resize).build(inside, classes)
 
 
 __all__ = ["MLP", "OPTIONS", "SHAPES", "Net", "ResNet", "Shape", "build", "names", "resolve", "restore"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -27,6 +28,19 @@ class Net(nn.Module, ABC):
     def forward(self, inputs: Tensor) -> Tensor:
         logits_NC: Tensor = self.head(self.features(inputs))
         return logits_NC
+
+    def train(self, mode: bool = True) -> Self:
+        """As torch's, but layers whose weights do not learn stay as in evaluation: their statistics and dropout."""
+        super().train(mode)
+        for module in self.modules() if mode else ():
+            weights = list(module.parameters())
+            if weights and not any(weight.requires_grad for weight in weights):
+                module.eval()
+        return self
+
+    def own_names(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights under the names of `state_dict`, where they come under those of another library's same net."""
+        return dict(state)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -22,12 +23,14 @@ from trueodds.errors import ConfigError
 @dataclass(frozen=True)
 class TorchvisionShape(Shape):
     """builder: torchvision's function. first, last: where its first convolution and its last layer are. least: pixels
-    of an edge of the smallest images."""
+    of an edge of the smallest images. resize: the edge to which the net scales its images first, bilinearly; 0: none.
+    """
 
     builder: str
     first: str
     last: str
     least: int = 1
+    resize: int = 0
     kind: ClassVar[Kind] = "image"
 
     def build(self, inside: int, classes: int) -> TorchvisionNet:
@@ -54,13 +57,25 @@ class TorchvisionNet(Net):
         Raises:
             ConfigError: images that are too small.
         """
+        if side := self.shape.resize:
+            inputs = F.interpolate(inputs, (side, side), mode="bilinear", align_corners=False)
         height, width = inputs.shape[2:]
         if min(height, width) < self.shape.least:
             raise ConfigError(
                 f"net {self.shape.name!r} takes images of {self.shape.least} pixels and more, and these have {height} x"
-                f" {width}; set data.image_size (of photos), or another net (trueodds nets)"
+                f" {width}; set training.resize, or data.image_size (of photos), or another net (trueodds nets)"
             )
         return self._features(inputs)
+
+    def own_names(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of torchvision's names: the last layer is `head`, the rest `body`."""
+        if any(name.startswith(("body.", "head.")) for name in state):
+            return dict(state)
+        last = f"{self.shape.last}."
+        return {
+            name.replace(last, "head.", 1) if name.startswith(last) else f"body.{name}": tensor
+            for name, tensor in state.items()
+        }
 
     def _features(self, images_NCHW: Tensor) -> Tensor:
         outputs_ND: Tensor = self.body(images_NCHW)

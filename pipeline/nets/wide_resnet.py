@@ -104,13 +104,16 @@ class WideResNet(Net):
         super().__init__()
         widths = [STEM, *(width * 2**stage for stage in range(len(depth)))]
         self.stem = convolution(channels, STEM, 3)
+        self.normalises_last = block is Before
+        if not self.normalises_last:
+            self.norm = nn.BatchNorm2d(STEM)
         layers: list[nn.Module] = []
         for stage, (blocks, (inside, outside)) in enumerate(zip(depth, pairwise(widths), strict=True)):
             layers.append(block(inside, outside, 1 if stage == 0 else 2, dropout))
             layers += [block(outside, outside, 1, dropout) for _ in range(blocks - 1)]
         self.stages = nn.Sequential(*layers)
-        self.normalises_last = block is Before
-        self.norm = nn.BatchNorm2d(widths[-1] if self.normalises_last else STEM)
+        if self.normalises_last:
+            self.norm = nn.BatchNorm2d(widths[-1])
         self.head = nn.Linear(widths[-1], classes)
         if self.normalises_last:
             _initialise_as_tensorflow(self)

@@ -17,6 +17,7 @@ from pipeline.training.measuring import curves
 from pipeline.training.measuring.epoch import measure
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
+from pipeline.training.start.beginning import Beginning
 from pipeline.training.state import Row, TrainingState
 from pipeline.training.trained import Trained
 from trueodds.processes.progress import bar
@@ -31,15 +32,18 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     `every` and `share` say how often the middle of an epoch is kept (`Checkpoint`).
 
     Raises:
+        WeightsError: given weights that cannot be had, or of another net.
         ConfigError: batches of one row, held-out rows of one class, a device that is not there, a net that the method
             cannot look ahead through, or a part that would never learn.
         TrainingError: the loss is no longer finite.
     """
     recipe, device, classes = plan.recipe, device_of(plan.device), len(data.card["classes"])
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
-    state = TrainingState.initial(plan, data.arrays["train"][0].shape[-1], classes, device)
+    beginning = Beginning.of(data, plan, device, checkpoints)
+    settings |= beginning.settings
+    state = TrainingState.initial(plan, beginning.learner)
     net, method = state.net, state.method
-    batches = SplitBatches.of(data, device, recipe, method.views, held_out=bool(plan.method.held_out_parts))
+    batches = SplitBatches.of(beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts))
     method.meta.check(net, next(batches.train.ordered(2))[0])
     # What is measured, and where, is in the name of the folder, not in the model's card.
     key = fingerprint({**settings, "device": device.type, "curves": plan.curves})
@@ -81,7 +85,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
             state.end_epoch(row)
             shown.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
             checkpoint.save(state, last=len(state.history) == recipe.epochs)
-    return _trained(data, plan, state, batches, settings, checkpoint)
+    return _trained(beginning, plan, state, batches, settings, checkpoint)
 
 
 def _resume(state: TrainingState, checkpoint: Checkpoint, device: torch.device) -> None:
@@ -97,7 +101,7 @@ def _standing(row: Row, epochs: int) -> str:
 
 
 def _trained(
-    data: DataSet,
+    beginning: Beginning,
     plan: Plan,
     state: TrainingState,
     batches: SplitBatches,
@@ -117,9 +121,15 @@ def _trained(
         "selection": {"rule": selection.rule, "epoch": selection.epoch},
         "penalties": penalties,
         "meta": method.meta.to_json(),
-        "notes": [*data.card["notes"], *batches.notes(), *method.notes(), *selection.notes(plan.recipe.epochs)],
+        "notes": [
+            *beginning.rows.card["notes"],
+            *beginning.notes,
+            *batches.notes(),
+            *method.notes(),
+            *selection.notes(plan.recipe.epochs),
+        ],
     }
     splits = {"val": batches.val, "test": batches.test}
     logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(checkpoint.folder, plan.curves)
-    return Trained(net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    return Trained(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.methods.composition import Composition
 from pipeline.nets.net import Shape
 from pipeline.training.recipe import Recipe
+from pipeline.training.start.source import Start
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Plan:
     `pipeline.training.resolution.plan_of` makes it from params.yaml.
     device: auto, cpu or cuda; the loop finds it on the machine where it runs.
     curves: the epochs that are measured row by row.
+    start: given weights; None: they are drawn.
     code: source file -> SHA-256, of the code that this run is made by (`pipeline.training.provenance`).
     """
 
@@ -30,6 +32,14 @@ class Plan:
     device: str
     curves: tuple[int, ...]
     code: Mapping[str, str]
+    start: Start | None = None
+
+    @property
+    def head_alone(self) -> bool:
+        """Whether only the head learns, and from rows that are the same in every epoch: their features are, too."""
+        recipe = self.recipe
+        moved = recipe.padding or recipe.flip or recipe.crop_scale or recipe.randaugment
+        return recipe.freeze == "body" and not moved and not self.method.changes_rows
 
     def result_settings(self) -> dict[str, Any]:
         """The settings of the training, as a model's card holds them."""
@@ -38,6 +48,7 @@ class Plan:
             "method": self.method.to_json(),
             "net": asdict(self.net),
             "seed": self.seed,
+            **({} if self.start is None else {"start": asdict(self.start)}),
             "code_sha256": fingerprint(self.code),
         }
 

@@ -16,7 +16,9 @@ class Recipe:
 
     net: a name of `pipeline.nets`; of a paper whose nets are not here empty, until params.yaml names another.
     schedule: `rate_at` below. milestones and warmup are fractions of the run, so the schedule scales with `epochs`.
-    weight_decay: an L2 term in the gradient, for every optimizer.
+    weight_decay: an L2 term in the gradient, of adamw apart from it (Loshchilov and Hutter 2019).
+    freeze: what of the net does not learn (`pipeline.training.start.freezing`). head_epochs: so many epochs at first in
+    which the head alone learns.
     selection: last epoch, or the first epoch of least validation error, NLL, or NLL after temperature scaling.
     reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
     every step; the mean needs neither. clip 0: none.
@@ -28,7 +30,7 @@ class Recipe:
     net: str
     epochs: int
     batch_size: int = 128
-    optimizer: Literal["sgd", "adam", "adagrad"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw", "adagrad"] = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.9
     nesterov: bool = False
@@ -44,6 +46,8 @@ class Recipe:
     flip: bool = True
     crop_scale: float = 0.0
     randaugment: int = 0
+    freeze: str = "nothing"
+    head_epochs: int = 0
     held_out: Literal["apart", "official"] = "apart"
     threads: int = 0
 
@@ -64,6 +68,8 @@ class Recipe:
         settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
         if self.optimizer == "adam":
             return torch.optim.Adam(net.parameters(), **settings)
+        if self.optimizer == "adamw":
+            return torch.optim.AdamW(net.parameters(), **settings)
         if self.optimizer == "adagrad":
             return torch.optim.Adagrad(net.parameters(), **settings)
         return torch.optim.SGD(net.parameters(), momentum=self.momentum, nesterov=self.nesterov, **settings)

@@ -12,7 +12,7 @@ from pipeline.data.raw import Kind
 from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError, unknown
 
-USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adagrad": 0.01}
+USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adamw": 0.001, "adagrad": 0.01}
 """Where params.yaml names another optimizer than the recipe and no learning_rate."""
 
 AUTOMATIC: dict[Kind, str] = {"image": "cpu", "vector": "mlp"}
@@ -113,6 +113,40 @@ RECIPES = {
             flip=False,
             threads=1,
         ),
+    ),
+    "finetune": NamedRecipe(
+        "photos of 224 px from given weights (training.start): the head alone first, then all layers; 50 epochs as the"
+        " BSCE-GRA paper's Table 7 (its net: net=vit_b_16 resize=224 for CIFAR), whose other settings are not printed",
+        Recipe(
+            net="torchvision_resnet50",
+            epochs=50,
+            batch_size=64,
+            optimizer="adamw",
+            learning_rate=1e-4,
+            weight_decay=0.05,
+            schedule="cosine",
+            warmup=0.1,
+            padding=0,
+            crop_scale=0.08,
+            head_epochs=5,
+        ),
+        "start=torchvision:resnet50",
+    ),
+    "finetune-head": NamedRecipe(
+        "photos from given weights (training.start) on two cores: features are computed once, and the head learns from"
+        " them",
+        Recipe(
+            net="torchvision_resnet18",
+            epochs=50,
+            optimizer="adamw",
+            learning_rate=0.001,
+            weight_decay=0.01,
+            schedule="cosine",
+            padding=0,
+            flip=False,
+            freeze="body",
+        ),
+        "start=torchvision:resnet18",
     ),
     "newsgroups": NamedRecipe(
         "20 Newsgroups in the focal paper: its optimisation",

@@ -13,6 +13,7 @@ from pipeline.training import recipes
 from pipeline.training.plan import Plan
 from pipeline.training.provenance import code_hashes
 from pipeline.training.recipe import Recipe
+from pipeline.training.start import freezing, source
 from trueodds.errors import ConfigError
 
 log = logging.getLogger("pipeline.training")
@@ -26,14 +27,17 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     """The plan of a run on a data set of this kind of rows; held_out: some are set aside to learn from in another way.
 
     Raises:
-        ConfigError: an unknown recipe, net, method or option; settings that do not fit each other or the kind;
-            held-out rows that the method needs and the data do not have; an epoch in `curves` that the run does not
-            have.
+        ConfigError: an unknown recipe, net, method or option; no such weights to begin with; settings that do not fit
+            each other or the kind; held-out rows that the method needs and the data do not have; an epoch in `curves`
+            that the run does not have.
     """
     method = methods.resolve(training.method, training.method_options)
     recipe = recipes.resolve(training, dataset, kind, method.recipe)
-    shape = nets.resolve(recipe.net, width=training.width, depth=training.depth, dropout=training.dropout)
+    options = {name: getattr(training, name) for name in nets.OPTIONS}
+    shape = nets.resolve(recipe.net, **options)
     _check_net(shape, training, dataset, kind)
+    start = None if training.start is None else source.find(training.start)
+    _check_freezing(recipe, shape, start is not None)
     if kind not in AUGMENTED:
         _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, recipe, held_out)
@@ -42,7 +46,30 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
             f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"
         )
     code = code_hashes([LOOP, type(shape).__module__, *method.modules()])
-    return Plan(shape, recipe, method, training.seed, training.device, tuple(sorted(set(training.curves))), code)
+    epochs = tuple(sorted(set(training.curves)))
+    return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start)
+
+
+def _check_freezing(recipe: Recipe, shape: Shape, started: bool) -> None:
+    if recipe.freeze == freezing.NOTHING and not recipe.head_epochs:
+        return
+    if not started:
+        keeps = f"training.freeze is {recipe.freeze}, head_epochs {recipe.head_epochs}"
+        raise ConfigError(
+            f"{keeps}: some layers would stay as they were drawn, at random; set training.start to the weights to begin"
+            f" with, such as {source.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
+        )
+    freezing.check(shape, recipe.freeze)
+    if recipe.freeze == freezing.BODY and recipe.head_epochs:
+        raise ConfigError(
+            f"training.head_epochs is {recipe.head_epochs}, and freeze is {freezing.BODY}: the head learns alone in all"
+            " epochs; set head_epochs: 0, or freeze to what stays frozen after them"
+        )
+    if recipe.head_epochs >= recipe.epochs and recipe.freeze != freezing.BODY:
+        raise ConfigError(
+            f"training.head_epochs is {recipe.head_epochs} of {recipe.epochs} epochs; set it below, or freeze:"
+            f" {freezing.BODY} for a head that learns alone"
+        )
 
 
 def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> None:

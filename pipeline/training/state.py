@@ -17,6 +17,7 @@ from pipeline.nets.net import Net
 from pipeline.training.plan import Plan
 from pipeline.training.recipe import Recipe
 from pipeline.training.selection import Selection
+from pipeline.training.start.freezing import BODY, freeze
 
 Row = dict[str, Any]
 """One epoch of history: a column's name -> a number, None where there is nothing to measure."""
@@ -82,19 +83,15 @@ class TrainingState:
     _leak: list[Tensor] = field(default_factory=list)
 
     @classmethod
-    def initial(cls, plan: Plan, inside: int, classes: int, device: torch.device) -> TrainingState:
-        """As before the first step; initial weights come from torch's global generator, seeded here.
-
-        inside: the channels or features of a row.
-        """
-        torch.manual_seed(plan.seed)
-        net = plan.net.build(inside, classes).to(device)
-        net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
+    def initial(cls, plan: Plan, net: Net) -> TrainingState:
+        """As before the first step of this net, which has its initial weights."""
         recipe = plan.recipe
         return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), Selection(recipe.selection))
 
     def begin_epoch(self, seed: int) -> Epoch:
-        """The next epoch, in its middle where the run was killed there."""
+        """The next epoch, in its middle where the run was killed there; what does not learn in it is frozen."""
+        recipe = self.recipe
+        freeze(self.net, BODY if len(self.history) < recipe.head_epochs else recipe.freeze)
         epoch = Epoch((seed << 20) + len(self.history))
         if self.middle is not None:
             epoch.restore(self.middle)
@@ -131,7 +128,8 @@ class TrainingState:
             group["weight_decay"] = self.recipe.weight_decay if decay else 0.0
         self.optimizer.zero_grad(set_to_none=True)
         backward(loss * rows if self.recipe.reduction == "sum" else loss, apart, self.net)
-        for parameter, leak in zip(self.net.parameters(), self._leak, strict=bool(self._leak)):
+        learning = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
+        for parameter, leak in zip(learning, self._leak, strict=bool(self._leak)):
             parameter.grad = leak if parameter.grad is None else parameter.grad + leak
         self._leak = []
         if self.recipe.clip:

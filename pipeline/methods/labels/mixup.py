@@ -16,6 +16,9 @@ class Mixup:
     the partners are a random permutation, the set of mixed rows has the same law as with l as drawn.
     """
 
+    mixes = True
+    """The rows of a batch are not those of the data set."""
+
     def __init__(self, *, alpha: float = 1.0) -> None:
         self.alpha = alpha
 

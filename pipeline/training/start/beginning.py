@@ -1,0 +1,69 @@
+"""The net as it is before the first step, and the rows that it learns from."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.data.dataset import DataSet
+from pipeline.nets.net import Net
+from pipeline.training.plan import Plan
+from pipeline.training.start import features, loading, source
+
+log = logging.getLogger("pipeline.training")
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """net: all of it. learner: what is trained of it on `rows`: the net, or its head on the features of the rows.
+
+    settings, notes: what the model's card says of weights that were given.
+    """
+
+    net: Net
+    learner: Net
+    rows: DataSet
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, data: DataSet, plan: Plan, device: torch.device, folder: Path) -> Beginning:
+        """Initial weights come from torch's global generator, seeded here, or from the plan's start.
+
+        Raises:
+            WeightsError: weights that cannot be had, or of another net.
+        """
+        net = initial(plan, data.arrays["train"][0].shape[-1], len(data.card["classes"]))
+        settings: dict[str, Any] = {}
+        notes: list[str] = []
+        if plan.start is not None:
+            weights = source.read(plan.start)
+            notes = [weights.note, loading.load(net, dict(weights.state), plan.start.source)]
+            for note in notes:
+                log.info(note)
+            settings["start"] = {"source": plan.start.source, "sha256": weights.sha256}
+            if weights.normalise is not None and data.card["input"]["kind"] == "image":
+                settings["normalise"] = weights.normalise
+                data = normalised(data, settings)
+        net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
+        if not plan.head_alone:
+            return cls(net, net, data, settings, notes)
+        rows = features.features_of(data, net, device, folder)
+        return cls(net, features.Head(net.head), rows, settings, notes)
+
+
+def initial(plan: Plan, inside: int, classes: int) -> Net:
+    """The plan's net with weights drawn by its seed; inside: the channels or features of a row."""
+    torch.manual_seed(plan.seed)
+    return plan.net.build(inside, classes)
+
+
+def normalised(data: DataSet, settings: dict[str, Any]) -> DataSet:
+    """The data set with the moments of the weights that training began with, where they brought some."""
+    if "normalise" not in settings:
+        return data
+    return replace(data, card={**data.card, "normalise": settings["normalise"]})

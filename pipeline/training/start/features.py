@@ -1,0 +1,86 @@
+"""A body that does not learn: what it makes of every row, once, so that only the head is trained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.data.dataset import DataSet
+from pipeline.nets.net import Net
+from pipeline.training.batches import Batches
+from trueodds.processes.progress import bar
+
+log = logging.getLogger("pipeline.training")
+
+ROWS = 500
+
+
+class Head(Net):
+    """The last layer alone, of rows that are features."""
+
+    def __init__(self, head: nn.Linear) -> None:
+        super().__init__()
+        self.head = head
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+
+def features_of(data: DataSet, net: Net, device: torch.device, folder: Path) -> DataSet:
+    """The data set with the net's features (float32 N x D) in place of rows.
+
+    They are kept in `folder` by the body's weights, the rows and their normalisation: another run of the same takes
+    them from there, and a killed one goes on with the next split.
+    """
+    place = folder / f"features-{_key(data, net)[:16]}"
+    place.mkdir(parents=True, exist_ok=True)
+    net.eval()
+    width, arrays = net.head.in_features, {}
+    for split, (_, labels) in data.arrays.items():
+        path = place / f"{split}.npy"
+        if path.exists():
+            log.info("%s: the features of %d rows are there (%s)", split, len(labels), path)
+        else:
+            _write(path, Batches.of(data, split, device), net, width, split)
+        # Mapped, and copied where written to, for torch takes no array that cannot be.
+        arrays[split] = (np.load(path, mmap_mode="c"), labels)
+    card = {
+        **data.card,
+        "input": {"kind": "vector", "features": [f"feature {k}" for k in range(width)], "missing": False},
+        "normalise": {"mean": [0.0] * width, "std": [1.0] * width},
+    }
+    return DataSet(arrays, card)
+
+
+def _write(path: Path, batches: Batches, net: Net, width: int, split: str) -> None:
+    """Written aside and renamed."""
+    aside = path.with_suffix(".part")
+    shape = (len(batches), width)
+    taken: Any = np.lib.format.open_memmap(aside, mode="w+", dtype=np.float32, shape=shape)
+    begin = 0
+    with torch.inference_mode(), bar(len(batches), f"features of {split}", "row") as shown:
+        for inputs, _ in batches.ordered(ROWS):
+            taken[begin : begin + len(inputs)] = net.features(inputs).cpu().numpy()
+            begin += len(inputs)
+            shown.update(len(inputs))
+    taken.flush()
+    del taken
+    aside.replace(path)
+
+
+def _key(data: DataSet, net: Net) -> str:
+    digest = hashlib.sha256(data.card["sha256"].encode())
+    settings: dict[str, Any] = {"normalise": data.card["normalise"], "device": str(net.head.weight.device.type)}
+    digest.update(json.dumps(settings, sort_keys=True).encode())
+    for name, tensor in net.state_dict().items():
+        if not name.startswith("head."):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+            digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
+    return digest.hexdigest()

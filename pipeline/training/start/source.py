@@ -1,0 +1,164 @@
+"""Where given weights come from: a file of one's own, or torchvision's published ones."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pipeline.data.vision import torchvision
+from trueodds.errors import ConfigError, UserError, nearest
+
+log = logging.getLogger("pipeline.training")
+
+TORCHVISION = "torchvision:"
+FOLDER = "TRUEODDS_WEIGHTS"
+"""Environment variable: the folder of published weights, under their official file names; weights/ otherwise."""
+SUFFIXES = (".safetensors", ".pt", ".pth")
+WRAPPERS = ("state_dict", "model_state_dict", "model")
+"""Keys under which checkpoints of training scripts hold the weights."""
+
+
+class WeightsError(UserError, ValueError):
+    """Weights that cannot be used; the message names the file, what was found, what is allowed and the cure."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights to begin with, as a plan names them.
+
+    source: a file's path, or torchvision: and the full name of its weights. sha256: of the file; of torchvision's the
+    first digits, which its file's name states.
+    """
+
+    source: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Weights:
+    """state: name -> tensor. normalise: mean and std of each channel in [0, 1] that they were trained with, where that
+    is known. note: what a model's card says of them.
+    """
+
+    state: Mapping[str, Tensor]
+    sha256: str
+    normalise: dict[str, list[float]] | None
+    note: str
+
+
+def find(source: str) -> Start:
+    """The weights that params.yaml names; of torchvision's nothing is fetched yet.
+
+    Raises:
+        ConfigError: no such file, another kind of file, or a name that torchvision does not have.
+    """
+    if source.startswith(TORCHVISION):
+        entry = _entry(source)
+        return Start(f"{TORCHVISION}{entry}", _file_name(entry).rpartition("-")[2].partition(".")[0])
+    path = Path(source)
+    if path.suffix not in SUFFIXES:
+        cure = f"a file of weights ({', '.join(SUFFIXES)}), or {TORCHVISION}NAME such as {TORCHVISION}resnet18"
+        raise ConfigError(f"training.start is {source!r}; allowed is {cure}")
+    if not path.is_file():
+        raise ConfigError(f"training.start is {source!r}, which does not exist; give the path of a file of weights")
+    return Start(source, _digest(path))
+
+
+def read(start: Start) -> Weights:
+    """The weights themselves; torchvision's are downloaded where they are not in the folder yet.
+
+    Raises:
+        WeightsError: a damaged file, one that holds more than weights or has another checksum, or no network.
+    """
+    if not start.source.startswith(TORCHVISION):
+        path = Path(start.source)
+        digest = _digest(path)
+        if digest != start.sha256:
+            raise WeightsError(f"{path} has changed since the run was planned; run: dvc repro")
+        note = f"Training began with the weights of {path.name} (SHA-256 {digest}); their licence is not known here."
+        return Weights(_state(path), digest, None, note)
+    entry = _entry(start.source)
+    path = _fetched(entry)
+    digest = _digest(path)
+    if not digest.startswith(start.sha256):
+        raise WeightsError(
+            f"{path} has SHA-256 {digest}, and its name says that it begins with {start.sha256}: it is damaged, or"
+            " another file; remove it, and it is downloaded anew"
+        )
+    shown = entry.transforms()
+    note = (
+        f"Training began with torchvision's {entry} (SHA-256 {digest}): code under BSD-3-Clause, weights learned from"
+        " ImageNet-1K, whose terms of access are for non-commercial research; check that your use is covered."
+    )
+    return Weights(_state(path), digest, {"mean": list(shown.mean), "std": list(shown.std)}, note)
+
+
+def _entry(source: str) -> Any:
+    """torchvision's own entry: a member of one of its enumerations of weights."""
+    models = torchvision().models
+    name = source.removeprefix(TORCHVISION)
+    try:
+        return models.get_weight(name) if "." in name else models.get_model_weights(name).DEFAULT
+    except (ValueError, AttributeError, KeyError) as error:
+        known = models.list_models(module=models)
+        raise ConfigError(
+            f"training.start is {source!r}, and torchvision has no such weights ({error}); allowed are its models of"
+            f" images, such as {TORCHVISION}resnet18, and their weights by name, such as"
+            f" {TORCHVISION}ResNet18_Weights.IMAGENET1K_V1.{nearest(name, known)}"
+        ) from None
+
+
+def _file_name(entry: Any) -> str:
+    return str(entry.url).rpartition("/")[2]
+
+
+def _fetched(entry: Any) -> Path:
+    folder = Path(os.environ.get(FOLDER) or "weights")
+    path = folder / _file_name(entry)
+    if not path.exists():
+        log.info("%s: downloading %s", entry, entry.url)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            torch.hub.download_url_to_file(entry.url, str(path), progress=False)
+        except (URLError, OSError) as error:
+            raise WeightsError(
+                f"{entry} could not be downloaded from {entry.url} ({error}). Without a network, put {path.name} into a"
+                f" folder and name that folder: {FOLDER}=<folder>"
+            ) from None
+    return path
+
+
+def _state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, by name; nothing in it is executed."""
+    try:
+        held: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        cure = "save its state_dict alone: torch.save(net.state_dict(), path), or safetensors.torch.save_file"
+        raise WeightsError(f"{path} holds more than weights, which is not read ({reason}); {cure}") from None
+    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise WeightsError(f"{path} is not a whole file of weights ({str(error).partition(chr(10))[0]})") from None
+    for wrapper in WRAPPERS:
+        if isinstance(held, Mapping) and isinstance(held.get(wrapper), Mapping):
+            held = held[wrapper]
+    if not isinstance(held, Mapping) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
+        cure = "save a state_dict: torch.save(net.state_dict(), path)"
+        raise WeightsError(f"{path} does not hold names with tensors; {cure}")
+    return {str(name).removeprefix("module."): tensor for name, tensor in held.items()}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
