@@ -46,6 +46,9 @@ def plan(params: Params) -> None:
     """Parameters and code -> plan.json: what decides the net, so that nothing else trains it anew."""
     from trueodds.files import write_json
 
+    start, watched = params.training.start, Path(params.data.path).resolve()
+    if start is not None and Path(start).is_file() and not Path(start).resolve().is_relative_to(watched):
+        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     ARTIFACTS.mkdir(exist_ok=True)
     write_json(PLAN, _planned(params))
 
@@ -61,15 +64,8 @@ def _planned(params: Params) -> dict[str, Any]:
     from pipeline.data.shares import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
-    start = params.training.start
-    if start is not None and Path(start).is_file() and not _within(Path(start), Path(params.data.path)):
-        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     held_out = params.data.held_out_size is not None or params.training.recipe in OF_RECIPES
     return plan_of(params.training, params.data.dataset, kind, held_out=held_out).to_json()
-
-
-def _within(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
 
 
 def train(params: Params) -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "weighted_evidence": "python -m benchmarks.weighted_evidence",
     "training": "python -m benchmarks.training --rounds 14",
     "photos": "python -m benchmarks.photos --before 7f39044",
+    "finetuning": "python -m benchmarks.finetuning",
     "checkpoints": "python -m benchmarks.checkpoints",
     "importing": "python -m benchmarks.importing --write",
     "serving": "python -m benchmarks.serving --peers .peers/bin/python",

@@ -78,9 +78,7 @@ def test_another_number_of_classes_has_a_new_head(digits: DataSet, tmp_path: Pat
 
 def test_weights_of_another_net(tmp_path: Path) -> None:
     wide, deep = drawn(width=8).state_dict(), drawn(width=4, depth=2).state_dict()
-    words = (
-        r"w\.pt does not hold weights of this net \(\d+ names differ: stem\.weight is 8 x 1 x 3 x 3, here 4 x 1 x 3"
-    )
+    words = r"w\.pt does not hold weights of this net \(\d+ names differ: stem\.weight is 8 x 1 x 3 x 3, here 4 x 1 x 3"
     with pytest.raises(WeightsError, match=words + r".* and \d+ more\); set training\.net, width and depth"):
         load(drawn(), wide, "w.pt")
     with pytest.raises(WeightsError, match=r"shortcut\.1\.weight is missing; .*; stages\.3\.conv1\.weight is none of"):
