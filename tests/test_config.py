@@ -73,7 +73,7 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({"training": {"device": "cud"}},
      "training.device = 'cud': allowed is 'auto', 'cpu', 'cuda'. Did you mean 'cuda'?"),
     ({"training": {"optimizer": "adm"}},
-     "training.optimizer = 'adm': allowed is 'sgd', 'adam', 'adagrad', or null. Did you mean 'adam'?"),
+     "training.optimizer = 'adm': allowed is 'sgd', 'adam', 'adamw', 'adagrad', or null. Did you mean 'adam'?"),
     ({"training": {"milestones": 0.4}}, "training.milestones = 0.4: allowed is a list of numbers, or null."),
     ({"training": {"milestones": [0.4, 60]}}, "training.milestones.1 = 60: allowed is a number above 0 below 1."),
     ({"data": {"held_out_size": 1}}, "data.held_out_size = 1: allowed is a whole number from 2, or null."),

@@ -112,7 +112,7 @@ def test_images_that_are_too_small_for_a_net(name: str, least: int) -> None:
         net = nets.build(name, 3, 5).eval()
         assert net(torch.randn(2, 3, least, least + 7)).shape == (2, 5)
         with pytest.raises(
-            ConfigError, match=rf"'{name}' takes images of {least} pixels .* have 8 x 40; set data\.image"
+            ConfigError, match=rf"'{name}' takes images of {least} pixels .* have 8 x 40; set training\.resize"
         ):
             net(torch.randn(2, 3, 8, 40))
 
@@ -165,9 +165,7 @@ def test_options_are_the_familys() -> None:
     words = r"training\.dropout is 0\.2, and net 'resnet8' has no dropout; leave dropout null \(it has width, depth\)"
     with pytest.raises(ConfigError, match=words):
         nets.build("resnet8", 1, 10, dropout=0.2)
-    with pytest.raises(
-        ConfigError, match=r"net 'vit_b_16' has no width; leave width null \(it has none of these options"
-    ):
+    with pytest.raises(ConfigError, match=r"net 'vit_b_16' has no width; leave width null \(it has resize\)"):
         nets.build("vit_b_16", 3, 10, width=8)
     for name in ("wrn26_10", "wrn28_10", "densenet100"):
         net = nets.build(name, 3, 10, width=4, depth=1, dropout=0.5)

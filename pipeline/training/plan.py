@@ -11,7 +11,18 @@ from typing import Any
 from pipeline.methods.composition import Composition
 from pipeline.nets.net import Shape
 from pipeline.training.recipe import Recipe
-from pipeline.training.start.source import Start
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights to begin with, as a plan names them.
+
+    source: a file's path, or torchvision: and the full name of its weights. sha256: of the file; of torchvision's the
+    first digits, which its file's name states.
+    """
+
+    source: str
+    sha256: str
 
 
 @dataclass(frozen=True)

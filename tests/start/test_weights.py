@@ -16,6 +16,7 @@ from pipeline import data, nets
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.data.vision import torchvision
+from pipeline.training.plan import Start
 from pipeline.training.start import source
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.start.loading import load
@@ -120,7 +121,7 @@ def test_what_is_not_a_file_of_weights(tmp_path: Path) -> None:
 
 def test_torchvisions_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = "torchvision:ResNet18_Weights.IMAGENET1K_V1"
-    assert find("torchvision:resnet18") == find(full) == source.Start(full, "f37072fd")
+    assert find("torchvision:resnet18") == find(full) == Start(full, "f37072fd")
     with pytest.raises(ConfigError, match=r"'torchvision:resnet81', and torchvision has no .* mean 'resnet18'"):
         find("torchvision:resnet81")
     with pytest.raises(ConfigError, match="torchvision has no such weights"):

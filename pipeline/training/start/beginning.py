@@ -46,7 +46,7 @@ class Beginning:
             for note in notes:
                 log.info(note)
             settings["start"] = {"source": plan.start.source, "sha256": weights.sha256}
-            if weights.normalise is not None and data.card["input"]["kind"] == "image":
+            if weights.normalise is not None:
                 settings["normalise"] = weights.normalise
                 data = normalised(data, settings)
         net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it

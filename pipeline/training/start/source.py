@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pipeline.data.vision import torchvision
+from pipeline.training.plan import Start
 from trueodds.errors import ConfigError, UserError, nearest
 
 log = logging.getLogger("pipeline.training")
@@ -32,18 +33,6 @@ WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 class WeightsError(UserError, ValueError):
     """Weights that cannot be used; the message names the file, what was found, what is allowed and the cure."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """Weights to begin with, as a plan names them.
-
-    source: a file's path, or torchvision: and the full name of its weights. sha256: of the file; of torchvision's the
-    first digits, which its file's name states.
-    """
-
-    source: str
-    sha256: str
 
 
 @dataclass(frozen=True)
