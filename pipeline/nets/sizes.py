@@ -10,11 +10,13 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from pipeline.data.raw import Kind
 from pipeline.data.vision import torchvision
 from pipeline.nets.net import Shape
 
-SIDE, CHANNELS, CLASSES, FEATURES = 32, 3, 100, 30
-"""The rows that the figures are of: images of 32 x 32 pixels, of 100 classes; vectors of 30 features."""
+ROWS: dict[Kind, tuple[int, ...]] = {"image": (3, 32, 32), "vector": (30,)}
+CLASSES = 100
+"""What the figures are of: rows of these sizes, channels or features first."""
 
 
 class Size(NamedTuple):
@@ -29,14 +31,14 @@ def size(shape: Shape) -> Size:
     """Of a net; nothing is computed, on torch's device `meta`."""
     torchvision()  # its first import within a `torch.device` context would make its own tensors there
     with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
-        net = shape.build(_inside(shape), CLASSES).eval()
+        net = shape.build(ROWS[shape.kind][0], CLASSES).eval()
         net(_rows(shape, 1))
     return Size(sum(parameter.numel() for parameter in net.parameters()), counter.get_total_flops())
 
 
 def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> float:
     """How many rows a second a net trains on, here: a pass and its backward pass; the median of some, after a first."""
-    net = shape.build(_inside(shape), CLASSES).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net = shape.build(ROWS[shape.kind][0], CLASSES).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     rows, labels = _rows(shape, batch_size), torch.arange(batch_size)
     seconds = []
     for _ in range(1 + repeats):
@@ -46,11 +48,5 @@ def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> fl
     return batch_size / median(seconds[1:])
 
 
-def _inside(shape: Shape) -> int:
-    return CHANNELS if shape.kind == "image" else FEATURES
-
-
 def _rows(shape: Shape, count: int) -> torch.Tensor:
-    if shape.kind == "image":
-        return torch.randn(count, CHANNELS, SIDE, SIDE).to(memory_format=torch.channels_last)
-    return torch.randn(count, FEATURES)
+    return torch.randn(count, *ROWS[shape.kind])
