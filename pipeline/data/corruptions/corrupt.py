@@ -1,0 +1,90 @@
+"""The corruptions by their names, on rows of images."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.corruptions import blur, digital, noise, spatter, weather
+from pipeline.data.corruptions.filters import Floats, Generators
+from pipeline.data.corruptions.tables import COMMON, EXTRA, SEVERITIES, Parameters, Table, table_of
+from pipeline.data.raw import Images
+from trueodds.errors import ConfigError, unknown
+
+NAMES = (*COMMON, *EXTRA)
+VALUES = 1 << 22
+"""Of pixels and channels that are worked on at once: 32 MB as float64."""
+FUNCTIONS: dict[str, Callable[[Images, Parameters, Generators], Floats | Images]] = {
+    function.__name__: function
+    for function in (
+        noise.gaussian_noise,
+        noise.shot_noise,
+        noise.impulse_noise,
+        blur.defocus_blur,
+        blur.glass_blur,
+        blur.motion_blur,
+        blur.zoom_blur,
+        weather.snow,
+        weather.frost,
+        weather.fog,
+        digital.brightness,
+        digital.contrast,
+        digital.elastic_transform,
+        digital.pixelate,
+        digital.jpeg_compression,
+        noise.speckle_noise,
+        blur.gaussian_blur,
+        spatter.spatter,
+        digital.saturate,
+    )
+}
+assert tuple(FUNCTIONS) == NAMES
+
+
+def check(names: Iterable[str], severities: Iterable[int] = SEVERITIES) -> None:
+    """Refuses what is no corruption or no severity.
+
+    Raises:
+        ConfigError: naming it, what is allowed and the nearest.
+    """
+    for name in names:
+        if name not in NAMES:
+            raise unknown("corruption", name, NAMES)
+    for severity in severities:
+        if severity not in SEVERITIES:
+            raise ConfigError(f"severity {severity} of a corruption; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]}")
+
+
+def corrupt(
+    images_NHWC: Images,
+    name: str,
+    severity: int,
+    *,
+    seed: int = 0,
+    rows_N: npt.NDArray[np.integer] | None = None,
+    table: Table | None = None,
+) -> Images:
+    """The images, uint8 with 1 or 3 channels of any size, after one of NAMES at a severity of 1 to 5; uint8.
+
+    What is random about row n depends on the seed, the name, the severity and the row's number alone, not on the rows
+    beside it. rows_N: these numbers; None: 0, 1, .. table: the parameters; None: by the images' size.
+
+    Raises:
+        ConfigError: as `check`.
+    """
+    check([name], [severity])
+    _, height, width, channels = images_NHWC.shape
+    parameters = (table or table_of(height, width)).rows[name][severity - 1]
+    numbers = np.arange(len(images_NHWC)) if rows_N is None else rows_N
+    out, step = np.empty_like(images_NHWC), max(1, VALUES // (height * width * channels))
+    for begin in range(0, len(images_NHWC), step):
+        part = slice(begin, begin + step)
+        generators = [
+            np.random.default_rng([seed, zlib.crc32(name.encode()), severity, int(row)]) for row in numbers[part]
+        ]
+        # Cut off, not rounded, as the published files were.
+        out[part] = FUNCTIONS[name](images_NHWC[part], parameters, generators).astype(np.uint8)
+    return out
