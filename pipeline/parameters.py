@@ -17,6 +17,10 @@ STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "fetch": ("data", "training.recipe"),
     "plan": ("training", "data.dataset", "data.held_out_size", "data.path"),
     "train": ("training",),
+    "shift": tuple(
+        f"evaluation.{leaf}" for leaf in ("shift", "shift_corruptions", "shift_rows", "shift_seed", "shift_severities")
+    )
+    + ("data.dataset", "data.path"),
     "calibrate": ("calibration",),
     "evaluate": ("evaluation", "data.dataset", "training.method", "training.model"),
     "export": (),

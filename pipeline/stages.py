@@ -23,6 +23,7 @@ DATA = ARTIFACTS / "data"
 MODEL = ARTIFACTS / "model"
 PLAN = ARTIFACTS / "plan.json"
 LOGITS = ARTIFACTS / "logits.npz"
+SHIFT = ARTIFACTS / "shift"
 CALIBRATOR = ARTIFACTS / "calibrator.json"
 SELECTION = ARTIFACTS / "selection.json"
 EVALUATION = ARTIFACTS / "evaluation"
@@ -90,6 +91,34 @@ def train(params: Params) -> None:
     loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
 
 
+def shift(params: Params) -> None:
+    """Test images under corruptions, network -> shift/: their logits; without `evaluation.shift` only a word of it."""
+    from trueodds.evaluation import shifted_logits
+
+    if params.evaluation.shift is None:
+        shifted_logits.write_none(SHIFT)
+        return
+    from functools import partial
+
+    from pipeline import data
+    from pipeline import shift as shifted
+    from pipeline.export import onnx_graph
+    from pipeline.training.files import IMPORTED
+    from pipeline.training.network import read_net, read_settings
+    from pipeline.training.scoring import scorer
+    from trueodds import logits
+
+    shifted.names_of(params.evaluation)
+    dataset = data.read(DATA)
+    shifted.check_kind(dataset.card["input"]["kind"])
+    settings, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
+    if imported.is_file():
+        score: shifted.Score = partial(onnx_graph.run, imported, "logits")
+    else:
+        score = scorer(read_net(MODEL, settings, dataset), dataset)
+    shifted.write(params.evaluation, params.data, dataset, logits.read(LOGITS, "test"), score, SHIFT)
+
+
 def calibrate(params: Params) -> None:
     """Validation logits -> calibrator.json, and selection.json: the candidates' table, empty if one was named."""
     from pipeline.calibrate import check, fit
@@ -103,7 +132,11 @@ def calibrate(params: Params) -> None:
 
 
 def evaluate(params: Params) -> None:
-    """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures."""
+    """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures; and
+    logits of corrupted rows, if there are any -> shift/: shift.json, shift.csv and pictures.
+    """
+    import shutil
+
     from pipeline import calibrate, figures
     from trueodds import logits
     from trueodds.evaluation import results
@@ -116,9 +149,21 @@ def evaluate(params: Params) -> None:
     evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation, positive_class)
     evaluated.write(EVALUATION, logits.notes(LOGITS))
     model, method = params.training.model, params.training.method
-    figures.draw(
-        evaluated, names, EVALUATION, f"{params.data.dataset}, {method if model is None else Path(model).name}"
-    )
+    subject = f"{params.data.dataset}, {method if model is None else Path(model).name}"
+    figures.draw(evaluated, names, EVALUATION, subject)
+    out = EVALUATION / "shift"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    if params.evaluation.shift is None:
+        return
+    from pipeline.figures import shift as shift_figures
+    from trueodds.evaluation import shift, shifted_logits
+
+    shifted = shifted_logits.read(SHIFT)
+    under_shift = shift.evaluate(evaluated.calibrator, val, shifted, params.evaluation)
+    under_shift.write(out)
+    shift_figures.draw(under_shift, out, subject)
+    log.info(shifted.description["note"])
 
 
 def export(params: Params) -> None:
@@ -207,15 +252,17 @@ def quantise(params: Params) -> Path:
     return INT8
 
 
-STAGES = {stage.__name__: stage for stage in (fetch, plan, train, calibrate, evaluate, export)}
+STAGES = {stage.__name__: stage for stage in (fetch, plan, train, shift, calibrate, evaluate, export)}
 """In the order of the graph, for machines without DVC: `trueodds all`."""
 
 
 def check_names(params: Params) -> None:
-    """Refuse an unknown recipe, net, method, option or calibrator, and settings that do not fit, before anything long.
+    """Refuse an unknown recipe, net, method, option, calibrator or corruption, and settings that do not fit, before
+    anything long.
 
     Raises:
         ConfigError: naming it, what is allowed and the nearest.
+        DataError: a shift of rows that are no images.
     """
     from pipeline import calibrate
     from trueodds.evaluation.entries import check_compared
@@ -223,3 +270,9 @@ def check_names(params: Params) -> None:
     _planned(params)
     calibrate.check(params.calibration)
     check_compared(params.evaluation.compare)
+    if params.evaluation.shift is not None:
+        from pipeline import data
+        from pipeline import shift as shifted
+
+        shifted.names_of(params.evaluation)
+        shifted.check_kind(data.kind_of(params.data))

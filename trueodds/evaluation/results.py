@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -219,20 +219,37 @@ def compared(
     Raises:
         ConfigError: as `check_compared`.
     """
-    check_compared(settings.compare)
-    every = calibrators.names() if ALL in settings.compare else []
     judged: list[Measurement | Problem] = []
-    for entry in dict.fromkeys([*every, *(" ".join(entry.split()) for entry in settings.compare if entry != ALL)]):
+    for entry, calibrator in fit_compared(after, validation, settings.compare):
+        if isinstance(calibrator, FitError):
+            judged.append(Problem(entry, str(calibrator)))
+        else:
+            measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive)
+            judged.append(replace(measured, name=entry))
+    return judged
+
+
+def fit_compared(
+    after: Calibrator, validation: Logits, entries: Sequence[str]
+) -> Iterator[tuple[str, Calibrator | FitError]]:
+    """Each of the entries of `compare` with its calibrator, or why these rows do not determine it.
+
+    Left out: as in `compared`.
+
+    Raises:
+        ConfigError: as `check_compared`.
+    """
+    check_compared(entries)
+    every = calibrators.names() if ALL in entries else []
+    for entry in dict.fromkeys([*every, *(" ".join(entry.split()) for entry in entries if entry != ALL)]):
         name, options = name_and_options(entry)
         try:
             calibrator = calibrators.fit(validation.logits_NC, validation.labels_N, name, **options)
         except FitError as error:
-            judged.append(Problem(entry, str(error)))
+            yield entry, error
             continue
         if calibrator not in (Identity(), after):
-            measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive)
-            judged.append(replace(measured, name=entry))
-    return judged
+            yield entry, calibrator
 
 
 def table_of(

@@ -119,10 +119,10 @@ def _backwards(corners_32: Floats, moved_32: Floats) -> Floats:
     """
     ones = np.ones((3, 1))
     try:
-        solved: Floats = np.linalg.solve(np.hstack([moved_32, ones]), corners_32).T
+        solved = np.linalg.solve(np.hstack([moved_32, ones]), corners_32)
     except np.linalg.LinAlgError:
         return np.eye(2, 3)
-    return solved
+    return solved.T.astype(np.float64)
 
 
 def _picture(image_HWC: npt.NDArray[np.uint8]) -> Image.Image:

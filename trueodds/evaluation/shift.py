@@ -1,0 +1,152 @@
+"""A model judged on corrupted test rows: error, NLL and calibration errors by severity, for several calibrators."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds import metrics
+from trueodds.calibrators import Calibrator, FitError, Identity
+from trueodds.evaluation.results import Settings, fit_compared
+from trueodds.evaluation.shifted_logits import ShiftedLogits
+from trueodds.files import write_json
+from trueodds.logits import Logits
+from trueodds.metrics import CalibrationSums
+from trueodds.metrics.intervals.within_types import WithinTypes, within_types
+from trueodds.sums.inputs import Array
+
+FIGURES = ("error_rate", "nll", "ece", "adaptive_ece", "adaptive_ece_l2")
+"""By the names of metrics.json. adaptive_ece_l2, of equal-mass bins, is what the soft-calibration paper plots."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A calibrator by its name and place: before, after, or compared."""
+
+    name: str
+    role: str
+    calibrator: Calibrator
+
+
+@dataclass(frozen=True)
+class ShiftMeasurement:
+    """The figures of one calibrator's probabilities: of the rows as they are, and under each corruption."""
+
+    name: str
+    role: str
+    clean_F: Array
+    values_FTS: Array
+    """F of FIGURES, T corruptions, S severities from 1 on. Errors, of calibration too, are fractions, NLL nats."""
+
+    def within(self, figure: str) -> WithinTypes:
+        """Mean over corruptions by severity, from 1 on, with its standard error without what corruptions differ by."""
+        return within_types(self.values_FTS[FIGURES.index(figure)])
+
+    def clean(self, figure: str) -> float:
+        """The figure of the rows as they are: severity 0."""
+        return float(self.clean_F[FIGURES.index(figure)])
+
+
+@dataclass(frozen=True)
+class ShiftResults:
+    """All calibrators under one shift."""
+
+    measurements: list[ShiftMeasurement]
+    problems: dict[str, str]
+    """Calibrators of `compare` that the validation rows do not determine, and why."""
+    corruptions: tuple[str, ...]
+    severities: tuple[int, ...]
+    description: dict[str, Any]
+    """Where the images come from (`trueodds.evaluation.shifted_logits`)."""
+    settings: Settings
+
+    def write(self, folder: Path) -> None:
+        """Writes shift.json (means by severity, with limits) and shift.csv (each corruption) into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "shift.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["calibrator", "role", "corruption", "severity", *FIGURES])
+            writer.writerows(self._rows())
+        level = self.settings.level
+        tables = {
+            one.name: {"role": one.role, **_by_severity(one, self.severities, level)} for one in self.measurements
+        }
+        problems = {name: {"role": "compared", "problem": reason} for name, reason in self.problems.items()}
+        head = {**self.description, "bins": self.settings.bins, "level": level, "unit": "fraction"}
+        write_json(folder / "shift.json", {**head, "calibrators": tables | problems})
+
+    def _rows(self) -> list[list[Any]]:
+        rows: list[list[Any]] = []
+        for one in self.measurements:
+            rows.append([one.name, one.role, "", 0, *one.clean_F.tolist()])
+            rows += [
+                [one.name, one.role, corruption, severity, *one.values_FTS[:, t, s].tolist()]
+                for t, corruption in enumerate(self.corruptions)
+                for s, severity in enumerate(self.severities)
+            ]
+        return rows
+
+
+def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits, settings: Settings) -> ShiftResults:
+    """The corrupted rows before and after `calibrator`, and after each of `settings.compare`, all fitted on clean rows.
+
+    Raises:
+        ConfigError: as `check_compared`.
+        FileError: logits that are missing or damaged.
+    """
+    roles = [Role("identity", "before", Identity()), Role(calibrator.name, "after", calibrator)]
+    problems: dict[str, str] = {}
+    for entry, fitted in fit_compared(calibrator, validation, settings.compare):
+        if isinstance(fitted, FitError):
+            problems[entry] = str(fitted)
+        else:
+            roles.append(Role(entry, "compared", fitted))
+    labels_N, bins = shifted.clean.labels_N, settings.bins
+    clean = [figures(one.calibrator, shifted.clean.logits_NC, labels_N, bins) for one in roles]
+    values: list[list[list[Array]]] = [[] for _ in roles]
+    for _, logits_SNC in shifted:  # of each corruption once: a file of 20 MB, of many
+        for table, one in zip(values, roles, strict=True):
+            table.append([figures(one.calibrator, logits_NC, labels_N, bins) for logits_NC in logits_SNC])
+    measurements = [
+        ShiftMeasurement(one.name, one.role, of_clean, np.moveaxis(np.array(table), -1, 0))
+        for one, of_clean, table in zip(roles, clean, values, strict=True)
+    ]
+    return ShiftResults(measurements, problems, shifted.corruptions, shifted.severities, shifted.description, settings)
+
+
+def figures(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, bins: int) -> Array:
+    """FIGURES of one set of rows."""
+    p_NC = calibrator(logits_NC)
+    sums = CalibrationSums.from_probabilities(p_NC, labels_N)
+    return np.array(
+        [
+            metrics.error_rate(sums),
+            sums.total("nll") / sums.n,
+            metrics.ece(sums, bins=bins),
+            metrics.adaptive_ece(p_NC, labels_N, bins=bins),
+            metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
+        ]
+    )
+
+
+def _by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) -> dict[str, Any]:
+    """Of each figure, lists over severity 0, ..: the mean over corruptions, and how sure it is (null at 0)."""
+    table: dict[str, Any] = {"severity": [0, *severities]}
+    for figure in FIGURES:
+        within, clean = one.within(figure), one.clean(figure)
+        half, means = within.half_width(level), within.mean_S.tolist()
+        error = None if math.isnan(half) else within.standard_error
+        table[figure] = {
+            "mean": [clean, *means],
+            "standard_error": [None, *[error] * len(means)],
+            "lower": [None, *(None if error is None else mean - half for mean in means)],
+            "upper": [None, *(None if error is None else mean + half for mean in means)],
+        }
+    return table
