@@ -163,18 +163,11 @@ class Evaluation(_Section):
     compare: list[str] = Field(default_factory=list)
     """Further calibrators, fitted on the validation rows and measured on the test rows, with options where they follow
     the name, such as temperature objective=ece; [all]: every one."""
-    shift: Literal["cifar-c"] | None = None
+    shift: Annotated[Literal["cifar-c"], Field(json_schema_extra={"enum": ["cifar-c"]})] | None = None
     """cifar-c: the test images under corruptions of five severities, too, as CIFAR-10-C has them; null: none."""
-    shift_corruptions: list[str] = Field(default_factory=list)
-    """Which: such as [fog, snow]; [all]: all 19; []: the 15 common ones."""
-    shift_severities: list[Annotated[int, Field(ge=1, le=5)]] = Field(
-        default_factory=lambda: [1, 2, 3, 4, 5], min_length=1
-    )
-    """Of 1 to 5. Severity 0, the images as they are, comes along."""
-    shift_rows: Annotated[int, Field(ge=2)] | None = None
-    """So many of the test rows, drawn class-balanced; null: all."""
-    shift_seed: Annotated[int, Field(ge=0)] = 0
-    """Of these rows, and of the corruptions where they are computed here."""
+    shift_options: Annotated[dict[str, int | list[int] | list[str]], _NoneAsEmpty] = Field(default_factory=dict)
+    """{corruptions: [fog, snow], severities: [1, 3, 5], rows: 1000, seed: 0}; without: the 15 common ones ([all]: all
+    19), 1 to 5, every test row (rows are drawn class-balanced), seed 0."""
 
 
 class Params(_Section):

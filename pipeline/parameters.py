@@ -10,17 +10,14 @@ import yaml
 from pipeline.config import SECTION_OF, Params, read_yaml
 from trueodds.errors import ConfigError, unknown
 
-OPTIONS = ("model_options", "method_options", "calibrator_options")
+OPTIONS = ("model_options", "method_options", "calibrator_options", "shift_options")
 """Leaves that hold names of their own, such as `method_options.gamma`."""
 
 STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "fetch": ("data", "training.recipe"),
     "plan": ("training", "data.dataset", "data.held_out_size", "data.path"),
     "train": ("training",),
-    "shift": tuple(
-        f"evaluation.{leaf}" for leaf in ("shift", "shift_corruptions", "shift_rows", "shift_seed", "shift_severities")
-    )
-    + ("data.dataset", "data.path"),
+    "shift": ("evaluation.shift", "evaluation.shift_options", "data.dataset", "data.path"),
     "calibrate": ("calibration",),
     "evaluate": ("evaluation", "data.dataset", "training.method", "training.model"),
     "export": (),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data, Evaluation
-from pipeline.data.corruptions import COMMON, NAMES, check
+from pipeline.data.corruptions import COMMON, NAMES, SEVERITIES, check
 from pipeline.data.corruptions.source import find, source_of
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import DataError, Images
+from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation import shifted_logits
 from trueodds.evaluation.splits import balanced
 from trueodds.logits import Logits
@@ -26,21 +27,53 @@ log = logging.getLogger("pipeline.shift")
 ALL = "all"
 BLOCK = 1 << 26
 """Bytes of images that are corrupted and scored at a time."""
+LISTS = ("corruptions", "severities")
+ALLOWED = {
+    "corruptions": "a list of names, such as [fog, snow], or [all]",
+    "severities": "a list of whole numbers from 1 to 5",
+    "rows": "a whole number from 2",
+    "seed": "a whole number from 0",
+}
 Score = Callable[[Images], npt.NDArray[np.floating]]
 """uint8 N x H x W x C -> logits N x K."""
 
 
-def names_of(settings: Evaluation) -> tuple[str, ...]:
-    """The corruptions that the settings ask for, in the published order.
+@dataclass(frozen=True)
+class Options:
+    """`evaluation.shift_options`, checked."""
 
-    Raises:
-        ConfigError: one that is not there.
-    """
-    chosen = settings.shift_corruptions
-    check(name for name in chosen if name != ALL)
-    if not chosen:
-        return COMMON
-    return tuple(name for name in NAMES if ALL in chosen or name in chosen)
+    corruptions: tuple[str, ...] = COMMON
+    severities: tuple[int, ...] = SEVERITIES
+    rows: int | None = None
+    """Of the test rows; None: all."""
+    seed: int = 0
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Options:
+        """Corruptions in the published order, severities ascending, each once.
+
+        Raises:
+            ConfigError: an unknown option or corruption, a value that is none.
+        """
+        values: dict[str, Any] = {}
+        for name, value in settings.items():
+            if name not in ALLOWED:
+                raise unknown("option in evaluation.shift_options", name, ALLOWED)
+            kind = str if name == "corruptions" else int
+            entries = value if name in LISTS else [value]
+            least = {"rows": 2, "seed": 0}.get(name)
+            if (
+                not isinstance(entries, list)
+                or not entries
+                or any(not isinstance(entry, kind) or isinstance(entry, bool) for entry in entries)
+                or (least is not None and entries[0] < least)
+            ):
+                raise ConfigError(f"evaluation.shift_options.{name} = {value!r}; allowed is {ALLOWED[name]}")
+            values[name] = entries if name in LISTS else value
+        chosen, severities = values.get("corruptions", COMMON), values.get("severities", SEVERITIES)
+        check((name for name in chosen if name != ALL), severities)
+        values["corruptions"] = tuple(name for name in NAMES if ALL in chosen or name in chosen)
+        return cls(**values | {"severities": tuple(sorted(set(severities)))})
 
 
 def check_kind(kind: str) -> None:
@@ -51,44 +84,30 @@ def check_kind(kind: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Which test rows, with their labels and their logits as they are."""
-
-    index_N: npt.NDArray[np.intp]
-    clean: Logits
-
-
-def rows_of(settings: Evaluation, test: Logits) -> Rows:
-    """`shift_rows` of the test rows, class-balanced, or all if there are no more."""
-    index, size = np.arange(len(test.labels_N)), settings.shift_rows
-    if size is not None and size < len(index):
-        index, _ = balanced(test.labels_N.astype(np.int64), size, settings.shift_seed)
-    return Rows(index, Logits(test.logits_NC[index], test.labels_N[index]))
-
-
 def write(settings: Evaluation, data: Data, dataset: DataSet, test: Logits, score: Score, folder: Path) -> None:
     """Corrupts the test images, or reads the published files, and writes what the network makes of them.
 
     Raises:
-        ConfigError: a corruption that is not there.
+        ConfigError: as `Options.of`.
         DataError: rows that are no images; published files that are not those of the test rows.
     """
-    names, severities = names_of(settings), sorted(set(settings.shift_severities))
+    options = Options.of(settings.shift_options)
     check_kind(dataset.card["input"]["kind"])
-    rows, published = rows_of(settings, test), find(data.dataset, data.path)
-    images, labels_N = dataset.arrays["test"]
-    images_NHWC = cast(Images, images)  # by their kind
-    source = source_of(published, (images_NHWC, labels_N), names, settings.shift_seed)
+    published, (images, labels_N) = find(data.dataset, data.path), dataset.arrays["test"]
+    images_NHWC, index_N = cast(Images, images), np.arange(len(labels_N))  # images by their kind
+    if options.rows is not None and options.rows < len(index_N):
+        index_N, _ = balanced(labels_N, options.rows, options.seed)
+    source = source_of(published, (images_NHWC, labels_N), options.corruptions, options.seed)
     log.info("%s%s", source.origin["note"], "" if published is None else f" They are in {published}.")
     step = max(1, BLOCK // images_NHWC[0].nbytes)
-    parts = [rows.index_N[begin : begin + step] for begin in range(0, len(rows.index_N), step)]
-    with progress.bar(len(names) * len(severities), "shift", "set") as bar:
+    parts = [index_N[begin : begin + step] for begin in range(0, len(index_N), step)]
+    with progress.bar(len(options.corruptions) * len(options.severities), "shift", "set") as bar:
 
         def logits_of(name: str, severity: int) -> npt.NDArray[np.floating]:
             logits_NK = np.concatenate([score(source.images(name, severity, part)) for part in parts])
             bar.update()
             return logits_NK
 
-        description = {"shift": settings.shift, "seed": settings.shift_seed, **source.origin}
-        shifted_logits.write(folder, description, rows.index_N, rows.clean, names, severities, logits_of)
+        description = {"shift": settings.shift, "seed": options.seed, **source.origin}
+        clean = Logits(test.logits_NC[index_N], labels_N[index_N])
+        shifted_logits.write(folder, description, index_N, clean, options.corruptions, options.severities, logits_of)

@@ -108,9 +108,7 @@ def shift(params: Params) -> None:
     from pipeline.training.scoring import scorer
     from trueodds import logits
 
-    shifted.names_of(params.evaluation)
     dataset = data.read(DATA)
-    shifted.check_kind(dataset.card["input"]["kind"])
     settings, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
     if imported.is_file():
         score: shifted.Score = partial(onnx_graph.run, imported, "logits")
@@ -274,5 +272,5 @@ def check_names(params: Params) -> None:
         from pipeline import data
         from pipeline import shift as shifted
 
-        shifted.names_of(params.evaluation)
+        shifted.Options.of(params.evaluation.shift_options)
         shifted.check_kind(data.kind_of(params.data))

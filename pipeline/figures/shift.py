@@ -50,11 +50,13 @@ def severities(results: ShiftResults, out: Path, title: str) -> None:
             _lines(axes, results, name)
             axes.set(xlabel="severity", ylabel=label)
         handles, labels = axes_P[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+        bars = "bars: one standard error over the corruptions, without what these differ by at every severity"
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False, title=bars,
+                      title_fontsize=8)  # fmt: skip
 
 
 def corruptions(results: ShiftResults, out: Path, title: str) -> None:
-    """A panel for each corruption: the ECE (equal mass, l2 norm) by severity, before and after. Written to `out`.svg."""
+    """A panel a corruption: the ECE (equal mass, l2 norm) by severity, before and after. Written to `out`.svg."""
     columns = min(5, len(results.corruptions))
     rows = -(-len(results.corruptions) // columns)
     with drawn(out, title, (2.3 * columns + 0.4, 1.8 * rows + 1.0)) as figure:

@@ -58,7 +58,7 @@ class ShiftedLogits:
 
 def write_none(folder: Path) -> None:
     """A folder that says that there is no shift."""
-    folder.mkdir(parents=True, exist_ok=True)
+    _empty(folder)
     write_json(folder / DESCRIPTION, {"shift": None})
 
 
@@ -75,10 +75,7 @@ def write(
 
     clean: logits and labels of the same rows as they are; rows_N: their numbers among the test rows.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / DESCRIPTION).unlink(missing_ok=True)
-    for stale in folder.glob("*.npy"):
-        stale.unlink()
+    _empty(folder)
     write_npz(folder / CLEAN, {"rows": rows_N, "logits": clean.logits_NC, "labels": clean.labels_N})
     for name in corruptions:
         np.save(folder / f"{name}.npy", np.stack([logits_of(name, severity) for severity in severities]))
@@ -101,3 +98,10 @@ def read(folder: Path) -> ShiftedLogits:
     except (FileNotFoundError, KeyError, TypeError) as error:
         raise FileError(f"{folder} is not whole ({error}); {CURE}") from None
     return ShiftedLogits(folder, description, clean)
+
+
+def _empty(folder: Path) -> None:
+    """Without what an earlier run left, the description first: a folder with one is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (folder / DESCRIPTION, folder / CLEAN, *folder.glob("*.npy")):
+        stale.unlink(missing_ok=True)

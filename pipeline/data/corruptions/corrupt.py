@@ -55,7 +55,10 @@ def check(names: Iterable[str], severities: Iterable[int] = SEVERITIES) -> None:
             raise unknown("corruption", name, NAMES)
     for severity in severities:
         if severity not in SEVERITIES:
-            raise ConfigError(f"severity {severity} of a corruption; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]}")
+            raise ConfigError(
+                f"severity {severity} of a corruption; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]} (0, the images as"
+                " they are, is measured anyway)"
+            )
 
 
 def corrupt(

@@ -111,8 +111,8 @@ def _read(path: Path) -> npt.NDArray[Any]:
     else:
         return array
     raise DataError(
-        f"{path} {problem}; take it from {SOURCE}, leave its corruption out of evaluation.shift_corruptions, or move the"
-        " folder away: then all are computed"
+        f"{path} {problem}; take it from {SOURCE}, leave its corruption out of evaluation.shift_options.corruptions, or"
+        " move the folder away: then all are computed"
     )
 
 
