@@ -47,7 +47,8 @@ LAYERS = {
         risk_coverage shadows
     """,
     "trueodds/evaluation": """
-        results
+        shift
+        results shifted_logits
         entries splits
     """,
     "trueodds/importing": """
@@ -117,7 +118,7 @@ LAYERS = {
         stages
         figures recalibrate
         export
-        calibrate training
+        calibrate shift training
         methods
         nets
         data

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import Inputs
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
 from pipeline.training.device import device_of, repeatable
-from pipeline.training.measuring.outputs import outputs
+
+ROWS = 500
 
 
 def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32]]:
@@ -22,13 +24,14 @@ def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32
     On CUDA where it is there; on the CPU the same rows give the same bytes.
     """
     device = device_of("auto")
-    net = net.to(device)
+    net = net.to(device).eval()
 
     def score(rows: Inputs) -> npt.NDArray[np.float32]:
         labels_N = np.zeros(len(rows), np.int64)  # a batch has some; nothing reads them
         batches = Batches.of(replace(data, arrays={"test": (rows, labels_N)}), "test", device)
-        with repeatable(device, 0):
-            logits_NK: npt.NDArray[np.float32] = outputs(net, batches).logits.float().cpu().numpy()
+        with repeatable(device, 0), torch.inference_mode():
+            logits = [net(inputs).cpu() for inputs, _ in batches.ordered(ROWS)]
+        logits_NK: npt.NDArray[np.float32] = torch.cat(logits).numpy()
         return logits_NK
 
     return score

@@ -20,7 +20,7 @@ from tests.flows.conftest import Prefect, wait_for
 from tests.importing.models import DIGITS_MEAN, save_digits_regression
 
 pytestmark = pytest.mark.full
-STAGES = {"fetch", "plan", "train", "calibrate", "evaluate", "export"}
+STAGES = {"fetch", "plan", "train", "shift", "calibrate", "evaluate", "export"}
 
 
 def unbroken_weights(target: Path, **leaves: object) -> bytes:

@@ -56,8 +56,8 @@ def check(names: Iterable[str], severities: Iterable[int] = SEVERITIES) -> None:
     for severity in severities:
         if severity not in SEVERITIES:
             raise ConfigError(
-                f"severity {severity} of a corruption; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]} (0, the images as"
-                " they are, is measured anyway)"
+                f"severity {severity} of a corruption; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]}"
+                " (0, the images as they are, is measured anyway)"
             )
 
 
