@@ -260,3 +260,17 @@ def decision_costs(rows: Rows, miss: float, alarm: float) -> list[float]:
         false_alarms = sum(1 - a for cell, a in cells if cell >= k)
         costs.append((miss * missed + alarm * false_alarms) / len(rows))
     return costs
+
+
+def standard_error_within_types(table: list[list[float]]) -> float:
+    """By normalised scores: y_ts - y_t. + y_.., their variance over types at each level, the mean of these over levels,
+    times levels / (levels - 1), and divided by the types (Cousineau 2005 with Morey's 2008 correction, pooled)."""
+    types, levels = len(table), len(table[0])
+    whole = sum(map(sum, table)) / (types * levels)
+    normalised = [[value - sum(row) / levels + whole for value in row] for row in table]
+    total = 0.0
+    for level in range(levels):
+        column = [row[level] for row in normalised]
+        mean = sum(column) / types
+        total += sum((value - mean) ** 2 for value in column) / (types - 1)
+    return float((total / levels * levels / (levels - 1) / types) ** 0.5)

@@ -54,12 +54,12 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({1: 2}, "unknown key 1 = 1; allowed here: data, training, calibration, evaluation."),
     ({"calibration": {"calibrater": "x"}}, "unknown key calibration.calibrater = 'x'; allowed here: calibrator,"
      " calibrator_options. Did you mean 'calibrator'?"),
-    ({"evaluation": {"epoch": 3}}, "unknown key evaluation.epoch = 3; allowed here: bins, level, compare."
+    ({"evaluation": {"epoch": 3}}, "unknown key evaluation.epoch = 3; allowed here: bins, level, compare, shift, shift_options."
      " Did you mean 'training.epochs'?"),
-    ({"evaluation": {"batch_size": 3}}, "unknown key evaluation.batch_size = 3; allowed here: bins, level, compare."
+    ({"evaluation": {"batch_size": 3}}, "unknown key evaluation.batch_size = 3; allowed here: bins, level, compare, shift, shift_options."
      " 'batch_size' belongs under 'training'."),
-    ({"evaluation": {"float": 3}}, "unknown key evaluation.float = 3; allowed here: bins, level, compare."),
-    ({"evaluation": 3}, "evaluation = 3: 'evaluation' is a section; its keys are bins, level, compare"),
+    ({"evaluation": {"float": 3}}, "unknown key evaluation.float = 3; allowed here: bins, level, compare, shift, shift_options."),
+    ({"evaluation": 3}, "evaluation = 3: 'evaluation' is a section; its keys are bins, level, compare, shift, shift_options"),
     ({"training": {"epochs": 0}}, "training.epochs = 0: allowed is a whole number from 1 to 100,000, or null."),
     ({"training": {"epochs": "3"}}, "training.epochs = '3': allowed is a whole number from 1 to 100,000, or null."),
     ({"training": {"epochs": 3.5}}, "training.epochs = 3.5: allowed is a whole number from 1 to 100,000, or null."),

@@ -43,7 +43,7 @@ def descriptions() -> str:
     described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
     lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
     lines.append(f"    {PUBLISH}: {_PUBLISH_WORDS}")
-    return "\n".join(["Fetch, plan, train, calibrate, evaluate, export.", "", "Args:", *lines])
+    return "\n".join(["Fetch, plan, train, shift, calibrate, evaluate, export.", "", "Args:", *lines])
 
 
 def read_text(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,7 +193,7 @@ def _flow() -> TrainFlow:
     return TrainFlow(
         _train,
         name="train",
-        description="Fetch, plan, train, calibrate, evaluate, export: DVC's graph, one task a stage.",
+        description="Fetch, plan, train, shift, calibrate, evaluate, export: DVC's graph, one task a stage.",
         flow_run_name=run_name,
         persist_result=False,
         log_prints=False,

@@ -25,7 +25,7 @@ def write(folder: Path, stages: dict[str, object]) -> None:
 
 def test_the_projects_own_graph() -> None:
     stages = {stage.name: stage for stage in graph.read(ROOT)}
-    assert list(stages) == ["fetch", "plan", "train", "shift", "calibrate", "evaluate", "export"]
+    assert list(stages) == ["fetch", "plan", "train", "calibrate", "shift", "evaluate", "export"]
     assert stages["export"].needs == ("calibrate", "evaluate", "fetch", "train")
     assert stages["train"].meta.tags == ["gpu"] and stages["train"].meta.concurrency == "gpu"
     assert stages["train"].meta.retries >= 1

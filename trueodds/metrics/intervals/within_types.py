@@ -44,8 +44,8 @@ def within_types(values_TS: npt.ArrayLike) -> WithinTypes:
         ValueError: not a table of finite numbers.
 
     >>> result = within_types([[1.0, 2.0], [4.0, 7.0]])
-    >>> result.mean_S.tolist(), result.standard_error, result.degrees
-    ([2.5, 4.5], 0.5, 1)
+    >>> result.mean_S.tolist(), round(result.standard_error, 3), result.degrees
+    ([2.5, 4.5], 0.707, 1)
     """
     table_TS = np.asarray(values_TS, dtype=np.float64)
     if table_TS.ndim != 2 or 0 in table_TS.shape or not np.isfinite(table_TS).all():
