@@ -104,7 +104,7 @@ def shift(params: Params) -> None:
     from pipeline import shift as shifted
     from pipeline.export import onnx_graph
     from pipeline.training.files import IMPORTED
-    from pipeline.training.network import read_net, read_settings
+    from pipeline.training.network import normalised, read_net, read_settings
     from pipeline.training.scoring import scorer
     from trueodds import logits
 
@@ -113,7 +113,7 @@ def shift(params: Params) -> None:
     if imported.is_file():
         score: shifted.Score = partial(onnx_graph.run, imported, "logits")
     else:
-        score = scorer(read_net(MODEL, settings, dataset), dataset)
+        score = scorer(read_net(MODEL, settings, dataset), normalised(dataset, settings))
     shifted.write(params.evaluation, params.data, dataset, logits.read(LOGITS, "test"), score, SHIFT)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,10 @@ def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
     return net
+
+
+def normalised(data: DataSet, settings: Mapping[str, Any]) -> DataSet:
+    """The data set with the moments of the weights that its training began with, where they brought some."""
+    if "normalise" not in settings:
+        return data
+    return replace(data, card={**data.card, "normalise": settings["normalise"]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
+from pipeline.training.network import normalised
 from pipeline.training.plan import Plan
 from pipeline.training.start import features, loading, source
 
@@ -60,10 +61,3 @@ def initial(plan: Plan, inside: int, classes: int) -> Net:
     """The plan's net with weights drawn by its seed; inside: the channels or features of a row."""
     torch.manual_seed(plan.seed)
     return plan.net.build(inside, classes)
-
-
-def normalised(data: DataSet, settings: dict[str, Any]) -> DataSet:
-    """The data set with the moments of the weights that training began with, where they brought some."""
-    if "normalise" not in settings:
-        return data
-    return replace(data, card={**data.card, "normalise": settings["normalise"]})
