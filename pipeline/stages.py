@@ -137,10 +137,11 @@ def evaluate(params: Params) -> None:
 
     from pipeline import calibrate, figures
     from trueodds import logits
-    from trueodds.evaluation import results
+    from trueodds.evaluation import results, shifted_logits
     from trueodds.files import read_json
     from trueodds.sums.positive import PositiveClass
 
+    shifted = None if params.evaluation.shift is None else shifted_logits.read(SHIFT)  # before anything is drawn
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
     names, positive = (read_json(DATA / "card.json")[key] for key in ("classes", "positive"))
     positive_class = None if positive is None else PositiveClass.of(positive, names)
@@ -152,12 +153,11 @@ def evaluate(params: Params) -> None:
     out = EVALUATION / "shift"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    if params.evaluation.shift is None:
+    if shifted is None:
         return
     from pipeline.figures import shift as shift_figures
-    from trueodds.evaluation import shift, shifted_logits
+    from trueodds.evaluation import shift
 
-    shifted = shifted_logits.read(SHIFT)
     under_shift = shift.evaluate(evaluated.calibrator, val, shifted, params.evaluation)
     under_shift.write(out)
     shift_figures.draw(under_shift, out, subject)

@@ -17,6 +17,8 @@ from pipeline.config import SECTION_OF, Params
 from tests.conftest import ROOT
 from trueodds.errors import ConfigError, nearest, unknown
 
+EVALUATION = "bins, level, compare, shift, shift_options"
+
 
 def message_of(tree: Mapping[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
@@ -54,12 +56,12 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({1: 2}, "unknown key 1 = 1; allowed here: data, training, calibration, evaluation."),
     ({"calibration": {"calibrater": "x"}}, "unknown key calibration.calibrater = 'x'; allowed here: calibrator,"
      " calibrator_options. Did you mean 'calibrator'?"),
-    ({"evaluation": {"epoch": 3}}, "unknown key evaluation.epoch = 3; allowed here: bins, level, compare, shift, shift_options."
+    ({"evaluation": {"epoch": 3}}, f"unknown key evaluation.epoch = 3; allowed here: {EVALUATION}."
      " Did you mean 'training.epochs'?"),
-    ({"evaluation": {"batch_size": 3}}, "unknown key evaluation.batch_size = 3; allowed here: bins, level, compare, shift, shift_options."
+    ({"evaluation": {"batch_size": 3}}, f"unknown key evaluation.batch_size = 3; allowed here: {EVALUATION}."
      " 'batch_size' belongs under 'training'."),
-    ({"evaluation": {"float": 3}}, "unknown key evaluation.float = 3; allowed here: bins, level, compare, shift, shift_options."),
-    ({"evaluation": 3}, "evaluation = 3: 'evaluation' is a section; its keys are bins, level, compare, shift, shift_options"),
+    ({"evaluation": {"float": 3}}, f"unknown key evaluation.float = 3; allowed here: {EVALUATION}."),
+    ({"evaluation": 3}, f"evaluation = 3: 'evaluation' is a section; its keys are {EVALUATION}"),
     ({"training": {"epochs": 0}}, "training.epochs = 0: allowed is a whole number from 1 to 100,000, or null."),
     ({"training": {"epochs": "3"}}, "training.epochs = '3': allowed is a whole number from 1 to 100,000, or null."),
     ({"training": {"epochs": 3.5}}, "training.epochs = 3.5: allowed is a whole number from 1 to 100,000, or null."),

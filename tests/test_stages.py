@@ -273,7 +273,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["train", "method_options.gamma=2", "data.split_seed=3"], "train does not read split_seed: fetch does."),
         (
             ["evaluate", "epochs=3"],
-            "evaluate takes dataset, model, method, bins, level, compare, shift, shift_options. For every stage: trueodds",
+            "evaluate takes dataset, model, method, bins, level, compare, shift, shift_options. For every stage:",
         ),
         (["export", "bins=30"], "export takes no parameters"),
         (["export", "--fold", "bins=30"], "export --fold does not read bins: evaluate does."),
