@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from scipy import optimize, stats
+
 from tests.reference import bin_of
 
 Rows = Sequence[tuple[float, float]]
@@ -44,6 +46,37 @@ def samplewise_noise(p: Sequence[float], votes: int, norm: str) -> float:
         distance = {"l1": math.fsum(off), "l2": math.sqrt(math.fsum(x * x for x in off)), "max": max(off)}[norm]
         total += math.prod(p[k] for k in outcome) * distance
     return total
+
+
+def half_panels(counts: Sequence[int], norm: str) -> float:
+    """Mean distance of the two halves over every way to choose the people of the first."""
+    people = [k for k, count in enumerate(counts) for _ in range(count)]
+    half = len(people) // 2
+    total, ways = 0.0, 0
+    for chosen in itertools.combinations(range(len(people)), half):
+        first = [sum(people[i] == k for i in chosen) for k in range(len(counts))]
+        off = [abs(a / half - (v - a) / (len(people) - half)) for a, v in zip(first, counts, strict=True)]
+        total += {"l1": math.fsum(off), "l2": math.sqrt(math.fsum(x * x for x in off)), "max": max(off)}[norm]
+        ways += 1
+    return total / ways
+
+
+def unskewed_limits(values: Sequence[float], level: float) -> list[float]:
+    """Hall's limits of a mean, from his cubic T + g T^2 / (3 sqrt n) + g^2 T^3 / (27 n) + g / (6 sqrt n) = +-t."""
+    n, middle = len(values), math.fsum(values) / len(values)
+    squares, cubes = (math.fsum((v - middle) ** power for v in values) for power in (2, 3))
+    skewness = cubes / n / (squares / n) ** 1.5
+    limits = []
+    for side in (1, -1):
+        t = side * float(stats.t.ppf((1 + level) / 2, n - 1))
+
+        def above(x: float, t: float = t) -> float:
+            bent = x + skewness * x**2 / (3 * math.sqrt(n)) + skewness**2 * x**3 / (27 * n)
+            return bent + skewness / (6 * math.sqrt(n)) - t
+
+        x = float(optimize.brentq(above, -50, 50, xtol=1e-13))
+        limits.append(middle - math.sqrt(squares / (n - 1) / n) * x)
+    return limits
 
 
 def mean(values: Sequence[Fraction]) -> Fraction:

@@ -70,7 +70,7 @@ LAYERS = {
     """,
     "trueodds/metrics": """
         summary
-        classwise decisions labelling
+        classwise decisions human_labels labelling
         binned decomposition smooth intervals significance
         alarms changes ranked
         scores

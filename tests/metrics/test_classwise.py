@@ -1,4 +1,4 @@
-"""Classwise calibration and human label distributions: twins, by hand, at edges, across block borders."""
+"""Classwise calibration: twins, by hand, at edges, across block borders."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference_metrics as twin
-from trueodds.metrics import (
-    classwise_ece,
-    ece_per_class,
-    noise_floor_per_class,
-    samplewise_error,
-    samplewise_noise_floor,
-    softmax,
-)
+from trueodds.metrics import classwise_ece, ece_per_class, noise_floor_per_class, softmax
 from trueodds.metrics.ranked import BINNINGS
 from trueodds.sums import rows
 from trueodds.sums.bins import Binning
@@ -151,85 +144,6 @@ def test_bins_and_binning_are_checked() -> None:
         classwise_ece(GOOD, [0, 1], bins=16)
     with pytest.raises(ValueError, match="unknown binning 'mess'; allowed: width, mass"):
         classwise_ece(GOOD, [0, 1], binning="mess")  # type: ignore[arg-type]
-
-
-def test_samplewise_by_hand() -> None:
-    p, q = [[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]
-    assert samplewise_error(p, q) == pytest.approx(0.6 / 2)
-    assert samplewise_error(p, q, norm="l2") == pytest.approx(np.sqrt(0.04 + 0.09 + 0.01) / 2)
-    assert samplewise_error(p, q, norm="max") == pytest.approx(0.3 / 2)
-    assert samplewise_error(p, p) == 0
-    assert samplewise_error(np.eye(2), np.eye(2)[::-1]) == 2
-
-
-@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
-def test_samplewise_in_blocks(norm: Any) -> None:
-    p, q = drawn(400, 9)[0].astype(np.float32), np.asfortranarray(drawn(400, 9, seed=1)[0])
-    order = {"l1": 1, "l2": 2, "max": np.inf}[norm]
-    expected = np.mean([np.linalg.norm(a.astype(np.float64) - b, order) for a, b in zip(p, q, strict=True)])
-    with mock.patch.object(rows, "ELEMENTS", 9 * 7):
-        assert samplewise_error(p, q, norm=norm) == pytest.approx(expected, rel=1e-12)
-
-
-def test_samplewise_refuses() -> None:
-    with pytest.raises(ValueError, match=r"human has shape \(1, 2\); expected \(2, 2\)"):
-        samplewise_error(GOOD, [[0.5, 0.5]])
-    with pytest.raises(
-        ValueError,
-        match=r"human holds 50; allowed is \[0, 1\]. If these are counts of votes, divide each row by its sum",
-    ):
-        samplewise_error(GOOD, [[30, 21], [1, 50]])
-    with pytest.raises(ValueError, match="unknown norm 'kl'; allowed: l1, l2, max"):
-        samplewise_error(GOOD, GOOD, norm="kl")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
-@pytest.mark.parametrize("votes", [1, 4])
-def test_vote_noise_equals_its_twin(votes: int, norm: Any) -> None:
-    """Exact for l1; the others are of 200,000 fixed draws."""
-    p = [[0.5, 0.3, 0.2], [0.9, 0.1, 0.0], [0.05, 0.05, 0.9]]
-    expected = np.mean([twin.samplewise_noise(row, votes, norm) for row in p])
-    value = samplewise_noise_floor(p, votes, norm=norm)
-    assert value == pytest.approx(expected, rel=1e-12 if norm == "l1" else 0.005)
-    assert samplewise_noise_floor(p, [votes] * 3, norm=norm) == value
-
-
-def test_vote_noise_by_hand() -> None:
-    """One vote: 2 (1 - p_y), so 4 p (1 - p) of two classes. Certain rows, and endless votes, leave no noise."""
-    assert samplewise_noise_floor([[0.7, 0.3], [1.0, 0.0]], 1) == pytest.approx(4 * 0.21 / 2)
-    assert samplewise_noise_floor(np.eye(3), 5) == 0
-    many = samplewise_noise_floor([[0.5, 0.5]], 10**6)
-    assert many == pytest.approx(2 * math.sqrt(2 / math.pi) * 0.5 / 1000, rel=1e-6)
-
-
-def test_a_calibrated_models_samplewise_error_is_the_vote_noise() -> None:
-    """The figures of the docstring, and the error of votes that are drawn from the probabilities themselves."""
-    rng = np.random.default_rng(1)
-    p_NC = softmax(rng.normal(0, 3, (4000, 10)))
-    for votes, about in ((51, 0.16), (4, 0.53)):
-        floor = samplewise_noise_floor(p_NC, votes)
-        assert floor == pytest.approx(about, abs=0.01)
-        assert samplewise_error(p_NC, rng.multinomial(votes, p_NC) / votes) == pytest.approx(floor, rel=0.02)
-    uneven = rng.integers(1, 9, 4000)
-    assert samplewise_error(p_NC, rng.multinomial(uneven, p_NC) / uneven[:, None]) == pytest.approx(
-        samplewise_noise_floor(p_NC, uneven), rel=0.02
-    )
-
-
-@pytest.mark.parametrize(
-    ("votes", "message"),
-    [
-        (0, "votes holds 0; allowed are whole numbers from 1 on"),
-        ([51, 2.5], "votes holds 2.5"),
-        ([51], r"votes has shape \(1,\); expected one number, or \(2,\), one for each row"),
-        (None, "votes has dtype object"),
-    ],
-)
-def test_votes_are_checked(votes: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        samplewise_noise_floor(GOOD, votes)
-    with pytest.raises(ValueError, match="unknown norm 'kl'"):
-        samplewise_noise_floor(GOOD, 5, norm="kl")  # type: ignore[arg-type]
 
 
 def test_floor_per_class_against_drawn_labels() -> None:

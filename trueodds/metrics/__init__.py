@@ -20,15 +20,18 @@ from trueodds.metrics.binned import (
     mce,
     sweep_ece,
 )
-from trueodds.metrics.classwise import (
-    classwise_ece,
-    ece_per_class,
-    samplewise_error,
-    samplewise_noise_floor,
-)
+from trueodds.metrics.classwise import classwise_ece, ece_per_class
 from trueodds.metrics.decisions.costs import Costs, DecisionCost, decision_cost
 from trueodds.metrics.decisions.thresholds import Share, Threshold, thresholds
 from trueodds.metrics.decomposition import BrierDecomposition, brier_decomposition
+from trueodds.metrics.human_labels import (
+    SamplewiseInterval,
+    half_panels_error,
+    samplewise_error,
+    samplewise_interval,
+    samplewise_noise_floor,
+    second_panel_error,
+)
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
 from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
@@ -99,6 +102,7 @@ __all__ = [
     "MceInterval",
     "NoiseFloor",
     "Prequential",
+    "SamplewiseInterval",
     "ScoreInterval",
     "Sensitivity",
     "Share",
@@ -131,6 +135,7 @@ __all__ = [
     "fraction_above",
     "fullest_cell",
     "gap_sequence",
+    "half_panels_error",
     "inverse_probability_ece",
     "kde_ece",
     "ks_error",
@@ -146,9 +151,11 @@ __all__ = [
     "noise_floor",
     "noise_floor_per_class",
     "samplewise_error",
+    "samplewise_interval",
     "samplewise_noise_floor",
     "score_interval",
     "sece",
+    "second_panel_error",
     "sensitivity",
     "signed_gap",
     "smooth_ece",

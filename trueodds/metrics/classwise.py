@@ -1,22 +1,16 @@
-"""Calibration of every class's probability, not only the top label's, and of whole rows against human labels."""
+"""Calibration of every class's probability, not only the top label's."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import unknown
-from trueodds.metrics.intervals.binomial import mean_deviation
 from trueodds.metrics.ranked import BINNINGS, mass_bins, rank
 from trueodds.sums.bins import Binning, bin_of, check_bins
-from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_matrix, as_numbers, check_labels, is_number
-from trueodds.sums.rows import ELEMENTS, checked_blocks
+from trueodds.sums.inputs import Array, as_matrix, check_labels, is_number
+from trueodds.sums.rows import checked_blocks
 
-Distance = Literal["l1", "l2", "max"]
-DISTANCES: tuple[Distance, ...] = ("l1", "l2", "max")
-VOTED_ROWS = 200_000
 COLUMNS_AT_ONCE = 16  # copied together, so that a cache line of row-major input is read once
 
 
@@ -119,91 +113,3 @@ def _equal_mass(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int, 
 def _share(gap_C: Array, kept_C: Array) -> Array:
     share: Array = np.divide(gap_C, kept_C, out=np.zeros_like(gap_C), where=kept_C > 0)
     return share
-
-
-def samplewise_error(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *, norm: Distance = "l1") -> float:
-    """Mean distance of each row's probabilities from the distribution of human labels: 1/n sum_i ||p_i - q_i||.
-
-    l1: sum over classes, in [0, 2], twice the total variation. l2: Euclidean, in [0, sqrt 2]. max: the largest
-    difference, in [0, 1]. Human labels are those of CIFAR-10H, say (Peterson et al. 2019), in which the BSCE paper
-    (section 16.1) sees the ground truth of sample-wise calibration. No bins, no top label; unlike every other metric
-    here it sees whether single rows are right about their own uncertainty.
-
-    The votes of a few people scatter, so a model that is right about every row does not reach 0: what this noise alone
-    explains is `samplewise_noise_floor`, .16 (l1) for ten classes at softmax(N(0, 3^2)) and 51 votes, .53 for 4.
-
-    Raises:
-        ValueError: bad input, shapes that disagree, an unknown norm, or rows of `human_NC` that do not sum to 1 (counts
-            of votes: divide them by their row's sum).
-
-    >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[1.0, 0.0], [0.5, 0.5]]), 4)
-    0.2
-    """
-    if norm not in DISTANCES:
-        raise unknown("norm", norm, DISTANCES)
-    matrix_NC, human = as_matrix(probabilities_NC, "probabilities"), as_matrix(human_NC, "human")
-    if matrix_NC.shape != human.shape:
-        raise ValueError(f"human has shape {human.shape}; expected {matrix_NC.shape}, as the probabilities")
-    if human.max() > 1 + ROW_SUM_TOLERANCE:
-        cure = "If these are counts of votes, divide each row by its sum"
-        raise ValueError(f"human holds {human.max():.6g}; allowed is [0, 1]. {cure}")
-    total = 0.0
-    for (_, p), (_, q) in zip(checked_blocks(matrix_NC), checked_blocks(human, "human"), strict=True):
-        off = p.astype(np.float64) - q
-        if norm == "l1":
-            total += float(np.abs(off, out=off).sum())
-        elif norm == "l2":
-            total += float(np.sqrt(np.vecdot(off, off)).sum())
-        else:
-            total += float(np.abs(off, out=off).max(axis=1).sum())
-    return total / len(matrix_NC)
-
-
-def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike, *, norm: Distance = "l1") -> float:
-    """Mean `samplewise_error` of a perfectly calibrated model: each row's votes are drawn from its probabilities.
-
-        1/n sum_i E ||V_i / m_i - p_i||,  V_i multinomial (m_i votes, p_i)
-
-    l1: exact, the sum over classes of E|V_ik - m_i p_ik| / m_i by `mean_deviation`. l2 and max have no such form: the
-    mean over fixed draws, 200,000 rows or more of them, so within about .3%.
-
-    `votes`: how many people labelled each row, one number or one for each row.
-
-    Raises:
-        ValueError: bad probabilities, an unknown norm, or votes that are not whole numbers from 1 on.
-
-    >>> round(metrics.samplewise_noise_floor([[0.9, 0.1], [0.6, 0.4]], 10), 4)
-    0.1901
-    """
-    if norm not in DISTANCES:
-        raise unknown("norm", norm, DISTANCES)
-    matrix_NC = as_matrix(probabilities_NC, "probabilities")
-    rows = len(matrix_NC)
-    votes_N = _votes(votes, rows)
-    rng, repeats, total = np.random.default_rng(20260101), -(-VOTED_ROWS // rows), 0.0
-    for place, block in checked_blocks(matrix_NC):
-        p = block.astype(np.float64)
-        p /= p.sum(axis=1, keepdims=True)
-        count = votes_N[place, None]
-        if norm == "l1":
-            mean = (p * count).ravel()
-            away = mean_deviation(mean, np.repeat(count, p.shape[1]), mean * (1 - p.ravel()))
-            total += float((away.reshape(p.shape) / count).sum())
-            continue
-        order, copies = 2 if norm == "l2" else np.inf, min(repeats, max(ELEMENTS // p.size, 1))
-        many, counts = np.tile(p, (copies, 1)), np.tile(count, (copies, 1))
-        turns = -(-repeats // copies)
-        for _ in range(turns):
-            drawn = rng.multinomial(counts[:, 0], many) / counts
-            total += float(np.linalg.norm(drawn - many, order, axis=1).sum()) / (turns * copies)
-    return total / rows
-
-
-def _votes(votes: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
-    votes_N = as_numbers(votes, "votes")
-    if votes_N.shape not in ((), (rows,)):
-        raise ValueError(f"votes has shape {votes_N.shape}; expected one number, or ({rows},), one for each row")
-    sound = (votes_N >= 1) & (np.floor(votes_N) == votes_N) & np.isfinite(votes_N)
-    if not sound.all():
-        raise ValueError(f"votes holds {votes_N[~sound][0]}; allowed are whole numbers from 1 on")
-    return np.broadcast_to(votes_N.astype(np.int64), (rows,))

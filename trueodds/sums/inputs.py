@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
+MOST_VOTES = 1_000_000
+"""For one class of one row."""
+NAMED_ROWS = 10
 TELLING_ROWS = 10
 """Different rows from which on none but probabilities all lie in [0, 1] and sum to 1: of one row of logits, two
 classes and a spread of 3, it is true about once in 30,000."""
@@ -93,6 +96,26 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
         bad = labels_N[(labels_N < 0) | (labels_N >= classes)][0]
         raise ValueError(f"{name} holds {bad}; allowed are the class indices 0..{classes - 1}")
     return labels_N.astype(np.intp, copy=False)
+
+
+def check_counts(values: npt.ArrayLike, name: str = "counts") -> npt.NDArray[np.int64]:
+    """Votes of people, N x C, how many for each class, as int64; in each row one at least.
+
+    Raises:
+        ValueError: empty, not two-dimensional, not whole numbers from 0 on, or rows without a vote, by their indices.
+    """
+    counts_NC = as_matrix(values, name)
+    with np.errstate(invalid="ignore"):
+        sound_NC = (counts_NC >= 0) & (np.floor(counts_NC) == counts_NC) & (counts_NC <= MOST_VOTES)
+    if not sound_NC.all():
+        row, column = np.argwhere(~sound_NC)[0]
+        allowed = f"whole numbers 0..{MOST_VOTES:,}, how many people voted for each class"
+        raise ValueError(f"{name}[{row}, {column}] is {counts_NC[row, column]:g}; allowed are {allowed}")
+    if len(empty := np.flatnonzero(~counts_NC.any(axis=1))):
+        first = ", ".join(map(str, empty[:NAMED_ROWS])) + (", ..." if len(empty) > NAMED_ROWS else "")
+        cure = "every row needs a vote: take out those without"
+        raise ValueError(f"{name} has {len(empty):,} of {len(counts_NC):,} rows without a vote ({first}); {cure}")
+    return counts_NC.astype(np.int64)
 
 
 def as_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
