@@ -32,7 +32,7 @@ from pipeline.training.loop import train
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of
 from trueodds import calibrators
-from trueodds.evaluation.results import measure
+from trueodds.evaluation.measurement import measure
 
 RESULT = Path(__file__).parent / "results" / "losses-cifar100-subset.json"
 METHODS = ("ce", "flsd53", "bsce_gra", "focal_sb_ece", "focal_s_avuc", "mmce_kumar", "ls05", "mixup")

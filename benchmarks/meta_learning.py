@@ -37,7 +37,7 @@ from pipeline.training.loop import train
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of
 from trueodds import calibrators
-from trueodds.evaluation.results import measure
+from trueodds.evaluation.measurement import measure
 
 RESULT = Path(__file__).parent / "results" / "meta-learning-cifar100-subset.json"
 METHODS = ("ce", "fl1", "flg", "flg_sece", "ce_meta_sece")

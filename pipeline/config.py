@@ -47,6 +47,8 @@ class Data(_Section):
     benchmark_val: Literal["test", "val_and_test"] = "test"
     """What the labelled val images of Tiny-ImageNet and of ImageNet's layout are: test, or val_and_test, both at once,
     as in the papers' public code."""
+    label_counts: Annotated[str, Field(min_length=1)] | None = None
+    """How many people chose each class for each test row: a .npy file (rows x classes), or cifar10h; null: unknown."""
     train_size: Annotated[int, Field(ge=2)] | None = None
     """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None

@@ -20,6 +20,7 @@ log = logging.getLogger("pipeline.stages")
 
 ARTIFACTS = Path("artifacts")
 DATA = ARTIFACTS / "data"
+LABEL_COUNTS = DATA / "label_counts.npz"
 MODEL = ARTIFACTS / "model"
 PLAN = ARTIFACTS / "plan.json"
 LOGITS = ARTIFACTS / "logits.npz"
@@ -35,12 +36,18 @@ CHECKPOINTS = Path(".checkpoints")
 
 
 def fetch(params: Params) -> None:
-    """Data set -> data/arrays.npz, data/card.json."""
+    """Data set -> data/arrays.npz, data/card.json, and data/label_counts.npz, which may be empty."""
     from pipeline import data
+    from pipeline.data import label_counts
     from pipeline.data.shares import OF_RECIPES
 
     DATA.mkdir(parents=True, exist_ok=True)
-    data.save(data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA), DATA)
+    dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
+    counts = None
+    if (source := params.data.label_counts) is not None:
+        counts = label_counts.load(source, dataset, Path(params.data.path), data.downloads())
+    label_counts.write(LABEL_COUNTS, counts)
+    data.save(dataset, DATA)
 
 
 def plan(params: Params) -> None:
@@ -138,14 +145,15 @@ def evaluate(params: Params) -> None:
     from pipeline import calibrate, figures
     from trueodds import logits
     from trueodds.evaluation import results, shifted_logits
-    from trueodds.files import read_json
+    from trueodds.files import read_json, read_npz
     from trueodds.sums.positive import PositiveClass
 
     shifted = None if params.evaluation.shift is None else shifted_logits.read(SHIFT)  # before anything is drawn
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
     names, positive = (read_json(DATA / "card.json")[key] for key in ("classes", "positive"))
     positive_class = None if positive is None else PositiveClass.of(positive, names)
-    evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation, positive_class)
+    counts = read_npz(LABEL_COUNTS).get("counts")
+    evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation, positive_class, counts)
     evaluated.write(EVALUATION, logits.notes(LOGITS))
     model, method = params.training.model, params.training.method
     subject = f"{params.data.dataset}, {method if model is None else Path(model).name}"

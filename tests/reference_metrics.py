@@ -72,7 +72,7 @@ def unskewed_limits(values: Sequence[float], level: float) -> list[float]:
 
         def above(x: float, t: float = t) -> float:
             bent = x + skewness * x**2 / (3 * math.sqrt(n)) + skewness**2 * x**3 / (27 * n)
-            return bent + skewness / (6 * math.sqrt(n)) - t
+            return float(bent + skewness / (6 * math.sqrt(n)) - t)
 
         x = float(optimize.brentq(above, -50, 50, xtol=1e-13))
         limits.append(middle - math.sqrt(squares / (n - 1) / n) * x)

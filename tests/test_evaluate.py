@@ -20,7 +20,8 @@ from pipeline.figures.classes import NAMED
 from trueodds import calibrators, logits, metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.entries import check_compared
-from trueodds.evaluation.results import Measurement, Problem, compared, measure, rows_of, table_of
+from trueodds.evaluation.measurement import Measurement, Problem, measure
+from trueodds.evaluation.results import compared, rows_of, table_of
 from trueodds.files import read_json, write_json, write_npz
 from trueodds.logits import Logits, LogitsError
 

@@ -49,7 +49,8 @@ LAYERS = {
     "trueodds/evaluation": """
         shift
         results shifted_logits
-        entries splits
+        measurement
+        entries human_labels splits
     """,
     "trueodds/importing": """
         calibrate command

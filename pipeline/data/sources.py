@@ -37,10 +37,10 @@ class _BuiltIn(NamedTuple):
 
 _BUILT_IN = {
     "digits": _BuiltIn("image", 300, lambda _: digits.read()),
-    "cifar10": _BuiltIn("image", 5000, lambda _: cifar.read("cifar10", _downloads())),
-    "cifar100": _BuiltIn("image", 5000, lambda _: cifar.read("cifar100", _downloads())),
+    "cifar10": _BuiltIn("image", 5000, lambda _: cifar.read("cifar10", downloads())),
+    "cifar100": _BuiltIn("image", 5000, lambda _: cifar.read("cifar100", downloads())),
     tiny_imagenet.NAME: _BuiltIn(
-        "image", 10_000, lambda params: tiny_imagenet.read(tiny_imagenet.download(_downloads()), params.image_size)
+        "image", 10_000, lambda params: tiny_imagenet.read(tiny_imagenet.download(downloads()), params.image_size)
     ),
     "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read("breast_cancer")),
     "wine": _BuiltIn("vector", 30, lambda _: embedded.read("wine")),
@@ -53,7 +53,8 @@ VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_an
  calibrators were fitted, and epochs compared, on the rows that the metrics are of."
 
 
-def _downloads() -> Path:
+def downloads() -> Path:
+    """The folder of official downloads."""
     return Path(os.environ.get(DOWNLOADS) or "downloads")
 
 

@@ -21,7 +21,8 @@ from trueodds import calibrators
 from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.errors import UserError
-from trueodds.evaluation.results import measure, table_of
+from trueodds.evaluation.measurement import measure
+from trueodds.evaluation.results import table_of
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.figures.style import AFTER, BAR, BEFORE, GAP, bare, drawn
-from trueodds.evaluation.results import Measurement
+from trueodds.evaluation.measurement import Measurement
 from trueodds.metrics import CELLS, ece, mce, noise_floor
 
 BINS = [bins for bins in range(10, 1001) if CELLS % bins == 0]

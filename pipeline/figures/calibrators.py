@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, drawn
-from trueodds.evaluation.results import Measurement, Problem, Settings
+from trueodds.evaluation.measurement import Measurement, Problem, Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.figures.style import AFTER, BEFORE, INK, LINE, PALE, bare, drawn
-from trueodds.evaluation.results import Measurement
+from trueodds.evaluation.measurement import Measurement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

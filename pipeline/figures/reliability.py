@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.figures.style import BAR, GAP, INK, LINE, drawn
-from trueodds.evaluation.results import Measurement, Settings
+from trueodds.evaluation.measurement import Measurement, Settings
 from trueodds.metrics import Bins, binomial_interval
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from pipeline.flows.checkout import RUNS, WorkspaceError, call, git, is_git, tak
 from trueodds.files import read_json, write_json
 
 KEEP_DAYS = 14
-_FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_DATA": ""}
+_FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_WEIGHTS": "weights", "TRUEODDS_DATA": ""}
 """Variables that name folders, perhaps relative to the checkout, and their defaults."""
 LOCK_SECONDS = 30.0  # a dying predecessor holds the lock for a moment
 

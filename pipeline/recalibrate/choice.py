@@ -15,7 +15,8 @@ from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.held_out import calibrated_nll, stratified
 from trueodds.calibrators.selection import default_candidates
-from trueodds.evaluation.results import Measurement, measure, measure_probabilities, table_of
+from trueodds.evaluation.measurement import Measurement, measure, measure_probabilities
+from trueodds.evaluation.results import table_of
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 from trueodds.sums.positive import PositiveClass

@@ -76,11 +76,11 @@ def test_samplewise_refuses() -> None:
     with pytest.raises(ValueError, match="unknown norm 'kl'; allowed: l1, l2, max"):
         samplewise_error(GOOD, GOOD, norm="kl")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"human\[0, 0\] is 0.5; allowed are whole .*; or give shares of votes"):
-        samplewise_error(GOOD, [[0.5, 0.6], [1, 0]])
+        samplewise_error(GOOD, np.array([[0.5, 0.6], [1, 0]]))
     with pytest.raises(ValueError, match=r"human\[1, 0\] is nan; allowed are"):
-        samplewise_error(GOOD, [[30, 21], [np.nan, 50]])
-    with pytest.raises(ValueError, match="human holds -0.5"):
-        samplewise_error(GOOD, [[1.5, -0.5], [1, 0]])
+        samplewise_error(GOOD, np.array([[30, 21], [np.nan, 50]]))
+    with pytest.raises(ValueError, match=r"human holds -0\.5"):
+        samplewise_error(GOOD, np.array([[1.5, -0.5], [1, 0]]))
     with pytest.raises(ValueError, match=r"human has 1 of 2 rows without a vote \(1\); every row needs a vote"):
         samplewise_error(GOOD, [[30, 21], [0, 0]])
 

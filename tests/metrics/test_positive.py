@@ -7,7 +7,7 @@ import pytest
 
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.results import positive_values
+from trueodds.evaluation.measurement import positive_values
 from trueodds.importing.importer import Judging
 from trueodds.reports import Options, report_of
 from trueodds.sums.answers import AnswerSums

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.evaluation.results import Settings, fit_compared
+from trueodds.evaluation.measurement import Settings
+from trueodds.evaluation.results import fit_compared
 from trueodds.evaluation.shifted_logits import ShiftedLogits
 from trueodds.files import write_json
 from trueodds.logits import Logits

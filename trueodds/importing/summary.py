@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueodds.evaluation.results import Measurement, Problem
+from trueodds.evaluation.measurement import Measurement, Problem
 from trueodds.importing.importer import Imported
 from trueodds.texts import plural
 

@@ -211,7 +211,8 @@ def _mean_deviation_of_halves(counts_NC: Counts, votes_N: Counts, half_N: Counts
     row, count, votes, half, above = (values[possible] for values in (row, count, votes, half, above))
     chance = np.exp(_log_choose(count, above) + _log_choose(votes - count, half - above) - _log_choose(votes, half))
     away = 2 * above * (votes - count - half + above) * chance / votes
-    return np.bincount(row, away, minlength=len(counts_NC))
+    total_N: Array = np.bincount(row, away, minlength=len(counts_NC)).astype(np.float64)
+    return total_N
 
 
 def _log_choose(n: Counts, k: Counts) -> Array:
@@ -256,7 +257,8 @@ def _shares(human_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         counts_NC = check_counts(human_NC, "human")
     except ValueError as error:
         raise ValueError(f"{error}; or give shares of votes, of which every row sums to 1 (within 1e-3)") from None
-    return counts_NC / counts_NC.sum(axis=1, keepdims=True)
+    shares_NC: Array = counts_NC / counts_NC.sum(axis=1, keepdims=True)
+    return shares_NC
 
 
 def _unskewed(t: float, skewness: float, n: int) -> float:
