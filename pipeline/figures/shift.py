@@ -68,13 +68,15 @@ def corruptions(results: ShiftResults, out: Path, title: str) -> None:
                 value = one.values_FTS[-1, number].tolist()
                 axes.plot([0, *results.severities], [one.clean(PANELS[0][0]), *value], label=_label(one), **style,
                           linewidth=1.4, markersize=4)  # fmt: skip
-            axes.set_title(corruption.replace("_", " "))
-            axes.set(ylim=(0, None), xticks=[0, *results.severities])
+            axes.set(title=corruption.replace("_", " "), xticks=[0, *results.severities])
+            if number >= len(results.corruptions) - columns:  # nothing below it
+                axes.set_xlabel("severity")
+                axes.tick_params(labelbottom=True)
             axes.grid(visible=True, axis="y", linewidth=0.6)
             bare(axes)
         for axes in axes_P[len(results.corruptions) :]:
             axes.set_visible(False)
-        figure.supxlabel("severity", fontsize=9)
+        axes_P[0].set_ylim(0, None)  # all share it, and only now is known what the highest is
         figure.supylabel(PANELS[0][1], fontsize=9)
         handles, labels = axes_P[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
@@ -90,7 +92,10 @@ def _lines(axes: Axes, results: ShiftResults, figure: str) -> None:
         values, errors = [one.clean(figure), *within.mean_S.tolist()], [0.0, *[error] * len(results.severities)]
         axes.errorbar(at, values, yerr=errors, label=_label(one), linewidth=1.5, markersize=5, capsize=2.5,
                       elinewidth=1, **style)  # fmt: skip
-    axes.set(xticks=[0, *results.severities], ylim=(0, None))
+    axes.set(xticks=[0, *results.severities])
+    axes.margins(y=0.08)
+    if "ece" in figure:  # what it should be is 0; what NLL and error could be at best nobody knows
+        axes.set_ylim(0, None)
     axes.grid(visible=True, axis="y", linewidth=0.6)
     bare(axes)
 
