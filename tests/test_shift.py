@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline import config, stages
+from pipeline import config, data, stages
 from pipeline.config import Evaluation
-from pipeline.data import DataSet
 from pipeline.data.corruptions import NAMES, corrupt
 from pipeline.figures import shift as figures
 from pipeline.training.network import read_net, read_settings
@@ -160,48 +160,56 @@ def run_stages(overrides: dict[str, Any], *names: str) -> None:
         stages.STAGES[name](config.load(overrides=overrides))
 
 
-def test_the_stages_on_digits(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A tiny run of all there is: without a shift nothing, with one its files; the clean rows are the test rows."""
-    settings: dict[str, Any] = {
-        "train_size": 200,
-        "validation_size": 60,
-        "epochs": 1,
-        "compare": ["temperature objective=brier"],
-    }
-    run_stages(settings, "fetch", "plan", "train", "calibrate")
-    shifted = settings | {"shift": "cifar-c", "shift_options": {"corruptions": ["contrast", "fog"], "rows": 50}}
-    with caplog.at_level(logging.INFO, "pipeline"):
-        run_stages(shifted, "shift", "evaluate")
-    assert "The corrupted images were computed here" in caplog.text
-    files = {path.name for path in (stages.EVALUATION / "shift").iterdir()}
-    assert files == {"shift.json", "shift.csv", "severities.svg", "severities.png", "corruptions.svg"}
-    metrics_json = (stages.EVALUATION / "metrics.json").read_bytes()
-    table = json.loads((stages.EVALUATION / "shift/shift.json").read_text())
-    assert set(table["calibrators"]) == {"identity", "temperature", "temperature objective=brier"}
-    assert table["rows"] == 50
+OTHER = "temperature objective=brier"
+DIGITS: dict[str, Any] = {"train_size": 200, "validation_size": 60, "epochs": 1, "compare": [OTHER]}
+SHIFTED = DIGITS | {"shift": "cifar-c", "shift_options": {"corruptions": ["contrast", "fog"], "rows": 50}}
 
+
+def test_the_stage_on_digits(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The clean rows are the test rows, the others what the net makes of them corrupted; without a shift nothing."""
+    with caplog.at_level(logging.INFO, "pipeline"):
+        run_stages(SHIFTED, "fetch", "plan", "train", "shift")
+    assert "The corrupted images were computed here" in caplog.text
     test, kept = logits.read(stages.LOGITS, "test"), np.load(stages.SHIFT / "clean.npz")
     np.testing.assert_array_equal(kept["logits"], test.logits_NC[kept["rows"]])
-    data = stages_data()
-    score = scorer(read_net(stages.MODEL, read_settings(stages.MODEL, data), data), data)
-    rows = data.arrays["test"][0]
+    dataset = data.read(stages.DATA)
+    score = scorer(read_net(stages.MODEL, read_settings(stages.MODEL, dataset), dataset), dataset)
+    rows = dataset.arrays["test"][0].astype(np.uint8)
     np.testing.assert_allclose(score(rows), test.logits_NC, atol=1e-5)
-    part = rows[kept["rows"]]
-    expected = score(corrupt(part.astype(np.uint8), "fog", 5, rows_N=kept["rows"]))
+    expected = score(corrupt(rows[kept["rows"]], "fog", 5, rows_N=kept["rows"]))
     np.testing.assert_allclose(np.load(stages.SHIFT / "fog.npy")[4], expected, atol=1e-5)
 
-    run_stages(settings, "shift", "evaluate")
+    run_stages(DIGITS, "shift")
     assert json.loads((stages.SHIFT / "shift.json").read_text()) == {"shift": None}
-    assert not list((stages.EVALUATION / "shift").iterdir()) and not list(stages.SHIFT.glob("*.npy"))
-    assert (stages.EVALUATION / "metrics.json").read_bytes() == metrics_json
+    assert [path.name for path in stages.SHIFT.iterdir()] == ["shift.json"]
     with pytest.raises(FileError, match="run the shift stage first: dvc repro shift"):
-        run_stages(shifted, "evaluate")
+        run_stages(SHIFTED, "evaluate")
 
 
-def stages_data() -> DataSet:
-    from pipeline import data
+@pytest.mark.full
+def test_evaluation_with_and_without_a_shift(workspace: Path) -> None:
+    run_stages(SHIFTED, "fetch", "plan", "train", "shift", "calibrate", "evaluate")
+    out = stages.EVALUATION / "shift"
+    files = {path.name for path in out.iterdir()}
+    assert files == {"shift.json", "shift.csv", "severities.svg", "severities.png", "corruptions.svg"}
+    table = json.loads((out / "shift.json").read_text())
+    assert set(table["calibrators"]) == {"identity", "temperature", OTHER}
+    assert table["rows"] == 50
+    metrics_json = (stages.EVALUATION / "metrics.json").read_bytes()
+    run_stages(DIGITS, "shift", "evaluate")
+    assert not list(out.iterdir())
+    assert (stages.EVALUATION / "metrics.json").read_bytes() == metrics_json
 
-    return data.read(stages.DATA)
+
+@pytest.mark.full
+def test_an_imported_model_is_shifted_too(workspace: Path) -> None:
+    """By onnxruntime, where `training.model` names the network: the logits of the net that it was exported from."""
+    run_stages(SHIFTED, "fetch", "plan", "train", "shift", "calibrate", "evaluate", "export")
+    by_torch = np.load(stages.SHIFT / "contrast.npy")
+    shutil.copy(stages.BUNDLE / "model.onnx", "datasets/mine.onnx")
+    imported = {name: value for name, value in SHIFTED.items() if name != "epochs"} | {"model": "datasets/mine.onnx"}
+    run_stages(imported, "plan", "train", "shift")
+    np.testing.assert_allclose(np.load(stages.SHIFT / "contrast.npy"), by_torch, atol=1e-4)
 
 
 @pytest.mark.full
