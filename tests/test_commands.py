@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
@@ -15,7 +18,7 @@ import pipeline.cli
 import service.__main__
 import service.cli
 from pipeline.stages import STAGES
-from tests.conftest import ROOT, run
+from tests.conftest import ROOT, environment, run
 from trueodds import cli
 
 COMMANDS = pipeline.cli.COMMANDS | service.cli.COMMANDS | cli.COMMANDS
@@ -124,3 +127,57 @@ def test_what_the_system_forbids_comes_with_a_cure(tmp_path: Path, capsys: pytes
     assert re.search(
         r"'/sys/calibration'; run this (as a user who may write there|where the folder)", capsys.readouterr().err
     )
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> str:
+    path = tmp_path / "answers.csv"
+    path.write_text("cat,dog,label\n" + ".9,.1,cat\n.2,.8,dog\n.6,.4,dog\n" * 10, encoding="utf-8")
+    return str(path)
+
+
+def ended_unread(words: Sequence[str], *, errors_too: bool = False, unbuffered: str = "") -> tuple[int, str | None]:
+    """Status and errors of a process whose output has lost its reader before the first line, as `head -0` leaves it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    errors = writer if errors_too else subprocess.PIPE
+    variables = environment() | {"PYTHONUNBUFFERED": unbuffered}
+    try:
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=ROOT, env=variables, stdout=writer, stderr=errors, text=True, timeout=120)
+    finally:
+        os.close(writer)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
+@pytest.mark.parametrize(
+    "words",
+    [["trueodds", "--help"], ["pipeline", "params"], ["service", "key"], ["pipeline.flows", "--help"]],
+    ids=" ".join,
+)
+def test_a_command_ends_quietly_when_nobody_reads_on(words: list[str]) -> None:
+    assert ended_unread(words) == (141, "")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
+def test_a_report_that_nobody_reads_on(answers: str) -> None:
+    assert ended_unread(["trueodds", "report", answers]) == (141, "")
+    assert ended_unread(["trueodds", "report", answers], unbuffered="1") == (141, "")
+    assert ended_unread(["trueodds", "report", "nothing.csv"], errors_too=True)[0] == 141
+
+
+def test_a_connection_that_breaks_is_an_error_with_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> int:
+        raise BrokenPipeError(errno.EPIPE, "the service hung up")
+
+    assert cli.status_of(work) == 1
+    assert capsys.readouterr().err == f"error: [Errno {errno.EPIPE}] the service hung up\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device without space is needed: /dev/full")
+def test_output_for_which_there_is_no_space(answers: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "trueodds", "report", answers]
+        done = subprocess.run(command, cwd=ROOT, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and re.fullmatch(r"error: .*; free some space, then run this again\n", done.stderr)

@@ -12,11 +12,12 @@ import argparse
 import errno
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
+from trueodds.processes import output
 
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
 _CURES = {
@@ -82,13 +83,48 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, default: str = "") -> int:
-    """Runs one command and returns its exit status: its own; 1 after the message of an error; 130 after Ctrl-C.
+    """Runs one command and returns its exit status, as `status_of` does.
 
     `default`: the command that is meant where no word, or an option, comes first.
 
     Raises:
         SystemExit: with status 2 for words that cannot be used, with 0 after a help text.
     """
+    return status_of(lambda: _main(prog, commands, words, default))
+
+
+def status_of(work: Callable[[], int]) -> int:
+    """Runs the work of a command and returns the exit status.
+
+    Its own; 1 after the message of an error; 130 after Ctrl-C; 141, without a message, where nobody reads its output
+    any more: `trueodds report answers.csv | head -1`.
+    """
+    try:
+        return _status(work)
+    except BrokenPipeError:
+        if not output.is_unread():
+            raise
+        output.drop()
+        return output.UNREAD
+
+
+def _status(work: Callable[[], int]) -> int:
+    try:
+        try:
+            return work()
+        finally:
+            output.flush()
+    except (UserError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and output.is_unread():
+            raise
+        print(f"error: {error}{_cure(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        print("; ".join(["stopped", *map(str, stop.args)]), file=sys.stderr)
+        return 130
+
+
+def _main(prog: str, commands: Mapping[str, Command], words: Sequence[str], default: str) -> int:
     first = words[0] if words else ""
     if default and (not first or first.startswith("-")):
         first, words = default, [default, *words]
@@ -98,14 +134,7 @@ def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, de
         if first and not first.startswith("-"):
             parser.error(str(unknown("command", first, commands)))
         parser.parse(words)
-    try:
-        return _run(commands[first], parsers, words)
-    except (UserError, OSError) as error:
-        print(f"error: {error}{_cure(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt as stop:
-        print("; ".join(["stopped", *map(str, stop.args)]), file=sys.stderr)
-        return 130
+    return _run(commands[first], parsers, words)
 
 
 def _cure(error: Exception) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from pipeline import stages
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from trueodds.bundle import ModelFolder
-from trueodds.processes import binding
+from trueodds.processes import binding, output
 from trueodds.texts import plural
 
 SECONDS, DRIFT_AT = 120, 40
@@ -86,6 +86,8 @@ def _replay(url: str, arrays: Path, speed: float) -> None:
         raise
     if status == 130:  # it was stopped, and this process ignores Ctrl-C, as a shell's background jobs do
         raise KeyboardInterrupt
+    if status == output.UNREAD:
+        raise BrokenPipeError
     if status:
         raise DemoError(f"the replay ended with exit status {status}; its last lines say why")
 

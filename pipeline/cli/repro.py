@@ -13,7 +13,7 @@ from pipeline.cli import common
 from pipeline.flows import workspace
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
-from trueodds.processes import binding
+from trueodds.processes import binding, output
 
 FOLDER = Path(".run")
 WORKSPACE = FOLDER / "workspace"
@@ -52,6 +52,8 @@ def repro(home: Path) -> None:
         except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order
             process.wait()
             raise
+        if status == output.UNREAD:
+            raise BrokenPipeError
         if status:
             raise ReproError(f"dvc repro in {place.folder} ended with exit status {status}; its last lines say why")
         _link(home / ARTIFACTS, place.folder / stages.ARTIFACTS)

@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 
 from pipeline.flows import server
-from trueodds.errors import UserError
+from trueodds import cli
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command in the current checkout; 1 with one message on stderr for what the user can mend."""
+    """Runs a command in the current checkout and returns the exit status, as `trueodds.cli.status_of` does."""
+    return cli.status_of(lambda: _main(argv))
+
+
+def _main(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.flows",
         description=server.__doc__,
@@ -21,14 +25,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("command", choices=["up", "down", "register"])
     command = parser.parse_args(argv).command
     home, url = Path.cwd(), os.environ.get("PREFECT_API_URL", server.URL)
-    try:
-        if command == "down":
-            server.down(home)
-        else:
-            (server.up if command == "up" else server.register)(home, url)
-    except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if command == "down":
+        server.down(home)
+    else:
+        (server.up if command == "up" else server.register)(home, url)
     return 0
 
 

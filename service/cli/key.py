@@ -15,7 +15,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     key, hashed = keys.make()
-    print(f"key     {key}", f"sha256  {hashed}", sep="\n")
+    print(f"key     {key}", f"sha256  {hashed}", sep="\n", flush=True)
     print("Give the key to those who call; tell the service the sha256 only, for example", file=sys.stderr)
     print(f"  TRUEODDS_PREDICT_KEY={hashed} trueodds serve", file=sys.stderr)
     return 0

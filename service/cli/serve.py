@@ -42,7 +42,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            _announce(self._url, self._url_file)
+            try:
+                _announce(self._url, self._url_file)
+            except OSError:  # nobody reads it any more, or the disk is full
+                await self.shutdown(sockets)
+                raise
 
 
 class Workers(Multiprocess):
@@ -59,10 +63,15 @@ class Workers(Multiprocess):
         while not self.started and not self.should_exit.is_set() and first.process.is_alive():
             self.handle_signals()
             self.started = first.wait_until_ready(1.0, self.should_exit)
-        if self.started:
-            _announce(self._url, self._url_file)
-        else:
+        if not self.started:
             self.should_exit.set()
+            return
+        try:
+            _announce(self._url, self._url_file)
+        except OSError:
+            self.terminate_all()
+            self.join_all()
+            raise
 
 
 def add_parser(commands: Subparsers) -> None:

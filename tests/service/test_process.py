@@ -77,6 +77,20 @@ def test_says_where_it_is_and_ends_in_order(folder: Path, number: signal.Signals
     assert not (folder / "store.sqlite-wal").exists()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ends_in_order_where_nobody_reads_the_address(folder: Path, workers: str) -> None:
+    """`trueodds serve | head -0`. No `--url-file`: whoever starts it so could not know where it is."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "service", "--port", "0", "--models", str(folder / "models"), "--threads", "1"]
+    command += ["--store", str(folder / "store.sqlite"), "--workers", workers]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+    assert not (folder / "store.sqlite-wal").exists()
+
+
 def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
     acknowledged: list[dict[str, Any]] = []
     labels: dict[str, int] = {}

@@ -79,6 +79,19 @@ def stream(folder: Path, **changes: object) -> Stream:
     return Stream(source, **options | changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
+def test_a_replay_ends_with_the_reader_of_its_lines(folder: Path) -> None:
+    """`trueodds replay | head -1`."""
+    with server(folder) as (client, _):
+        options = command(folder, client.base_url, "--seconds", "60", "--rate", "50", "--every", "0.1s")
+        process = subprocess.Popen(options, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("4,000 images of ")
+        process.stdout.close()
+        assert (process.wait(30), process.stderr.read()) == (141, "")
+        process.stderr.close()
+
+
 def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     """Counts, accuracy and ECE of the live report against the same stream worked out here; with keys and a tag."""
     (folder / "keys").write_text("\n".join(made := [keys.make()[0], keys.make()[0]]))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import math
 import signal
-import sys
 from pathlib import Path
 from types import FrameType
 
@@ -52,9 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         fired = _replay(arguments, stopped)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `| head`
-        sys.stdout = None
-        return 1
     if stopped():
         return 130
     if arguments.until_alarm and not fired:
