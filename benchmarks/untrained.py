@@ -32,6 +32,7 @@ def publish(net: str, models: Path, *, classes: int, temperature: float = 1.0, w
     card = {
         "name": net,
         "classes": [f"class {k}" for k in range(classes)],
+        "positive": None,
         "input": {"kind": "image", "height": SIZE, "width": SIZE, "channels": CHANNELS},
         "normalise": {"mean": [0.5] * CHANNELS, "std": [0.5] * CHANNELS},
     }
