@@ -104,3 +104,17 @@ def test_nothing_is_left_when_it_is_stopped(folder: Path, number: signal.Signals
     while left(folder) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left(folder)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
+def test_it_ends_quietly_when_nobody_reads_on(folder: Path) -> None:
+    """`trueodds demo --live | head -40`: the replay's lines have no reader, then its own."""
+    process = start(folder, "-m", "pipeline", "demo", "--live", "--work", ".demo")
+    assert process.stdout and process.stderr
+    while "   0:05 " not in (line := process.stdout.readline()):
+        assert line, process.communicate()
+    process.stdout.close()
+    with process.stderr as errors:
+        assert (process.wait(30), errors.read()) == (141, "")
+    assert not left(folder)
