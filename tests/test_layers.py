@@ -170,6 +170,7 @@ LAYERS = {
         housekeeping
         store
         reader
+        sums_reader
         databases
         work
         label_rules

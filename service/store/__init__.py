@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from service.store.databases.database import Database
-from service.store.reader import MAX_LAST, MAX_PERIODS
+from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
 from service.store.store import Store
+from service.store.sums_reader import MAX_PERIODS
 from service.store.work.class_and_tag import RowSums
 
 __all__ = ["MAX_LAST", "MAX_PERIODS", "By", "RowSums", "RowsError", "Store", "StoreError", "is_postgres", "open_store"]
