@@ -165,9 +165,13 @@ class Watch:
             return max(mine.claimed_until_ms, mine.next_ms)
         problem = ""
         try:
-            await send(hook, await self._news(key, state))
+            async with asyncio.timeout((mine.claimed_until_ms - _now()) / 1000):  # from then on another worker may call
+                await send(hook, await self._news(key, state))
+        except TimeoutError:
+            problem = f"{hook} was not told within the {CLAIM_MS / 1000:g} s of a try"
         except WebhookError as error:
             problem = str(error)
+        if problem:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 
         def settle(delivery: Delivery) -> Delivery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -23,16 +24,21 @@ class Call:
 
 @dataclass
 class Hook:
-    """Use as a context manager. `answers` are the statuses of the next calls, then 204; each may take `seconds`."""
+    """Use as a context manager. `answers` are the statuses of the next calls, then 204; each may take `seconds`.
+
+    While `gate` is not set, calls wait for their answer.
+    """
 
     answers: list[int] = field(default_factory=list)
     seconds: float = 0.0
     reply: Any = None
     """JSON to answer with."""
+    gate: threading.Event = field(default_factory=threading.Event)
     calls: list[Call] = field(default_factory=list)
 
     def __enter__(self) -> Self:
         hook = self
+        self.gate.set()
 
         class Handler(BaseHTTPRequestHandler):
             def _answer(self) -> None:
@@ -43,12 +49,14 @@ class Hook:
                 hook.calls.append(call)
                 status = hook.answers.pop(0) if hook.answers else 200 if hook.reply is not None else 204
                 time.sleep(hook.seconds)
+                hook.gate.wait()
                 call.ended = time.monotonic()
                 content = json.dumps(hook.reply).encode() if hook.reply is not None else b""
                 self.send_response(status)
                 self.send_header("content-length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                with contextlib.suppress(ConnectionError):  # the caller has died meanwhile
+                    self.end_headers()
+                    self.wfile.write(content)
 
             do_GET = do_POST = _answer
 
@@ -61,6 +69,7 @@ class Hook:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.gate.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.__main__ import main
-from service.alarm import ALARM
+from service.alarm import ALARM, webhooks
 from service.alarm import watch as watching
 from service.alarm.watch import Watch
 from service.alarm.webhooks import WebhookError, send
@@ -91,14 +92,15 @@ def test_corrections_change_sums_and_not_evidence(client: Client) -> None:
 
 
 def test_a_webhook_is_tried_until_it_takes_the_news(serve: Callable[..., Client], hook: Hook) -> None:
-    hook.answers, hook.seconds = [500, 500, 302], 0.05
+    hook.answers, hook.seconds = [500, 500, *[302] * 100], 0.05
     client = serve({"alarm_webhook": hook.url})
     fire(client)
     until(lambda: "A webhook has not taken the news yet" in alarm(client)["reading"])
-    until(lambda: len(hook.calls) == 4)
+    until(lambda: len(hook.calls) >= 3)
+    hook.answers.clear()
     until(lambda: "webhook" not in alarm(client)["reading"])
     pauses = np.diff([call.began for call in hook.calls])
-    assert (pauses > [0.04, 0.08, 0.16]).all()
+    assert (pauses[:3] > [0.04, 0.08, 0.16]).all()
     assert {call.headers["idempotency-key"] for call in hook.calls} == {hook.calls[0].body["id"]}
 
 
@@ -201,24 +203,36 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
     hook: Hook,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Four watches on one store; one dies while it calls, and another takes over when its claim has ended."""
-    monkeypatch.setattr(watching, "CLAIM_MS", 2_000)
-    hook.seconds = 0.3
+    """Four watches on one store; they die while one calls, and one of four others calls again once its claim has ended.
+
+    Claims last longer than the test on any machine, and end because the watches' clock is put forward.
+    """
+    forward_ms = 0
+    monkeypatch.setattr(watching, "_now", lambda: time.time_ns() // 1_000_000 + forward_ms)
+    monkeypatch.setattr(webhooks, "SEND_SECONDS", 100.0)
+    monkeypatch.setattr(watching, "CLAIM_MS", 100_000)
+    hook.gate.clear()
 
     async def main() -> None:
+        nonlocal forward_ms
         stores = [await open_store(address) for _ in range(4)]
         chosen = Settings(alarm_webhook=hook.url)
         tasks = [asyncio.create_task(Watch(store, chosen).keep_watching()) for store in stores]
         await answered_wrong(stores[0], "m")
         while not hook.calls:
             await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
         state = await stores[0].read_state("m", "v1", ALARM)
         (delivery,) = state["deliveries"].values()
         assert delivery["claimed_by"] and not delivery["delivered_ms"]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)  # all die, in the middle of a call
+        hook.gate.set()
         tasks = [asyncio.create_task(Watch(store, chosen).keep_watching()) for store in stores]
+        await asyncio.sleep(0.3)
+        assert len(hook.calls) == 1
+        forward_ms = 100_000
         while not delivery["delivered_ms"]:
             await asyncio.sleep(0.05)
             (delivery,) = (await stores[0].read_state("m", "v1", ALARM))["deliveries"].values()
@@ -229,9 +243,31 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
         for store in stores:
             await store.close()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
     first, second = hook.calls
-    assert second.began - first.began >= 1.0 and second.body["id"] == first.body["id"]
+    assert second.body["id"] == first.body["id"]
+
+
+def test_a_call_ends_with_its_claim(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the way to the call took: from then on another worker may call."""
+    monkeypatch.setattr(watching, "CLAIM_MS", 200)
+    hook.gate.clear()
+
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        await answered_wrong(store, "m")
+        watch = Watch(store, Settings(alarm_webhook=hook.url))
+        while "was not told within the 0.2 s of a try" not in json.dumps(await store.read_state("m", "v1", ALARM)):
+            await watch.poll()
+            await asyncio.sleep(0.01)
+        hook.gate.set()
+        monkeypatch.setattr(watching, "CLAIM_MS", 100_000)
+        while '"delivered_ms": null' in json.dumps(await store.read_state("m", "v1", ALARM)):
+            await watch.poll()
+            await asyncio.sleep(0.01)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_all_workers_keep_the_pause_after_a_failure(
