@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import urllib.request
@@ -22,6 +23,7 @@ log = logging.getLogger("pipeline.data")
 CIFAR10H = "cifar10h"
 FILE = "cifar10h-counts.npy"
 URL = f"https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data/{FILE}"
+CIFAR10H_ROWS, CIFAR10H_LEAST_VOTES = 10_000, 40
 LEAST_AGREEMENT = 0.8
 """Share of rows whose commonest vote is their label; CIFAR-10H's people chose it in .99 of them."""
 KEY = "counts"
@@ -88,12 +90,29 @@ def _cifar10h(folder: Path, downloads: Path) -> Path:
     downloads.mkdir(parents=True, exist_ok=True)
     path = downloads / FILE
     with FileLock(downloads / f"{CIFAR10H}.lock"):
+        if path.is_file():  # two runs at once: one downloads, the other finds it there
+            return path
         try:
-            urllib.request.urlretrieve(URL, path.with_suffix(".part"))
+            with urllib.request.urlopen(URL, timeout=60) as answer:
+                content = answer.read()
         except OSError as error:
             raise DataError(
                 f"{CIFAR10H} could not be downloaded from {URL} ({error}). Without a network, put {FILE} into a folder"
                 " and name that folder: TRUEODDS_DATA=<folder>"
             ) from None
+        _check_download(content)
+        path.with_suffix(".part").write_bytes(content)
         path.with_suffix(".part").replace(path)
     return path
+
+
+def _check_download(content: bytes) -> None:
+    """In place of a checksum, which is not published: the shape, and the fewest votes of a row."""
+    try:
+        votes_N = check_counts(np.load(io.BytesIO(content), allow_pickle=False), FILE).sum(axis=1)
+        sound = votes_N.shape == (CIFAR10H_ROWS,) and votes_N.min() >= CIFAR10H_LEAST_VOTES
+    except (ValueError, OSError, EOFError):
+        sound = False
+    if not sound:
+        expected = f"{CIFAR10H_ROWS:,} rows of counts with {CIFAR10H_LEAST_VOTES} votes and more each"
+        raise DataError(f"{CIFAR10H}: the download from {URL} is damaged; expected are {expected}. Run again")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -46,16 +45,38 @@ def test_cifar10h_where_it_lies(
 ) -> None:
     monkeypatch.delenv("TRUEODDS_DATA", raising=False)
 
-    def offline(url: str, path: Path) -> None:
-        raise URLError("no network")
-
-    monkeypatch.setattr("urllib.request.urlretrieve", offline)
-    with pytest.raises(DataError, match=rf"cifar10h could not be downloaded from https://.*put {FILE} into a folder"):
+    monkeypatch.setattr("pipeline.data.label_counts.URL", "http://127.0.0.1:9/counts.npy")  # nobody listens there
+    with pytest.raises(DataError, match=rf"cifar10h could not be downloaded from http://.*put {FILE} into a folder"):
         load(CIFAR10H, digits, tmp_path, tmp_path / "downloads")
     np.save(tmp_path / FILE, counts)
     assert np.array_equal(load(CIFAR10H, digits, tmp_path, tmp_path / "downloads"), counts)
     monkeypatch.setenv("TRUEODDS_DATA", str(tmp_path))
     assert np.array_equal(load(CIFAR10H, digits, tmp_path / "nowhere", tmp_path / "downloads"), counts)
+
+
+def test_cifar10h_is_downloaded_once_and_whole(
+    digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRUEODDS_DATA", raising=False)
+    served, downloads = tmp_path / "served.npy", tmp_path / "downloads"
+    monkeypatch.setattr("pipeline.data.label_counts.URL", served.as_uri())
+    labels = np.arange(10_000) % 10
+    votes = 45 * np.eye(10, dtype=np.int64)[labels] + 1
+    np.save(served, votes)
+    whole = served.read_bytes()
+    few = np.minimum(votes, 20)
+    np.save(served, few)
+    for content in (whole[:-100], whole[:100], b"<html>", served.read_bytes()):
+        served.write_bytes(content)
+        with pytest.raises(DataError, match=r"cifar10h: the download from .* is damaged; expected are 10,000 rows of"):
+            load(CIFAR10H, digits, tmp_path, downloads)
+        assert not list(downloads.glob("*.npy"))
+    served.write_bytes(whole)
+    images = np.zeros((10_000, 1), np.uint8)
+    cifar = DataSet({"test": (images, labels)}, {"name": "cifar10", "classes": list("abcdefghij")})
+    assert np.array_equal(load(CIFAR10H, cifar, tmp_path, downloads), votes)
+    served.unlink()
+    assert np.array_equal(load(CIFAR10H, cifar, tmp_path, downloads), votes)
 
 
 @pytest.mark.parametrize(

@@ -198,11 +198,12 @@ def half_panels_error(counts_NC: npt.ArrayLike, *, norm: Distance = "l1") -> flo
     copies = min(repeats, max(ELEMENTS // counts.size, 1))  # of few rows many at once
     turns = -(-repeats // copies)
     counts, half_N, scale_N = np.tile(counts, (copies, 1)), np.tile(half_N, copies), np.tile(scale_N, copies)
-    rng, mean_NC, total = np.random.default_rng(SEED), counts * (half_N / counts.sum(axis=1))[:, None], 0.0
+    rng, mean_NC = np.random.default_rng(SEED), counts * (half_N / counts.sum(axis=1))[:, None]
+    total = 0.0
     for _ in range(turns):
         away_N = np.linalg.norm(_drawn_halves(counts, half_N, rng) - mean_NC, ORDER[norm], axis=1)
         total += float((scale_N * away_N).mean())
-    return total / turns
+    return float(total / turns)
 
 
 def _mean_deviation_of_halves(counts_NC: Counts, votes_N: Counts, half_N: Counts) -> Array:
