@@ -25,6 +25,7 @@ COMMANDS = {
     "interval_coverage": "python -m benchmarks.interval_coverage --runs 400",
     "classwise_coverage": "python -m benchmarks.classwise_coverage --runs 150",
     "score_coverage": "python -m benchmarks.score_coverage --runs 1000",
+    "human_labels": "python -m benchmarks.human_labels",
     "decisions": "python -m benchmarks.decisions --runs 1000",
     "significance": "python -m benchmarks.significance",
     "slices": "python -m benchmarks.slices",
