@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import data
+from pipeline import config, data, stages
 from pipeline.config import Data, Evaluation
 from pipeline.data import DataError, DataSet
 from pipeline.data.label_counts import CIFAR10H, FILE, load, read, write
 from trueodds import metrics
 from trueodds.calibrators import Temperature
 from trueodds.evaluation.results import evaluate
+from trueodds.files import read_json
 from trueodds.logits import Logits
 
 
@@ -127,3 +128,26 @@ def test_metrics_of_votes(counts: np.ndarray, digits: DataSet) -> None:
     }
     plain = evaluate(Temperature(2.0), test, test, Evaluation(compare=[]))
     assert plain.panel is None and "samplewise_error" not in plain.before.values
+
+
+@pytest.mark.full
+def test_votes_from_params_to_metrics(workspace: Path, digits: DataSet, counts: np.ndarray) -> None:
+    """Through the stages; adding votes to a trained net takes fetch and evaluate alone."""
+    small = {"train_size": 60, "epochs": 1, "compare": []}
+    for stage in (stages.fetch, stages.plan, stages.train, stages.calibrate, stages.evaluate):
+        stage(config.load(overrides=small))
+    without, logits = read_json(stages.EVALUATION / "metrics.json"), stages.LOGITS.read_bytes()
+    arrays = (stages.DATA / "arrays.npz").read_bytes()
+    np.save("datasets/digits-counts.npy", counts)
+    voted = config.load(overrides={**small, "label_counts": "datasets/digits-counts.npy"})
+    stages.fetch(voted)
+    stages.evaluate(voted)
+    table = read_json(stages.EVALUATION / "metrics.json")
+    assert (stages.DATA / "arrays.npz").read_bytes() == arrays and stages.LOGITS.read_bytes() == logits
+    assert table.pop("label_counts")["second_panel_error"] == metrics.second_panel_error(counts)
+    for when in ("before", "after"):
+        entry = table[when]
+        error, floor = entry.pop("samplewise_error"), entry.pop("samplewise_floor")
+        assert entry.pop("samplewise_error_lower") < error < entry.pop("samplewise_error_upper")
+        assert 0 < floor < error  # an epoch on 60 rows: far from what people say
+    assert table == without
