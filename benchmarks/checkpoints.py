@@ -26,7 +26,6 @@ from benchmarks.interval_coverage import processor
 from pipeline.config import Training
 from pipeline.training.checkpoint import EVERY, Checkpoint
 from pipeline.training.resolution import plan_of
-from pipeline.training.start.beginning import initial
 from pipeline.training.state import Epoch, TrainingState
 
 RESULT = Path(__file__).resolve().parent / "results" / "checkpoints.json"
@@ -37,7 +36,7 @@ CLASSES = 100
 def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str, Any]:
     """One net's checkpoint, written again and again."""
     plan = plan_of(Training(net=name), "cifar100", "image", held_out=False)
-    state = TrainingState.initial(plan, initial(plan, 3, CLASSES).to(device))
+    state = TrainingState.initial(plan, plan.net.build(3, CLASSES).to(device))
     state.descend(state.net(torch.zeros(2, 3, 32, 32, device=device)).sum(), 2)
     epoch = Epoch(0)
     epoch.add(

@@ -32,16 +32,25 @@ class Data(_Section):
     """The data set to learn from, and how its rows are split."""
 
     dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """digits, cifar10, cifar100, tiny-imagenet-200, breast_cancer, wine, or the name of your own data set, found under
-    `path`."""
+    """digits, cifar10, cifar100, tiny-imagenet-200, breast_cancer, wine, 20news-bydate, 20_newsgroups, sst-binary,
+    sst-fine, or the name of your own data set, found under `path`."""
     path: str = Field("datasets", min_length=1)
-    """Your own data: an .npz, .csv or .parquet, an image folder, or a directory that holds one named `<dataset>`."""
+    """Your own data: an .npz, .csv or .parquet, a folder of images or texts, or a directory that holds one named
+    `<dataset>`."""
     label_column: str = Field("label", min_length=1)
-    """The column of a .csv or .parquet table that holds the labels; all others are features."""
+    """The column of a .csv or .parquet table that holds the labels; all others are features, or one is `text`."""
     positive: Annotated[str, Field(min_length=1)] | None = None
     """The one of two classes that the model is asked about, such as malignant; null: none."""
     image_size: Annotated[int, Field(ge=4, le=512)] | None = None
     """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
+    embeddings: Annotated[str, Field(min_length=1)] | None = None
+    """Vectors of words for texts and trees: a file of GloVe's, such as glove.6B.100d.txt; null: drawn at random."""
+    vocabulary_size: Annotated[int, Field(ge=3, le=1_000_000)] = 20_000
+    """Words of texts that are known, the commonest; trees keep all of theirs."""
+    max_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
+    """Words of a text that are read; what comes after them is cut off."""
+    remove: list[Literal["headers", "footers", "quotes"]] = ["headers"]
+    """Of 20 Newsgroups: headers, footers, quotes, as scikit-learn does; [headers]: as in the focal paper's code."""
     unreadable_share: float = Field(0.0, ge=0, lt=1)
     """Share of a folder's images that may be damaged: up to it they are left out and named on the card; 0: an error."""
     benchmark_val: Literal["test", "val_and_test"] = "test"
@@ -136,6 +145,10 @@ class Training(_Section):
     held_out: Literal["apart", "official"] | None = None
     """Of held-out rows that the method does not learn from: apart (unused), official (training rows, as in public
     code)."""
+    vectors_rate: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Of trees: the learning rate of the words' vectors, by plain sgd without decay; 0: they do not learn."""
+    node_weight: Annotated[float, Field(ge=0, le=1000)] | None = None
+    """Of trees: the weight of a node's loss below the root, whose weight is 1; 0: roots alone."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

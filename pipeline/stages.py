@@ -110,8 +110,9 @@ def shift(params: Params) -> None:
     from pipeline import data
     from pipeline import shift as shifted
     from pipeline.export import onnx_graph
+    from pipeline.training.batches import normalised
     from pipeline.training.files import IMPORTED
-    from pipeline.training.network import normalised, read_net, read_settings
+    from pipeline.training.network import read_net, read_settings
     from pipeline.training.scoring import scorer
     from trueodds import logits
 

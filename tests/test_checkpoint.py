@@ -15,7 +15,6 @@ from pipeline.config import Data, Training
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.recipe import Recipe
 from pipeline.training.resolution import plan_of
-from pipeline.training.start.beginning import initial
 from pipeline.training.state import Epoch, TrainingState
 from tests.test_train import equal
 from tests.training_runs import stopped, train
@@ -76,7 +75,7 @@ def test_how_often_the_middle_of_an_epoch_is_kept(
     checkpoint, epoch = Checkpoint(tmp_path / "c"), Epoch(0)
     epoch.add(torch.zeros(()), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64), None)
     plan = plan_of(Training(width=4), "digits", "image", held_out=False)
-    state = TrainingState.initial(plan, initial(plan, 1, 2))
+    state = TrainingState.initial(plan, plan.net.build(1, 2))
     checkpoint.save_middle(state, epoch)
     clock["now"] += seconds
     assert checkpoint.due() == due

@@ -94,7 +94,7 @@ def test_the_graph_names_no_file_of_this_machine(model: Path) -> None:
 
 
 def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = network._write_onnx
+    honest = network.write_onnx
 
     def off_by_a_little(servable: Servable, example: Any, path: Path, tensor: str) -> None:
         bias = servable.get_parameter("net.head.bias")
@@ -103,7 +103,7 @@ def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, m
             honest(servable, example, path, tensor)
             bias[3] -= 2e-4
 
-    monkeypatch.setattr(network, "_write_onnx", off_by_a_little)
+    monkeypatch.setattr(network, "write_onnx", off_by_a_little)
     with pytest.raises(ExportError, match=r"differ by 0\.0002 in a logit on 256 validation rows; allowed is 0\.0001"):
         write(digits, tmp_path)
 

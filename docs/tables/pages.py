@@ -36,6 +36,7 @@ from benchmarks import (
     slices,
     table_report,
     training,
+    trees,
     vector_serving,
     weighted_evidence,
 )
@@ -55,6 +56,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "losses-cifar100-subset": losses.markdown,
     "meta-learning-cifar100-subset": meta_learning.markdown,
     "lookahead": lookahead.markdown,
+    "trees": trees.markdown,
     "metrics": metrics.markdown,
     "calibrators": calibrators.markdown,
     "selection": selection.markdown,

@@ -18,6 +18,7 @@ COMMANDS = {
     "flow-overhead-digits": "python -m benchmarks.pipeline_run flow-overhead-digits digits --plain",
     "losses-cifar100-subset": "python -m benchmarks.losses --data FOLDER/cifar100.npz",
     "meta-learning-cifar100-subset": "python -m benchmarks.meta_learning --data FOLDER/cifar100.npz",
+    "trees": "python -m benchmarks.trees --threads 1",
     "lookahead": "python -m benchmarks.lookahead",
     "metrics": "python -m benchmarks.metrics",
     "calibrators": "python -m benchmarks.calibrators --limit 60",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data import mapped
-from pipeline.data.raw import DataError, Inputs, Labels
+from pipeline.data.raw import DataError, Inputs, Labels, Vectors
 from trueodds.files import read_json, write_json
 
 SPLITS = ("train", "val", "test")
@@ -23,11 +23,14 @@ HELD_OUT = "held_out"
 class DataSet:
     """SPLITS, and HELD_OUT if there is one; disjoint, but for `data.benchmark_val`, by which val may be test.
 
-    `arrays` maps split -> (images uint8 N x H x W x C or vectors float32 N x D, labels int64 N); `card` describes them.
+    `arrays` maps split -> (rows of `pipeline.data.raw.Inputs`, labels int64 N); `card` describes them. Of texts and
+    trees `vectors` float32 V x D holds that of each word's id, and of texts `tokenizer` is the tokenizer.json.
     """
 
     arrays: dict[str, tuple[Inputs, Labels]]
     card: dict[str, Any]
+    vectors: Vectors | None = None
+    tokenizer: str = ""
 
 
 def save(data: DataSet, out: Path) -> None:
@@ -37,6 +40,7 @@ def save(data: DataSet, out: Path) -> None:
     flat: dict[str, npt.NDArray[Any]] = {}
     for split, (x, y) in data.arrays.items():
         flat |= {f"x_{split}": x, f"y_{split}": y}
+    flat |= _of_words(data.vectors, data.tokenizer)
     mapped.write_npz(out / "arrays.npz", flat)
     write_json(out / "card.json", data.card)
 
@@ -51,24 +55,38 @@ def read(out: Path) -> DataSet:
         card = read_json(out / "card.json")
         flat = mapped.read_npz(out / "arrays.npz")
         arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in card["splits"]}
-        stated = card["sha256"]
+        stated, vectors = card["sha256"], flat.get("vectors")
+        tokenizer = flat["tokenizer"].tobytes().decode() if "tokenizer" in flat else ""
     except FileNotFoundError as error:
         raise DataError(f"{error.filename} is missing; run the fetch stage first: dvc repro fetch") from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{out}: {error} is missing in arrays.npz or card.json; run: dvc repro fetch") from None
-    if stated != sha256(arrays):
+    if stated != sha256(arrays, vectors, tokenizer):
         raise DataError(
             f"{out}/arrays.npz does not hold the arrays that {out}/card.json describes; run: dvc repro fetch"
         )
-    return DataSet(arrays, card)
+    return DataSet(arrays, card, vectors, tokenizer)
 
 
-def sha256(arrays: dict[str, tuple[Inputs, Labels]]) -> str:
-    """Of dtype, shape and bytes of every array, in the order of SPLITS, the held-out rows last."""
+def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:
+    """Of dtype, shape and bytes of every array, in the order of SPLITS, the held-out rows last; then those of words."""
     digest = hashlib.sha256()
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:
             digest.update(f"{split} {array.dtype.str} {array.shape}\n".encode())
             for block in mapped.blocks(array):
                 digest.update(np.ascontiguousarray(block).data)
+    for name, array in _of_words(vectors, tokenizer).items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def _of_words(vectors: Vectors | None, tokenizer: str) -> dict[str, npt.NDArray[Any]]:
+    """What belongs to the words of texts and trees, as arrays; nothing of other rows."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    if vectors is not None:
+        arrays["vectors"] = vectors
+    if tokenizer:
+        arrays["tokenizer"] = np.frombuffer(tokenizer.encode(), dtype=np.uint8)
+    return arrays

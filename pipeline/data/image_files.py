@@ -59,7 +59,7 @@ class Unreadable:
 def gather(
     parts: Mapping[str, Part], unreadable_share: float, scratch: Path | None
 ) -> tuple[dict[str, tuple[Inputs, Labels]], list[str]]:
-    """The rows and labels of each split, of arrays or of files; and notes of the files that were left out.
+    """The rows and labels of each split that is of arrays or of files; and notes of the files that were left out.
 
     Of files nothing is held but the splits themselves, and large ones are mapped (`pipeline.data.mapped`) from a file
     in `scratch`; a bar counts the images.
@@ -74,7 +74,7 @@ def gather(
         labels = labels if index is None else labels[index]
         if isinstance(rows, ImageFiles):
             files[split] = (rows if index is None else rows.take(index), labels)
-        else:
+        elif isinstance(rows, np.ndarray):
             arrays[split] = (rows if index is None else mapped.take(rows, index, scratch), labels)
     if not files:
         return arrays, []
@@ -87,7 +87,7 @@ def gather(
         if not len(labels):
             raise DataError(f"{folder}: none of the {len(files[split][1]):,} images of split {split} can be read")
     notes = [unreadable.note()] if unreadable.reasons else []
-    return {split: arrays.get(split) or decoded[split] for split in parts}, notes
+    return {split: arrays.get(split) or decoded[split] for split in parts if split in arrays or split in decoded}, notes
 
 
 def _decoded(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,13 @@ from trueodds.errors import UserError
 
 Images = npt.NDArray[np.uint8]
 Vectors = npt.NDArray[np.float32]
-Inputs: TypeAlias = Images | Vectors
-"""Rows of one kind: images N x H x W x C, or vectors N x D with NaN where a value is missing."""
+Ids = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.int32]
+Inputs: TypeAlias = Images | Vectors | Ids | Nodes
+"""Rows of one kind: images N x H x W x C; vectors N x D with NaN where a value is missing; texts N x L of word ids, 0
+where there is none; trees N x M x 5 of nodes in post-order (`pipeline.data.texts.encoding`)."""
 Labels = npt.NDArray[np.int64]
-Kind = Literal["image", "vector"]
+Kind = Literal["image", "vector", "text", "tree"]
 """What the rows are: the `kind` of the card's entry `input` (`trueodds.inputs`)."""
 
 
@@ -48,8 +51,62 @@ class ImageFiles:
         return replace(self, paths=[self.paths[row] for row in rows])
 
 
-Rows: TypeAlias = Inputs | ImageFiles
-"""Rows as an array, or images as files that are still to be decoded (`pipeline.data.image_files.gather`)."""
+COLUMNS = 5
+WORD, LEFT, RIGHT, LABEL, HEIGHT = range(COLUMNS)
+"""What numbers say of a node of a tree (`pipeline.data.texts.encoding.encoded_trees`)."""
+
+
+class Tree(NamedTuple):
+    """A binary tree of words, its nodes in post-order: children before their parents, the root last.
+
+    words: of each node, None of an inner one. left, right: places of its children, -1 of a leaf. labels: the class of
+    each node, -1 where it has none.
+    """
+
+    words: Sequence[str | None]
+    left: Sequence[int]
+    right: Sequence[int]
+    labels: Sequence[int]
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """A text each row."""
+
+    texts: Sequence[str]
+    dtype = np.dtype(object)
+    ndim = 1
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.texts),)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> TextRows:
+        """Some of the texts, in the order of `rows`."""
+        return TextRows([self.texts[row] for row in rows])
+
+
+@dataclass(frozen=True)
+class TreeRows:
+    """A tree each row. node_classes: what nodes beside the root may be, the classes of the roots first."""
+
+    trees: Sequence[Tree]
+    node_classes: tuple[str, ...]
+    dtype = np.dtype(object)
+    ndim = 1
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.trees),)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> TreeRows:
+        """Some of the trees, in the order of `rows`."""
+        return TreeRows([self.trees[row] for row in rows], self.node_classes)
+
+
+Rows: TypeAlias = Inputs | ImageFiles | TextRows | TreeRows
+"""Rows as an array, images as files that are still to be decoded (`pipeline.data.image_files.gather`), or texts and
+trees whose words are still to be numbered."""
 EXPECTED = "images, uint8 (rows, height, width, channels) with 1 or 3 channels, or vectors, numbers (rows, features)"
 
 
@@ -77,6 +134,13 @@ class Raw:
     y_val: Labels | None = None
     benchmark_val: bool = False
 
+    @property
+    def kind(self) -> Kind:
+        """What the rows are."""
+        if isinstance(self.x_train, TextRows | TreeRows):
+            return "text" if isinstance(self.x_train, TextRows) else "tree"
+        return "vector" if self.features else "image"
+
 
 def checked(raw: Raw, source: str) -> Raw:
     """`raw`, if its arrays fit together.
@@ -92,7 +156,7 @@ def checked(raw: Raw, source: str) -> Raw:
             continue
         _check_split(source, split, raw, x, y)
         if x.shape[1:] != raw.x_train.shape[1:]:
-            noun = "vectors" if raw.features else "images"
+            noun = f"{raw.kind}s"
             raise DataError(
                 f"{source}: {split} {noun} are {_size(x)}, training {noun} {_size(raw.x_train)}; bring both to one size"
             )
@@ -100,9 +164,7 @@ def checked(raw: Raw, source: str) -> Raw:
 
 
 def _check_split(source: str, split: str, raw: Raw, x: Rows, y: Labels) -> None:
-    images = x.dtype == np.uint8 and x.ndim == 4 and x.shape[3] in (1, 3)
-    vectors = x.dtype == np.float32 and x.ndim == 2
-    if not (vectors if raw.features else images) or 0 in x.shape:
+    if 0 in x.shape or not _has_form(raw.kind, x):
         raise DataError(f"{source}: x_{split} is {x.dtype} of shape {x.shape}; expected {EXPECTED}")
     if y.shape != x.shape[:1]:
         raise DataError(
@@ -114,6 +176,14 @@ def _check_split(source: str, split: str, raw: Raw, x: Rows, y: Labels) -> None:
         raise DataError(
             f"{source}: y_{split} holds the label {bad}; allowed are 0..{most}, one for each of class_names"
         )
+
+
+def _has_form(kind: Kind, x: Rows) -> bool:
+    if kind == "image":
+        return x.dtype == np.uint8 and x.ndim == 4 and x.shape[-1] in (1, 3)
+    if kind == "vector":
+        return x.dtype == np.float32 and x.ndim == 2
+    return isinstance(x, TextRows if kind == "text" else TreeRows)
 
 
 def _size(x: Rows) -> str:

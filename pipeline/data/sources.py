@@ -17,6 +17,9 @@ from pipeline.data.dataset import HELD_OUT, DataSet, sha256
 from pipeline.data.image_files import Part, gather
 from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, checked
 from pipeline.data.shares import Shares
+from pipeline.data.texts import own as own_texts
+from pipeline.data.texts.archives import ARCHIVES, missing
+from pipeline.data.texts.splits import Encoded, encode
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
 from trueodds.evaluation.splits import Index, balanced
@@ -48,7 +51,7 @@ _BUILT_IN = {
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
 FORMS = (".npz", *table.SUFFIXES, "")
-"""What a data set's name ends in; nothing: a folder of images."""
+"""What a data set's name ends in; nothing: a folder of images or texts."""
 VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_and_test), as in the papers' public code:\
  calibrators were fitted, and epochs compared, on the rows that the metrics are of."
 
@@ -86,7 +89,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         test = (raw.x_train, raw.y_train, drawn)
     else:
         test, train = (raw.x_test, raw.y_test, None), np.arange(len(raw.y_train))
-    built_in = _BUILT_IN.get(params.dataset)
+    built_in = _BUILT_IN.get(params.dataset) or ARCHIVES.get(params.dataset)
     usual = built_in.validation_rows if built_in else max(2, len(train) // 10)
     held_out_rows = params.held_out_size
     if shares is not None:
@@ -111,14 +114,20 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
     val_is_test = params.benchmark_val == "val_and_test"
     if val_is_test:
         del parts["val"]
-    arrays, notes = gather(parts, params.unreadable_share, scratch)
+    encoded = encode(parts, raw.kind, params) if raw.kind in ("text", "tree") else None
+    if encoded is not None:
+        arrays, notes = encoded.arrays, encoded.notes
+    else:
+        arrays, notes = gather(parts, params.unreadable_share, scratch)
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
         notes.append(VAL_IS_TEST)
     notes += thin_classes(raw.classes, {split: labels for split, (_, labels) in arrays.items()})
     for note in notes:
         log.warning("%s: %s", params.dataset, note)
-    return DataSet(arrays, _card(params, raw, arrays, notes))
+    words = () if encoded is None else (encoded.words.vectors_VD, encoded.words.tokenizer)
+    card = {**_card(params, raw, arrays, notes, encoded), "sha256": sha256(arrays, *words)}
+    return DataSet(arrays, card, *words)
 
 
 def _brought_val(params: Data, raw: Raw) -> Part | None:
@@ -139,7 +148,7 @@ def _brought_val(params: Data, raw: Raw) -> Part | None:
 
 
 def kind_of(params: Data) -> Kind:
-    """What the rows of the data set are, images or vectors, without reading them.
+    """What the rows of the data set are, without reading them.
 
     Raises:
         DataError: not found, or damaged.
@@ -147,9 +156,13 @@ def kind_of(params: Data) -> Kind:
     path = _find(params)
     if path is None:
         return _BUILT_IN[params.dataset].kind
+    if params.dataset in ARCHIVES:
+        return ARCHIVES[params.dataset].kind
     if path.suffix == ".npz":
         return npz.kind_of(path)
-    return "image" if path.is_dir() else "vector"
+    if path.is_dir():
+        return "text" if own_texts.is_folder(path) else "image"
+    return "text" if own_texts.is_table(path) else "vector"
 
 
 def _find(params: Data) -> Path | None:
@@ -170,6 +183,11 @@ def _find(params: Data) -> Path | None:
             named = f"data.path is {params.path!r}, your own data, but data.dataset is still {params.dataset!r}"
             raise DataError(f"{named}; give them a name of their own, such as dataset: {own.stem}")
         return own
+    if params.dataset in ARCHIVES:
+        folders = [place / folder for place in [*places, own] for folder in ARCHIVES[params.dataset].folders]
+        if not any(map(Path.is_dir, folders)):
+            raise missing(params.dataset, [*places, own])
+        return next(filter(Path.is_dir, folders))
     for place in [*places, own]:
         for candidate in (place / f"{params.dataset}{form}" for form in FORMS):
             if candidate.exists():
@@ -178,8 +196,8 @@ def _find(params: Data) -> Path | None:
         return None
     looked = ", ".join(f"{place}/{params.dataset}{form or '/'}" for place in [*places, own] for form in FORMS)
     raise DataError(
-        f"data set {params.dataset!r} is neither built in ({', '.join(_BUILT_IN)}) nor found: looked for {looked}."
-        f"{nearest(params.dataset, _BUILT_IN)}"
+        f"data set {params.dataset!r} is neither built in ({', '.join([*_BUILT_IN, *ARCHIVES])}) nor found: looked for"
+        f" {looked}.{nearest(params.dataset, [*_BUILT_IN, *ARCHIVES])}"
     )
 
 
@@ -192,16 +210,24 @@ def _read(params: Data, path: Path | None) -> Raw:
         log.info("%s: read from %s", params.dataset, path)
         if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
             log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
-    if raw.features and params.image_size is not None:
-        raise DataError(f"data.image_size is {params.image_size}, but {params.dataset} holds vectors; set it to null")
+    if raw.kind != "image" and params.image_size is not None:
+        problem = f"data.image_size is {params.image_size}, but {params.dataset} holds {raw.kind}s"
+        raise DataError(f"{problem}; set it to null")
+    if raw.kind in ("image", "vector") and params.embeddings is not None:
+        problem = f"data.embeddings is {params.embeddings!r}, but {params.dataset} holds {raw.kind}s"
+        raise DataError(f"{problem}; set it to null")
     return raw
 
 
 def _read_own(params: Data, path: Path) -> Raw:
     if path.is_dir() and tiny_imagenet.is_layout(path):
         return tiny_imagenet.read(path, params.image_size)
+    if params.dataset in ARCHIVES:
+        return checked(ARCHIVES[params.dataset].read(path, params), str(path))
     if path.is_dir():
-        return folder.read(path, params.image_size)
+        return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
+    if path.suffix in table.SUFFIXES and own_texts.is_table(path):
+        return own_texts.read_table(path, params.label_column)
     if path.suffix in table.SUFFIXES:
         return table.read(path, params.label_column)
     raw = npz.read(path)
@@ -221,9 +247,14 @@ def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str) -> tuple[In
     return among[drawn], among[rest]
 
 
-def _card(params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str]) -> dict[str, Any]:
+def _card(
+    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encoded: Encoded | None
+) -> dict[str, Any]:
     name = params.dataset
-    described = _of_vectors(name, raw, arrays) if raw.features else _of_images(raw, arrays)
+    if encoded is not None:
+        described = {"input": encoded.entry, "normalise": {"mean": [], "std": []}}
+    else:
+        described = _of_vectors(name, raw, arrays) if raw.features else _of_images(raw, arrays)
     return {
         "name": name,
         "classes": list(raw.classes),
@@ -231,7 +262,6 @@ def _card(params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], note
         **described,
         "splits": {split: len(labels) for split, (_, labels) in arrays.items()},
         "notes": notes,
-        "sha256": sha256(arrays),
     }
 
 

@@ -22,7 +22,7 @@ from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, Risk
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.importing.onnx_file import without_metadata
-from trueodds.inputs import Input
+from trueodds.inputs import KINDS, Input
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 
@@ -44,11 +44,11 @@ class Servable(nn.Module):
 
     def __init__(self, net: nn.Module, moments: dict[str, list[float]], kind: Kind) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.kind = net, kind
         normaliser = NORMALISERS[kind].of(moments, torch.device("cpu"))
         self.register_buffer("mean_C", normaliser.mean_C)
         self.register_buffer("std_C", normaliser.std_C)
-        self._normalised = {"image": self._pixels, "vector": self._features}[kind]
+        self._normalised = {"image": self._pixels, "vector": self._features, "text": self._words}[kind]
 
     def forward(self, rows: Tensor) -> Tensor:
         logits: Tensor = self.net(self._normalised(rows))
@@ -60,6 +60,9 @@ class Servable(nn.Module):
 
     def _features(self, vectors_ND: Tensor) -> Tensor:
         return VectorNormaliser(self.mean_C, self.std_C)(vectors_ND)
+
+    def _words(self, ids_NL: Tensor) -> Tensor:
+        return ids_NL
 
 
 def export(
@@ -79,16 +82,27 @@ def export(
     The card's reference is of the confidences of the `validation` rows, its risk and coverage of the `test` rows.
 
     Raises:
-        ExportError: onnxruntime and torch differ in any logit by more than 1e-4 of the largest, or of 1.
+        ExportError: rows of a kind that no service takes; onnxruntime and torch differ in any logit by more than 1e-4
+            of the largest, or of 1.
     """
+    _check_served(data_card)
     card = describe(data_card, training, metrics, calibrator, test)
     servable = Servable(net, training.get("normalise", data_card["normalise"]), card.input.kind).eval()
     rows = validation_rows[:CHECKED_ROWS]
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
-        _write_onnx(servable, rows[:2], model, card.input.tensor)
+        write_onnx(servable, rows[:2], model, card.input.tensor)
         logits_C = _checked(servable, rows, model)[0]
         return _write(model, logits_C, calibrator, card, rows[0], out, validation)
+
+
+def _check_served(data_card: dict[str, Any]) -> None:
+    kind = data_card["input"]["kind"]
+    if kind not in [served.model_fields["kind"].default for served in KINDS]:
+        raise ExportError(
+            f"data set {data_card['name']!r} holds {kind}s, which no service takes as input: there is no bundle of such"
+            " a net. It is trained, calibrated and evaluated; its figures are those of the evaluate stage"
+        )
 
 
 def export_imported(
@@ -157,7 +171,11 @@ def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
     return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 
-def _write_onnx(servable: nn.Module, example: Inputs, path: Path, tensor: str) -> None:
+def write_onnx(servable: Servable, example: Inputs, path: Path, tensor: str) -> None:
+    """The graph of a net for any number of rows, and of texts of any length."""
+    dimensions = {0: torch.export.Dim("batch")}
+    if servable.kind == "text":
+        dimensions[1] = torch.export.Dim("tokens")
     # The exporter prints its steps, and warns of deprecations inside torch and onnxscript that are not ours to mend.
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
@@ -170,7 +188,7 @@ def _write_onnx(servable: nn.Module, example: Inputs, path: Path, tensor: str) -
                 (torch.from_numpy(example),),
                 input_names=[tensor],
                 output_names=["logits"],
-                dynamic_shapes={"rows": {0: torch.export.Dim("batch")}},
+                dynamic_shapes={"rows": dimensions},
                 opset_version=OPSET,
                 dynamo=True,
                 external_data=False,

@@ -51,7 +51,8 @@ class Batch:
 
     targets: class indices (N,), or distributions (N, C) where rows are mixed. labels (N,): the classes of the rows'
     larger shares. logits (V N, C) = head(features): of V views of each row where there are views; features (V N, D) are
-    None where only logits are known. progress: the fraction of the run that is done, in [0, 1].
+    None where only logits are known. progress: the fraction of the run that is done, in [0, 1]. weights (N,): by which
+    the rows' own losses are multiplied; None: all 1.
     """
 
     logits: Tensor
@@ -60,6 +61,7 @@ class Batch:
     features: Tensor | None = None
     head: Callable[[Tensor], Tensor] = identity
     progress: float = 0.0
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +73,21 @@ class ForwardPass(Batch):
     random: RandomState
 
     @classmethod
-    def of(cls, net: Net, inputs: Tensor, targets: Tensor, labels: Tensor, progress: float = 0.0) -> ForwardPass:
+    def of(
+        cls,
+        net: Net,
+        inputs: Tensor,
+        targets: Tensor,
+        labels: Tensor,
+        progress: float = 0.0,
+        weights: Tensor | None = None,
+    ) -> ForwardPass:
         """One pass through the net."""
         random = RandomState.of(inputs.device)
         features = net.features(inputs)
         return cls(
             logits=net.head(features), targets=targets, labels=labels, features=features, head=net.head,
-            progress=progress, inputs=inputs, random=random,
+            progress=progress, weights=weights, inputs=inputs, random=random,
         )  # fmt: skip
 
     def apart(self) -> ForwardPass:

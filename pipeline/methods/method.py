@@ -111,7 +111,8 @@ class Method:
             return self.exponent(p_N, Moment(batch.progress, features, batch.head, self.meta.gamma(features)))
 
     def objective(self, batch: Batch) -> Tensor:
-        """mean_n per_sample_n + meta penalty / N + sum_j weight_j penalty_j, j the joint penalties.
+        """mean_n w_n per_sample_n + meta penalty / N + sum_j weight_j penalty_j, j the joint penalties, w_n the weights
+        of the batch, 1 where it has none.
 
         Where the method has views and the logits are theirs, the first view's rows are the batch, and the views'
         consistency is added.
@@ -123,7 +124,8 @@ class Method:
         """The terms of the objective: first what meta parameters shape, then the rest. counted: for a step's."""
         labels, rows = batch.labels, len(batch.labels)
         logits, features = batch.logits[:rows], None if batch.features is None else batch.features[:rows]
-        shaped = self.per_sample(logits, batch.targets, features, head=batch.head, progress=batch.progress).mean()
+        losses_N = self.per_sample(logits, batch.targets, features, head=batch.head, progress=batch.progress)
+        shaped = (losses_N if batch.weights is None else batch.weights * losses_N).mean()
         if (penalty := self.meta.penalty()) is not None:
             shaped = shaped + penalty / rows
         joint = self._in_force("joint", batch.progress)

@@ -1,4 +1,7 @@
-"""Networks by name: `build("resnet8", channels, classes)`, `build("mlp", features, classes)`."""
+"""Networks by name: `build("resnet8", channels, classes)`, `build("mlp", features, classes)`.
+
+Nets of words, `build("gp_cnn", numbers of a vector, classes)`, take the vectors by `embed`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.data.raw import Kind
-from pipeline.nets import bottleneck, densenet, mlp, resnet, torchvision_nets, wide_resnet
+from pipeline.nets import bottleneck, densenet, gp_cnn, mlp, resnet, torchvision_nets, tree_lstm, wide_resnet
 from pipeline.nets.mlp import MLP
 from pipeline.nets.net import Net, Shape
 from pipeline.nets.resnet import ResNet
+from pipeline.nets.text import WordNet
 from trueodds.errors import unknown
 
-FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp)
+FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp, gp_cnn, tree_lstm)
 SHAPES: dict[str, Shape] = {shape.name: shape for family in FAMILIES for shape in family.SHAPES}
 OPTIONS = ("width", "depth", "dropout", "resize")
 """What params.yaml can change of a net; each family has some of them."""
@@ -60,7 +64,7 @@ def build(
     dropout: float | None = None,
     resize: int | None = None,
 ) -> Net:
-    """A net of rows with `inside` channels or features, initialised by torch's global generator.
+    """A net of rows with `inside` channels, features or numbers of a word's vector, drawn from torch's generator.
 
     Raises:
         ConfigError: as `resolve`.
@@ -68,4 +72,4 @@ def build(
     return resolve(name, width=width, depth=depth, dropout=dropout, resize=resize).build(inside, classes)
 
 
-__all__ = ["MLP", "OPTIONS", "SHAPES", "Net", "ResNet", "Shape", "build", "names", "resolve", "restore"]
+__all__ = ["MLP", "OPTIONS", "SHAPES", "Net", "ResNet", "Shape", "WordNet", "build", "names", "resolve", "restore"]

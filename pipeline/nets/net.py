@@ -25,6 +25,11 @@ class Net(nn.Module, ABC):
     def features(self, inputs: Tensor) -> Tensor:
         """(N, D), what `head` turns into logits."""
 
+    def answers(self, features_ND: Tensor) -> Tensor:
+        """(N, C): the logits of the classes that a row may have."""
+        logits_NC: Tensor = self.head(features_ND)
+        return logits_NC
+
     def forward(self, inputs: Tensor) -> Tensor:
         logits_NC: Tensor = self.head(self.features(inputs))
         return logits_NC
@@ -49,11 +54,13 @@ class Shape(ABC):
 
     name: str
     kind: ClassVar[Kind]
-    """What it takes: normalised images N x C x H x W, or standardised vectors N x D."""
+    """What it takes: normalised images N x C x H x W, standardised vectors N x D, texts N x L of word ids, or trees."""
 
     @abstractmethod
     def build(self, inside: int, classes: int) -> Net:
-        """The net of rows with `inside` channels or features, initialised by torch's global generator."""
+        """The net of rows with `inside` channels, features or numbers of a word's vector, initialised by torch's global
+        generator.
+        """
 
     def changed(self, **options: Any) -> Self:
         """The shape with the options that are not None.

@@ -12,11 +12,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.data.raw import Kind
 from pipeline.data.vision import torchvision
-from pipeline.nets.net import Shape
+from pipeline.nets.net import Net, Shape
+from pipeline.nets.text import SKIPPED, VECTORS, WordNet
 
-ROWS: dict[Kind, tuple[int, ...]] = {"image": (3, 32, 32), "vector": (30,)}
+ROWS: dict[Kind, tuple[int, ...]] = {"image": (3, 32, 32), "vector": (30,), "text": (100, 1000), "tree": (100, 19)}
 CLASSES = 100
-"""What the figures are of: rows of these sizes, channels or features first."""
+"""What the figures are of: rows of these sizes, channels or features first; of texts and trees the numbers of a word's
+vector and the words. The vectors themselves are not counted."""
 
 
 class Size(NamedTuple):
@@ -28,25 +30,46 @@ class Size(NamedTuple):
 
 
 def size(shape: Shape) -> Size:
-    """Of a net; nothing is computed, on torch's device `meta`."""
+    """Of a net; nothing is computed, on torch's device `meta`, but by a net of words, whose work is by their number."""
     torchvision()  # its first import within a `torch.device` context would make its own tensors there
-    with torch.device("meta"), FlopCounterMode(display=False) as counter, torch.no_grad():
-        net = shape.build(ROWS[shape.kind][0], CLASSES).eval()
+    device = "cpu" if shape.kind in ("text", "tree") else "meta"
+    with torch.device(device), FlopCounterMode(display=False) as counter, torch.no_grad():
+        net = _net(shape).eval()
         net(_rows(shape, 1))
-    return Size(sum(parameter.numel() for parameter in net.parameters()), counter.get_total_flops())
+    parameters = sum(parameter.numel() for name, parameter in net.named_parameters() if name != VECTORS)
+    return Size(parameters, counter.get_total_flops())
 
 
 def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> float:
     """How many rows a second a net trains on, here: a pass and its backward pass; the median of some, after a first."""
-    net = shape.build(ROWS[shape.kind][0], CLASSES).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    rows, labels = _rows(shape, batch_size), torch.arange(batch_size)
+    net = _net(shape).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    rows = _rows(shape, batch_size)
     seconds = []
     for _ in range(1 + repeats):
         start = time.perf_counter()
-        torch.autograd.backward(F.cross_entropy(net(rows), labels))
+        logits = net(rows)
+        torch.autograd.backward(F.cross_entropy(logits, torch.arange(len(logits)) % CLASSES))
         seconds.append(time.perf_counter() - start)
     return batch_size / median(seconds[1:])
 
 
+def _net(shape: Shape) -> Net:
+    net = shape.build(ROWS[shape.kind][0], CLASSES)
+    if isinstance(net, WordNet):
+        net.embed(torch.randn(SKIPPED + 1, ROWS[shape.kind][0]))
+    return net
+
+
 def _rows(shape: Shape, count: int) -> torch.Tensor:
+    if shape.kind == "text":
+        return torch.full((count, ROWS["text"][1]), SKIPPED)
+    if shape.kind == "tree":
+        return _chain(ROWS["tree"][1]).expand(count, -1, -1)
     return torch.randn(count, *ROWS[shape.kind])
+
+
+def _chain(leaves: int) -> torch.Tensor:
+    """A tree of nodes with a leaf to the left each, the deepest there is; every node with a label."""
+    below = [[SKIPPED, -1, -1, 0, 0]] * leaves
+    inner = [[0, leaves - 1 - height, leaves - 2 + height, 0, height] for height in range(1, leaves)]
+    return torch.tensor(below + inner)

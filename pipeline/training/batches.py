@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from pipeline.data import mapped
 from pipeline.data.dataset import HELD_OUT, DataSet
+from pipeline.data.raw import LABEL, WORD
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,11 +52,27 @@ class VectorNormaliser(Normaliser):
         return torch.where(torch.isnan(standardised_ND), 0.0, standardised_ND)
 
 
+class Unchanged(Normaliser):
+    """Words of texts and nodes of trees, by their numbers."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return rows
+
+
+def normalised(data: DataSet, settings: Mapping[str, Any]) -> DataSet:
+    """The data set with the moments of the weights that its training began with, where they brought some."""
+    if "normalise" not in settings:
+        return data
+    return replace(data, card={**data.card, "normalise": settings["normalise"]})
+
+
 ORDERED_VALUES = 500 * 92 * 92 * 3
 """Of the rows that are passed through a net at once, in order: what it makes of them takes many times their memory."""
 FREE_SHARE = 0.5
 """Of the device's free memory: a split that takes less lives there."""
-NORMALISERS: dict[Kind, type[Normaliser]] = {"image": ImageNormaliser, "vector": VectorNormaliser}
+NORMALISERS: dict[Kind, type[Normaliser]] = {
+    "image": ImageNormaliser, "vector": VectorNormaliser, "text": Unchanged, "tree": Unchanged,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -108,9 +125,10 @@ class Augmentation:
 
 @dataclass(frozen=True)
 class Batches:
-    """One split: rows as the data set has them. A batch is float32, as the net takes it, and int64 labels.
+    """One split: rows as the data set has them. A batch is what the net takes, float32 but of words, and int64 labels.
 
-    Only images are augmented; of vectors `augment` changes nothing.
+    Only images are augmented; of other rows `augment` changes nothing. Trees are learned from node by node: `shuffled`
+    gives the labels of all labelled nodes, tree by tree in post-order, `ordered` those of the roots.
     rows: on the device, but for those of a data set that is too large for it.
     labels_N: on the device, where batches are, too.
     pages: of `rows`, where they are mapped from a file.
@@ -121,6 +139,7 @@ class Batches:
     normalise: Normaliser
     augment: Augmentation
     pages: mapped.Pages
+    of_nodes: bool = False
 
     @classmethod
     def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> Batches:
@@ -133,8 +152,10 @@ class Batches:
             for block in mapped.blocks(array):
                 rows[begin : begin + len(block)] = torch.from_numpy(block)
                 begin += len(block)
-        normalise = NORMALISERS[data.card["input"]["kind"]].of(data.card["normalise"], device)
-        return cls(rows, torch.from_numpy(labels).to(device), normalise, augment or Augmentation(), pages)
+        kind = data.card["input"]["kind"]
+        normalise = NORMALISERS[kind].of(data.card["normalise"], device)
+        labels_N = torch.from_numpy(labels).to(device)
+        return cls(rows, labels_N, normalise, augment or Augmentation(), pages, kind == "tree")
 
     def joined(self, other: Batches) -> Batches:
         """These rows and then the other's, all treated like these."""
@@ -146,6 +167,14 @@ class Batches:
 
     def __len__(self) -> int:
         return len(self.labels_N)
+
+    def rows_of(self, inputs: Tensor) -> int | None:
+        """How many rows a batch of `shuffled` has; None: one for each label."""
+        return len(inputs) if self.of_nodes else None
+
+    def weights(self, inputs: Tensor, below_root: float) -> Tensor | None:
+        """Of the labels of such a batch (`node_weights`); None: all 1."""
+        return node_weights(inputs, below_root) if self.of_nodes and below_root != 1 else None
 
     def steps(self, batch_size: int) -> int:
         """Batches in one shuffled epoch."""
@@ -165,7 +194,8 @@ class Batches:
             generator.set_state(state)
         for index in order.tensor_split(self.steps(batch_size))[done:]:
             rows = self._on_device(self.rows[index])
-            yield self.normalise(self.augment(rows, generator)), self.labels_N[index.to(self.labels_N.device)]
+            labels = node_labels(rows) if self.of_nodes else self.labels_N[index.to(self.labels_N.device)]
+            yield self.normalise(self.augment(rows, generator)), labels
 
     def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """`shuffled`, again and again; of rows that are not augmented, for then `done` batches need not be made."""
@@ -185,6 +215,20 @@ class Batches:
     def _on_device(self, rows: Tensor) -> Tensor:
         self.pages.touch(len(rows))
         return rows.to(self.labels_N.device)
+
+
+def node_labels(nodes_NM5: Tensor) -> Tensor:
+    """Of the nodes that have one, tree by tree in post-order."""
+    labels_NM = nodes_NM5[..., LABEL]
+    return labels_NM[labels_NM >= 0].long()
+
+
+def node_weights(nodes_NM5: Tensor, below_root: float) -> Tensor:
+    """Of the same nodes: 1 of a root, `below_root` of the others."""
+    is_node_NM = nodes_NM5[..., WORD] >= 0
+    root_N1 = is_node_NM.sum(1, keepdim=True) - 1
+    weights_NM = torch.full(is_node_NM.shape, below_root, device=nodes_NM5.device).scatter(1, root_N1, 1.0)
+    return weights_NM[nodes_NM5[..., LABEL] >= 0]
 
 
 @dataclass(frozen=True)

@@ -108,5 +108,10 @@ def _checked(training: Training, kind: Kind) -> Path:
 
 
 def _options(training: Training, kind: Kind) -> Options:
+    if kind not in ("image", "vector"):
+        raise ConfigError(
+            f"training.model is {training.model!r}, and the data set holds {kind}s; a model of your own for texts comes"
+            " by: trueodds import"
+        )
     how, output = (training.model_options.get(name) for name in OPTIONS)
     return Options(kind, output, None if how is None else Preprocessing.parse(how))

@@ -63,12 +63,14 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
             ):
                 progress = (before + epoch.steps) / total
                 state.set_rate(progress)
+                weights = batches.train.weights(inputs, recipe.node_weight)
                 inputs, targets = method.batch(inputs, labels, classes, epoch.generator)
-                batch = ForwardPass.of(net, inputs, targets, labels, progress)
+                batch = ForwardPass.of(net, inputs, targets, labels, progress, weights)
                 for meta in method.meta.due(before + epoch.steps + 1):
                     state.look_ahead(meta, batch, epoch.next(held_out))
                 loss = method.objective(batch)
-                state.descend(loss, len(labels), method.apart(batch.logits, labels, progress=progress))
+                apart, rows = method.apart(batch.logits, labels, progress=progress), batches.train.rows_of(inputs)
+                state.descend(loss, len(labels), apart, rows=rows)
                 gamma = method.exponents(batch)
                 epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
                 for term in method.due(before + epoch.steps, progress):

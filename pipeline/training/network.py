@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from safetensors.torch import load_file
 from pipeline import nets
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
+from pipeline.nets.text import net_of
 from pipeline.training.files import SETTINGS, WEIGHTS
 from trueodds.files import FileError, read_json
 
@@ -36,16 +35,8 @@ def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
         FileError: a file that is missing or damaged, or another net's.
     """
     try:
-        inside, classes = data.arrays["val"][0].shape[-1], len(data.card["classes"])
-        net = nets.restore(settings["net"]).build(inside, classes)
+        net = net_of(nets.restore(settings["net"]), data)
         net.load_state_dict(load_file(folder / WEIGHTS))
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
     return net
-
-
-def normalised(data: DataSet, settings: Mapping[str, Any]) -> DataSet:
-    """The data set with the moments of the weights that its training began with, where they brought some."""
-    if "normalise" not in settings:
-        return data
-    return replace(data, card={**data.card, "normalise": settings["normalise"]})

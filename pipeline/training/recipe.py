@@ -9,6 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from pipeline.nets.text import VECTORS
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -24,6 +26,9 @@ class Recipe:
     every step; the mean needs neither. clip 0: none.
     held_out: what becomes of held-out rows that the method does not learn from. apart: nothing, so that it has as many
     rows as the methods that do. official: they are training rows, as in the public code of meta-calibration.
+    vectors_rate, node_weight: of trees, whose loss is the sum over the labelled nodes, and whose batch's the mean over
+    trees. The words' vectors go down by plain SGD at this rate, without decay or schedule (0: they do not learn); the
+    loss of a node that is no root is multiplied by the weight.
     threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
     """
 
@@ -48,6 +53,8 @@ class Recipe:
     randaugment: int = 0
     freeze: str = "nothing"
     head_epochs: int = 0
+    vectors_rate: float = 0.0
+    node_weight: float = 1.0
     held_out: Literal["apart", "official"] = "apart"
     threads: int = 0
 
@@ -64,12 +71,18 @@ class Recipe:
         return float(highest * self.decay**passed)
 
     def optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer:
-        """The optimizer of the net's parameters, at the highest learning rate."""
+        """The optimizer of the net's parameters but its words' vectors, at the highest learning rate."""
         settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        parameters = [parameter for name, parameter in net.named_parameters() if name != VECTORS]
         if self.optimizer == "adam":
-            return torch.optim.Adam(net.parameters(), **settings)
+            return torch.optim.Adam(parameters, **settings)
         if self.optimizer == "adamw":
-            return torch.optim.AdamW(net.parameters(), **settings)
+            return torch.optim.AdamW(parameters, **settings)
         if self.optimizer == "adagrad":
-            return torch.optim.Adagrad(net.parameters(), **settings)
-        return torch.optim.SGD(net.parameters(), momentum=self.momentum, nesterov=self.nesterov, **settings)
+            return torch.optim.Adagrad(parameters, **settings)
+        return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **settings)
+
+    def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.SGD | None:
+        """That of the words' vectors, where the net learns them."""
+        vectors = [parameter for name, parameter in net.named_parameters() if name == VECTORS]
+        return torch.optim.SGD(vectors, self.vectors_rate) if vectors and self.vectors_rate else None

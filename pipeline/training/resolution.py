@@ -36,6 +36,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     options = {name: getattr(training, name) for name in nets.OPTIONS}
     shape = nets.resolve(recipe.net, **options)
     _check_net(shape, training, dataset, kind)
+    _check_words(training, recipe, method, dataset, kind)
     start = None if training.start is None else source.find(training.start)
     _check_freezing(recipe, shape, start is not None)
     if kind not in AUGMENTED:
@@ -79,6 +80,36 @@ def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> No
         raise ConfigError(
             f"{source} {shape.name!r}, which takes {shape.kind}s, and data set {dataset!r} holds {kind}s; set net:"
             f" {allowed}, or another of `trueodds nets`"
+        )
+
+
+def _check_words(training: Training, recipe: Recipe, method: Composition, dataset: str, kind: Kind) -> None:
+    """Raises ConfigError for what words and trees of words cannot have, and for settings of trees elsewhere."""
+    if kind != "tree":
+        for leaf in ("vectors_rate", "node_weight"):
+            if getattr(training, leaf) is not None:
+                problem = (
+                    f"training.{leaf} is {getattr(training, leaf):g}, which is for trees, and data set {dataset!r}"
+                )
+                raise ConfigError(f"{problem} holds {kind}s; set it to null")
+    if kind not in ("text", "tree"):
+        return
+    if mixed := [part.name for part in method.components if getattr(part.function, "mixes", False)]:
+        raise ConfigError(
+            f"method {method.name!r}: {mixed[0]} mixes the numbers of rows, and data set {dataset!r} holds {kind}s,"
+            f" whose numbers are names of words; leave {mixed[0]} out (smoothing works on {kind}s)"
+        )
+    if kind == "text":
+        return
+    if method.held_out_parts:
+        raise ConfigError(
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and from trees"
+            f" no method does; take another (data set {dataset!r} holds {kind}s)"
+        )
+    if recipe.freeze != freezing.NOTHING or recipe.head_epochs or training.start is not None:
+        raise ConfigError(
+            "training.start, freeze and head_epochs are for images and vectors, and data set"
+            f" {dataset!r} holds trees; set start: null, freeze: null and head_epochs: null"
         )
 
 

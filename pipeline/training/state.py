@@ -70,7 +70,8 @@ class Epoch:
 class TrainingState:
     """The net and its optimizer, the method and what it learned, whose weights are taken, and a row for each epoch.
 
-    middle: the saved middle of the epoch that comes next, after a kill.
+    vectors: the optimizer of words' vectors, where the net learns such. middle: the saved middle of the epoch that
+    comes next, after a kill.
     """
 
     recipe: Recipe
@@ -78,6 +79,7 @@ class TrainingState:
     optimizer: torch.optim.Optimizer
     method: Method
     selection: Selection
+    vectors: torch.optim.Optimizer | None = None
     history: list[Row] = field(default_factory=list)
     middle: dict[str, Any] | None = None
     _leak: list[Tensor] = field(default_factory=list)
@@ -86,7 +88,8 @@ class TrainingState:
     def initial(cls, plan: Plan, net: Net) -> TrainingState:
         """As before the first step of this net, which has its initial weights."""
         recipe = plan.recipe
-        return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), Selection(recipe.selection))
+        selection, vectors = Selection(recipe.selection), recipe.vectors_optimizer_of(net)
+        return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), selection, vectors)
 
     def begin_epoch(self, seed: int) -> Epoch:
         """The next epoch, in its middle where the run was killed there; what does not learn in it is frozen."""
@@ -119,15 +122,28 @@ class TrainingState:
         self._leak = meta.learn(self.method, self.net, batch, held_out, descent)
 
     def descend(
-        self, loss: Tensor, rows: int, apart: Sequence[tuple[float, Tensor]] = (), *, decay: bool = True
+        self,
+        loss: Tensor,
+        labels: int,
+        apart: Sequence[tuple[float, Tensor]] = (),
+        *,
+        rows: int | None = None,
+        decay: bool = True,
     ) -> None:
-        """One step of the optimizer down a mean over `rows`, and penalties whose gradients are taken apart; with weight
-        decay if `decay`.
+        """One step of the optimizers down a mean over so many labels, and penalties whose gradients are taken apart;
+        with weight decay if `decay`.
+
+        rows: that the labels are of; None: one each. A row's loss is the sum over its labels, the batch's the recipe's
+        reduction over the rows.
         """
         for group in self.optimizer.param_groups:
             group["weight_decay"] = self.recipe.weight_decay if decay else 0.0
-        self.optimizer.zero_grad(set_to_none=True)
-        backward(loss * rows if self.recipe.reduction == "sum" else loss, apart, self.net)
+        self.net.zero_grad(set_to_none=True)
+        if self.recipe.reduction == "sum":
+            loss = loss * labels
+        elif rows is not None:
+            loss = loss * (labels / rows)
+        backward(loss, apart, self.net)
         learning = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         for parameter, leak in zip(learning, self._leak, strict=bool(self._leak)):
             parameter.grad = leak if parameter.grad is None else parameter.grad + leak
@@ -135,10 +151,12 @@ class TrainingState:
         if self.recipe.clip:
             nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
         self.optimizer.step()
+        if self.vectors is not None:
+            self.vectors.step()
 
     def to_dict(self, epoch: Epoch | None = None) -> dict[str, Any]:
         """All of it, for a checkpoint, with the random states; `epoch`: the one under way."""
-        return {
+        return {  # of `vectors`, plain SGD, there is nothing to keep
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state(),

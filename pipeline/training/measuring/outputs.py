@@ -19,7 +19,7 @@ def outputs(net: Net, batches: Batches, progress: float = 1.0) -> Batch:
     net.eval()
     with torch.no_grad():
         parts = [(net.features(inputs), labels_N) for inputs, labels_N in batches.ordered(ROWS)]
-        logits_NC = torch.cat([net.head(features_ND) for features_ND, _ in parts])
+        logits_NC = torch.cat([net.answers(features_ND) for features_ND, _ in parts])
     features_ND, labels_N = (torch.cat(part) for part in zip(*parts, strict=True))
     return Batch(
         logits=logits_NC, targets=labels_N, labels=labels_N, features=features_ND, head=net.head, progress=progress

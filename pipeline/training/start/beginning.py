@@ -11,7 +11,8 @@ import torch
 
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
-from pipeline.training.network import normalised
+from pipeline.nets.text import net_of
+from pipeline.training.batches import normalised
 from pipeline.training.plan import Plan
 from pipeline.training.start import features, loading, source
 
@@ -38,7 +39,7 @@ class Beginning:
         Raises:
             WeightsError: weights that cannot be had, or of another net.
         """
-        net = initial(plan, data.arrays["train"][0].shape[-1], len(data.card["classes"]))
+        net = initial(plan, data)
         settings: dict[str, Any] = {}
         notes: list[str] = []
         if plan.start is not None:
@@ -57,7 +58,7 @@ class Beginning:
         return cls(net, features.Head(net.head), rows, settings, notes)
 
 
-def initial(plan: Plan, inside: int, classes: int) -> Net:
-    """The plan's net with weights drawn by its seed; inside: the channels or features of a row."""
+def initial(plan: Plan, data: DataSet) -> Net:
+    """The plan's net for these rows, its weights drawn by the plan's seed."""
     torch.manual_seed(plan.seed)
-    return plan.net.build(inside, classes)
+    return net_of(plan.net, data)

@@ -1,0 +1,161 @@
+"""From words to numbers: a vocabulary, the tokenizer.json that goes with a model, and arrays of ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.data.raw import COLUMNS, HEIGHT, LABEL, LEFT, RIGHT, WORD, DataError, Ids, Nodes, TextRows, TreeRows
+from pipeline.data.texts import glove
+from trueodds.processes.progress import bar
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PAD = "[PAD]"
+UNKNOWN = "[UNK]"
+PAD_ID = 0
+UNKNOWN_ID = 1
+WIDTH = 100
+"""Of vectors that are drawn, where no file of them is named."""
+SEPARATORS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'
+"""Characters that no word has, beside white space: those of Keras's Tokenizer, which the focal paper's code uses."""
+BLOCK = 1000
+"""Texts that are tokenized at a time."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words that a model knows.
+
+    vectors_VD: float32, of each word's id, 0 of PAD and of an UNKNOWN word, at the place of the id. tokenizer:
+    tokenizer.json of texts, empty of trees, whose words come apart. notes: for a reader of the card.
+    """
+
+    words: tuple[str, ...]
+    vectors_VD: npt.NDArray[np.float32]
+    tokenizer: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def tokenizer_of(words: Sequence[str]) -> Tokenizer:
+    """Lower case, cut at white space and SEPARATORS; the id of a word is its place, PAD and UNKNOWN among them."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers  # no other rows need the package
+
+    tokenizer = Tokenizer(models.WordLevel({word: k for k, word in enumerate(words)}, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Lowercase()
+    cuts = "".join(f"\\{mark}" for mark in SEPARATORS)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(rf"[{cuts}\s]+"), "removed")
+    return tokenizer
+
+
+def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> Words:
+    """The `size` words that the training texts have most often, PAD and UNKNOWN among them; ties by first appearance.
+
+    An unknown word, and one that the embeddings lack, has the vector 0, as in the focal paper's code (which leaves
+    unknown words out, and counts the words of test texts too).
+
+    Raises:
+        DataError: embeddings that cannot be read; texts without any word.
+    """
+    cut = tokenizer_of([PAD, UNKNOWN])
+    counts: Counter[str] = Counter()
+    for text in train.texts:
+        parts = cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(text))
+        counts.update(word for word, _ in parts)
+    if not counts:
+        raise DataError("the training texts have no word, nothing but punctuation; see what they hold")
+    common = [word for word, _ in counts.most_common(size - 2)]
+    words = (PAD, UNKNOWN, *common)
+    vectors, notes = _vectors(words, embeddings, seed, scale=0.0)
+    return Words(words, vectors, tokenizer_of(words).to_str(), notes)
+
+
+def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int) -> Words:
+    """The words of the training trees, and those of other trees that the embeddings hold, as if they held them all.
+
+    Others are UNKNOWN, and what the embeddings lack is drawn: N(-.05, .05^2) as in the focal paper's code.
+
+    Raises:
+        DataError: embeddings that cannot be read.
+    """
+    own = dict.fromkeys(word for tree in splits["train"].trees for word in tree.words if word is not None)
+    every = (word for rows in splits.values() for tree in rows.trees for word in tree.words if word is not None)
+    others = [word for word in dict.fromkeys(every) if word not in own]
+    if embeddings is None:
+        others = []
+    elif others:
+        known, _ = glove.read(embeddings, _forms(others))
+        others = [word for word in others if word in known or word.lower() in known]
+    words = (PAD, UNKNOWN, *own, *others)
+    vectors, notes = _vectors(words, embeddings, seed, scale=0.05)
+    return Words(words, vectors, notes=notes)
+
+
+def encoded_texts(rows: TextRows, words: Words, max_tokens: int) -> tuple[Ids, int]:
+    """(N, L) ids of the first `max_tokens` words of each text, PAD_ID behind them; and how many texts were cut.
+
+    Raises:
+        DataError: a text without any word.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(words.tokenizer)
+    ids: list[list[int]] = []
+    with bar(len(rows.texts), "tokenize", "text") as shown:
+        for begin in range(0, len(rows.texts), BLOCK):
+            block = rows.texts[begin : begin + BLOCK]
+            ids += [encoding.ids for encoding in tokenizer.encode_batch(list(block), add_special_tokens=False)]
+            shown.update(len(block))
+    longest = min(max_tokens, max(map(len, ids)))
+    ids_NL = np.full((len(ids), longest), PAD_ID, dtype=np.int64)
+    for row, own in enumerate(ids):
+        ids_NL[row, : len(own)] = own[:longest]
+    return ids_NL, sum(len(own) > max_tokens for own in ids)
+
+
+def encoded_trees(rows: TreeRows, words: Words, most_nodes: int) -> Nodes:
+    """(N, most_nodes, 5) int32, of each node word id (PAD_ID of an inner one), places of its children (-1 of a leaf),
+    label (-1 without one) and height, by the columns of `pipeline.data.raw`.
+
+    Nodes are in post-order from place 0 on; behind the root all is -1. A leaf has the height 0.
+    """
+    place = {word: k for k, word in enumerate(words.words)}
+    nodes_NM5 = np.full((len(rows.trees), most_nodes, COLUMNS), -1, dtype=np.int32)
+    for row, tree in enumerate(rows.trees):
+        nodes = nodes_NM5[row, : len(tree.words)]
+        nodes[:, WORD] = [PAD_ID if word is None else place.get(word, UNKNOWN_ID) for word in tree.words]
+        nodes[:, LEFT], nodes[:, RIGHT], nodes[:, LABEL] = tree.left, tree.right, tree.labels
+        heights: list[int] = []
+        for left, right in zip(tree.left, tree.right, strict=True):
+            heights.append(0 if left < 0 else 1 + max(heights[left], heights[right]))
+        nodes[:, HEIGHT] = heights
+    return nodes_NM5
+
+
+def _vectors(
+    words: Sequence[str], embeddings: Path | None, seed: int, scale: float
+) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+    rng = np.random.default_rng(seed)
+    if embeddings is None:
+        drawn = rng.standard_normal((len(words), WIDTH)).astype(np.float32)
+        drawn[PAD_ID] = 0
+        note = f"The vectors of the words, {WIDTH} numbers each, were drawn at random (data.embeddings is null)."
+        return drawn, (note,)
+    known, width = glove.read(embeddings, _forms(words))
+    unknown = rng.normal(-scale, scale, (len(words), width)).astype(np.float32)
+    table = glove.table(words, known, width, unknown)
+    table[PAD_ID] = 0
+    missing = sum(word not in known and word.lower() not in known for word in words[UNKNOWN_ID + 1 :])
+    note = f"The vectors of the words are those of {embeddings.name}, {width} numbers each"
+    return table, (f"{note}; it lacks {missing:,} of {len(words) - 2:,} words.",)
+
+
+def _forms(words: Collection[str]) -> set[str]:
+    return {form for word in words for form in (word, word.lower())}

@@ -1,0 +1,81 @@
+"""Texts and trees of all splits as arrays, their words numbered by what the training rows hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipeline.config import Data
+from pipeline.data.raw import Inputs, Kind, Labels, TextRows, TreeRows
+from pipeline.data.texts import archives, encoding
+from trueodds.evaluation.splits import Index
+
+
+class Encoded(NamedTuple):
+    """arrays: of each split, as `pipeline.data.dataset.DataSet` has them. entry: `input` of the card."""
+
+    arrays: dict[str, tuple[Inputs, Labels]]
+    words: encoding.Words
+    entry: dict[str, Any]
+    notes: list[str]
+
+
+def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data) -> Encoded:
+    """Rows, labels and places of each split -> arrays.
+
+    Raises:
+        DataError: embeddings that cannot be read.
+    """
+    rows = {split: x if index is None else x.take(index) for split, (x, _, index) in parts.items()}
+    labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
+    if kind == "text":
+        inputs, words, entry, notes = _texts(rows, params)
+    else:
+        inputs, words, entry, notes = _trees(rows, params)
+    every = [*archives.notes(params), *notes, *words.notes]
+    return Encoded({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
+
+
+def _texts(
+    rows: Mapping[str, TextRows], params: Data
+) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
+    words = encoding.of_texts(rows["train"], params.vocabulary_size, _embeddings(params), params.split_seed)
+    inputs: dict[str, Inputs] = {}
+    notes = []
+    for split, texts in rows.items():
+        inputs[split], cut = encoding.encoded_texts(texts, words, params.max_tokens)
+        if cut:
+            notes.append(
+                f"Of {cut:,} of {len(texts.texts):,} {split} texts only the first {params.max_tokens:,} words count."
+            )
+    entry = {
+        "kind": "text",
+        "max_tokens": params.max_tokens,
+        "pad_id": encoding.PAD_ID,
+        "vocabulary_size": len(words.words),
+    }
+    return inputs, words, entry, notes
+
+
+def _trees(
+    rows: Mapping[str, TreeRows], params: Data
+) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
+    words = encoding.of_trees(rows, _embeddings(params), params.split_seed)
+    most = max(len(tree.words) for trees in rows.values() for tree in trees.trees)
+    inputs: dict[str, Inputs] = {s: encoding.encoded_trees(trees, words, most) for s, trees in rows.items()}
+    entry = {
+        "kind": "tree",
+        "node_classes": list(rows["train"].node_classes),
+        "vocabulary_size": len(words.words),
+    }
+    return inputs, words, entry, []
+
+
+def _embeddings(params: Data) -> Path | None:
+    """The file as named, or below TRUEODDS_DATA."""
+    if params.embeddings is None:
+        return None
+    path, mirror = Path(params.embeddings), os.environ.get("TRUEODDS_DATA")
+    return path if path.is_file() or not mirror or path.is_absolute() else Path(mirror) / path
