@@ -15,7 +15,7 @@ from pipeline.config import Data, Evaluation
 from pipeline.data.corruptions import COMMON, NAMES, SEVERITIES, check
 from pipeline.data.corruptions.source import find, source_of
 from pipeline.data.dataset import DataSet
-from pipeline.data.raw import DataError, Images
+from pipeline.data.raw import PIXELS, DataError, Images
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation import shifted_logits
 from trueodds.evaluation.splits import balanced
@@ -78,7 +78,7 @@ class Options:
 
 def check_kind(kind: str) -> None:
     """Raises DataError for rows that are no images."""
-    if kind != "image":
+    if kind not in PIXELS:
         raise DataError(
             f"evaluation.shift is cifar-c, which corrupts images, and the rows are of kind {kind}; set it to null"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -22,6 +22,10 @@ where there is none; trees N x M x 5 of nodes in post-order (`pipeline.data.text
 Labels = npt.NDArray[np.int64]
 Kind = Literal["image", "vector", "text", "tree"]
 """What the rows are: the `kind` of the card's entry `input` (`trueodds.inputs`)."""
+PIXELS: tuple[Kind, ...] = ("image",)
+"""Kinds of rows with pixels to move, scale and spoil."""
+WORDS: tuple[Kind, ...] = ("text", "tree")
+"""Kinds of rows whose words have vectors."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ def checked(raw: Raw, source: str) -> Raw:
 
 
 def _check_split(source: str, split: str, raw: Raw, x: Rows, y: Labels) -> None:
-    if 0 in x.shape or not _has_form(raw.kind, x):
+    if 0 in x.shape or not _FORMS[raw.kind](x):
         raise DataError(f"{source}: x_{split} is {x.dtype} of shape {x.shape}; expected {EXPECTED}")
     if y.shape != x.shape[:1]:
         raise DataError(
@@ -178,12 +182,12 @@ def _check_split(source: str, split: str, raw: Raw, x: Rows, y: Labels) -> None:
         )
 
 
-def _has_form(kind: Kind, x: Rows) -> bool:
-    if kind == "image":
-        return x.dtype == np.uint8 and x.ndim == 4 and x.shape[-1] in (1, 3)
-    if kind == "vector":
-        return x.dtype == np.float32 and x.ndim == 2
-    return isinstance(x, TextRows if kind == "text" else TreeRows)
+_FORMS: dict[Kind, Callable[[Rows], bool]] = {
+    "image": lambda x: x.dtype == np.uint8 and x.ndim == 4 and x.shape[-1] in (1, 3),
+    "vector": lambda x: x.dtype == np.float32 and x.ndim == 2,
+    "text": lambda x: isinstance(x, TextRows),
+    "tree": lambda x: isinstance(x, TreeRows),
+}
 
 
 def _size(x: Rows) -> str:

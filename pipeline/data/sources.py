@@ -15,7 +15,7 @@ from pipeline.config import Data
 from pipeline.data import cifar, digits, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
 from pipeline.data.dataset import HELD_OUT, DataSet, sha256
 from pipeline.data.image_files import Part, gather
-from pipeline.data.raw import DataError, Inputs, Kind, Labels, Raw, checked
+from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
 from pipeline.data.shares import Shares
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES, missing
@@ -114,7 +114,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
     val_is_test = params.benchmark_val == "val_and_test"
     if val_is_test:
         del parts["val"]
-    encoded = encode(parts, raw.kind, params) if raw.kind in ("text", "tree") else None
+    encoded = encode(parts, raw.kind, params) if raw.kind in WORDS else None
     if encoded is not None:
         arrays, notes = encoded.arrays, encoded.notes
     else:
@@ -210,10 +210,10 @@ def _read(params: Data, path: Path | None) -> Raw:
         log.info("%s: read from %s", params.dataset, path)
         if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
             log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
-    if raw.kind != "image" and params.image_size is not None:
+    if raw.kind not in PIXELS and params.image_size is not None:
         problem = f"data.image_size is {params.image_size}, but {params.dataset} holds {raw.kind}s"
         raise DataError(f"{problem}; set it to null")
-    if raw.kind in ("image", "vector") and params.embeddings is not None:
+    if raw.kind not in WORDS and params.embeddings is not None:
         problem = f"data.embeddings is {params.embeddings!r}, but {params.dataset} holds {raw.kind}s"
         raise DataError(f"{problem}; set it to null")
     return raw

@@ -6,7 +6,7 @@ import logging
 
 from pipeline import methods, nets
 from pipeline.config import Training
-from pipeline.data.raw import Kind
+from pipeline.data.raw import PIXELS, Kind
 from pipeline.methods.composition import Composition
 from pipeline.nets.net import Shape
 from pipeline.training import recipes
@@ -19,8 +19,6 @@ from trueodds.errors import ConfigError
 log = logging.getLogger("pipeline.training")
 
 LOOP = "pipeline.training.loop"
-AUGMENTED: tuple[Kind, ...] = ("image",)
-"""Kinds of rows with pixels to move."""
 
 
 def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> Plan:
@@ -39,7 +37,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     _check_words(training, recipe, method, dataset, kind)
     start = None if training.start is None else source.find(training.start)
     _check_freezing(recipe, shape, start is not None)
-    if kind not in AUGMENTED:
+    if kind not in PIXELS:
         _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, recipe, held_out)
     if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
