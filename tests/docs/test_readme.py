@@ -54,4 +54,4 @@ def test_make_run_of_edits(terminal: Terminal) -> None:
     assert "ECE, 20 bins" in printed and "80% interval" in printed
     assert re.findall(r"Running stage '(\w+)'", printed) == ["plan", "evaluate", "export"]
     again = terminal.type(".venv/bin/python -m pipeline repro")
-    assert "Running" not in again and again.count("skipping") == 6
+    assert "Running" not in again and again.count("skipping") == 7
