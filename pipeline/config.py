@@ -48,7 +48,9 @@ class Data(_Section):
     vocabulary_size: Annotated[int, Field(ge=3, le=1_000_000)] = 20_000
     """Words of texts that are known, the commonest; trees keep all of theirs."""
     max_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
-    """Words of a text that are read; what comes after them is cut off."""
+    """Words of a text that are read."""
+    truncation_side: Literal["right", "left"] = "right"
+    """Where a longer text is cut off: right keeps its beginning, left its end, as in the focal paper's code."""
     remove: list[Literal["headers", "footers", "quotes"]] = ["headers"]
     """Of 20 Newsgroups: headers, footers, quotes, as scikit-learn does; [headers]: as in the focal paper's code."""
     unreadable_share: float = Field(0.0, ge=0, lt=1)

@@ -50,7 +50,7 @@ def _newsgroups(about: str, epochs: int, beside: str = "", **changes: Any) -> Na
         padding=0,
         flip=False,
     )
-    vectors = "embeddings=glove.6B.100d.txt validation_size=900"
+    vectors = "embeddings=glove.6B.100d.txt validation_size=900 truncation_side=left"
     return NamedRecipe(about, replace(recipe, **changes), f"{vectors}; {beside}" if beside else vectors)
 
 

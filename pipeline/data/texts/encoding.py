@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ WIDTH = 100
 """Of vectors that are drawn, where no file of them is named."""
 SEPARATORS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'
 """Characters that no word has, beside white space: those of Keras's Tokenizer, which the focal paper's code uses."""
+Side = Literal["right", "left"]
+"""Where a text that is too long is cut off."""
 BLOCK = 1000
 """Texts that are tokenized at a time."""
 
@@ -98,8 +100,8 @@ def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int)
     return Words(words, vectors, notes=notes)
 
 
-def encoded_texts(rows: TextRows, words: Words, max_tokens: int) -> tuple[Ids, int]:
-    """(N, L) ids of the first `max_tokens` words of each text, PAD_ID behind them; and how many texts were cut.
+def encoded_texts(rows: TextRows, words: Words, max_tokens: int, side: Side = "right") -> tuple[Ids, int]:
+    """(N, L) ids of the first `max_tokens` words of each text, or the last, PAD_ID behind them; and how many were cut.
 
     Raises:
         DataError: a text without any word.
@@ -116,7 +118,7 @@ def encoded_texts(rows: TextRows, words: Words, max_tokens: int) -> tuple[Ids, i
     longest = min(max_tokens, max(map(len, ids)))
     ids_NL = np.full((len(ids), longest), PAD_ID, dtype=np.int64)
     for row, own in enumerate(ids):
-        ids_NL[row, : len(own)] = own[:longest]
+        ids_NL[row, : len(own)] = own[:longest] if side == "right" else own[-longest:]
     return ids_NL, sum(len(own) > max_tokens for own in ids)
 
 

@@ -13,6 +13,9 @@ from pipeline.data.texts import archives, encoding
 from trueodds.evaluation.splits import Index
 
 
+_KEPT = {"right": "first", "left": "last"}
+
+
 class Encoded(NamedTuple):
     """arrays: of each split, as `pipeline.data.dataset.DataSet` has them. entry: `input` of the card."""
 
@@ -45,14 +48,16 @@ def _texts(
     inputs: dict[str, Inputs] = {}
     notes = []
     for split, texts in rows.items():
-        inputs[split], cut = encoding.encoded_texts(texts, words, params.max_tokens)
+        inputs[split], cut = encoding.encoded_texts(texts, words, params.max_tokens, params.truncation_side)
         if cut:
             notes.append(
-                f"Of {cut:,} of {len(texts.texts):,} {split} texts only the first {params.max_tokens:,} words count."
+                f"Of {cut:,} of {len(texts.texts):,} {split} texts only the"
+                f" {_KEPT[params.truncation_side]} {params.max_tokens:,} words count."
             )
     entry = {
         "kind": "text",
         "max_tokens": params.max_tokens,
+        "truncation_side": params.truncation_side,
         "pad_id": encoding.PAD_ID,
         "vocabulary_size": len(words.words),
     }
