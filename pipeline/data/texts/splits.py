@@ -12,7 +12,6 @@ from pipeline.data.raw import Inputs, Kind, Labels, TextRows, TreeRows
 from pipeline.data.texts import archives, encoding
 from trueodds.evaluation.splits import Index
 
-
 _KEPT = {"right": "first", "left": "last"}
 
 
