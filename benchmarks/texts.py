@@ -20,10 +20,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from types import MappingProxyType
 from typing import Any
 
 from benchmarks.interval_coverage import processor
@@ -43,7 +42,7 @@ class Column:
     title: str
     method: str
     published: Published
-    options: Mapping[str, float] = MappingProxyType({})
+    options: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
