@@ -190,7 +190,8 @@ def export(params: Params) -> None:
     if imported.is_file():
         network.export_imported(imported, *rest, validation=validation, test=test)
     else:
-        network.export(read_net(MODEL, training, dataset), *rest, validation=validation, test=test)
+        net, tokenizer = read_net(MODEL, training, dataset), dataset.tokenizer
+        network.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
 
 
 def fold() -> Path:
@@ -205,7 +206,7 @@ def fold() -> Path:
     from trueodds.bundle import Bundle
 
     bundle = Bundle.load(BUNDLE)
-    write(bundle.model_path, bundle.calibrator, FOLDED, data.read(DATA).arrays["val"][0])
+    write(bundle.model_path, bundle.calibrator, FOLDED, data.read(DATA).arrays["val"][0], bundle.card.input)
     return FOLDED
 
 

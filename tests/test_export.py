@@ -96,11 +96,11 @@ def test_the_graph_names_no_file_of_this_machine(model: Path) -> None:
 def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = network.write_onnx
 
-    def off_by_a_little(servable: Servable, example: Any, path: Path, tensor: str) -> None:
+    def off_by_a_little(servable: Servable, example: Any, path: Path) -> None:
         bias = servable.get_parameter("net.head.bias")
         with torch.no_grad():
             bias[3] += 2e-4
-            honest(servable, example, path, tensor)
+            honest(servable, example, path)
             bias[3] -= 2e-4
 
     monkeypatch.setattr(network, "write_onnx", off_by_a_little)
@@ -170,10 +170,10 @@ def test_a_fold_that_breaks_leaves_nothing_behind(
 ) -> None:
     honest = onnx_graph.run
 
-    def broken(path: Path, output: str, images: Any) -> Any:
+    def broken(path: Path, output: str, images: Any, kind: Any) -> Any:
         if path.suffix == ".part":
             raise RuntimeError("no such operator")
-        return honest(path, output, images)
+        return honest(path, output, images, kind)
 
     monkeypatch.setattr(folded, "run", broken)
     with pytest.raises(RuntimeError, match="no such operator"):

@@ -34,9 +34,14 @@ LAYERS = {
         errors texts processes
     """,
     "trueodds/inputs": """
-        image vector
-        kind npy columns
+        image vector text
+        kind npy columns table
         errors
+    """,
+    "trueodds/inputs/text": """
+        labelled
+        kind
+        tokens
     """,
     "trueodds/bundle": """
         model_folder
@@ -220,6 +225,7 @@ EXTRAS = {
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg"},
     "inputs/columns.py": {"pyarrow"},
+    "inputs/text/tokens.py": {"tokenizers"},
     "processes/progress.py": {"tqdm"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""

@@ -89,7 +89,7 @@ def test_the_graph_of_a_text_net(tmp_path: Path) -> None:
 
     net, path = text_net(), tmp_path / "model.onnx"
     servable = Servable(net, {"mean": [], "std": []}, "text").eval()
-    write_onnx(servable, torch.randint(0, 30, (2, 40)).numpy(), path, "input_ids")
+    write_onnx(servable, {"input_ids": torch.randint(0, 30, (2, 40)).numpy()}, path)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for shape in [(1, 1), (3, 7), (5, 400), (2, 985), (1, 1100)]:
         ids = torch.randint(0, 30, shape)

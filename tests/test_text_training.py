@@ -24,10 +24,12 @@ from pipeline.training.batches import Batches, node_labels, node_weights
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.resolution import plan_of
 from pipeline.training.state import TrainingState
+from service.models.model import Model
 from tests import reference_nets
 from trueodds import logits
 from trueodds.errors import ConfigError
 from trueodds.files import read_json
+from trueodds.inputs import Limits
 
 GOOD, BAD = ("good", "fine", "great"), ("bad", "poor", "awful")
 
@@ -89,6 +91,20 @@ def test_texts_of_ones_own_are_learned(workspace: Path) -> None:
     assert "drawn at random" in read_json(stages.EVALUATION / "metrics.json")["notes"][0]
     plan = read_json(stages.PLAN)
     assert plan["net"]["name"] == "gp_cnn" and plan["recipe"]["optimizer"] == "adam"
+
+
+@pytest.mark.full
+def test_texts_are_exported_and_answered(workspace: Path) -> None:
+    """The bundle's probabilities are the calibrator's of the logits that the net had in the pipeline."""
+    write_texts(workspace / "datasets" / "mine.csv")
+    settings = params("mine", width=24, epochs=2, batch_size=16, learning_rate=0.005)
+    run(settings)
+    stages.export(settings)
+    served, z = Model.load(stages.BUNDLE, threads=1), logits.read(stages.LOGITS, "test")
+    rows = data.read(stages.DATA).arrays["test"][0]
+    assert np.allclose(served.score(rows).probabilities_NC, served.bundle.calibrator(z.logits_NC), atol=1e-5)
+    one = served.bundle.card.input.from_json(["w1 Good w3, w4"], Limits())
+    assert served.score(one).index_N.tolist() == [1]
 
 
 def test_trees_are_learned_and_not_served(workspace: Path) -> None:

@@ -14,11 +14,11 @@ from trueodds.errors import UserError
 
 Images = npt.NDArray[np.uint8]
 Vectors = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
+TokenRows = npt.NDArray[np.int32]
 Nodes = npt.NDArray[np.int32]
-Inputs: TypeAlias = Images | Vectors | Ids | Nodes
-"""Rows of one kind: images N x H x W x C; vectors N x D with NaN where a value is missing; texts N x L of word ids, 0
-where there is none; trees N x M x 5 of nodes in post-order (`pipeline.data.texts.encoding`)."""
+Inputs: TypeAlias = Images | Vectors | TokenRows | Nodes
+"""Rows of one kind: images N x H x W x C; vectors N x D with NaN where a value is missing; texts as
+`trueodds.inputs.TextInput` has them; trees N x M x 5 of nodes in post-order (`pipeline.data.texts.encoding`)."""
 Labels = npt.NDArray[np.int64]
 Kind = Literal["image", "vector", "text", "tree"]
 """What the rows are: the `kind` of the card's entry `input` (`trueodds.inputs`)."""

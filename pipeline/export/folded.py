@@ -8,13 +8,15 @@ from pipeline.data.raw import Inputs
 from pipeline.export.onnx_graph import run
 from trueodds.calibrators import Calibrator
 from trueodds.importing.folding import CHECKED_ROWS, PREFIX, PROBABILITIES, FoldError, check, folded
+from trueodds.inputs import InputKind
 
 
-def fold(model: Path, calibrator: Calibrator, out: Path, inputs: Inputs) -> None:
+def fold(model: Path, calibrator: Calibrator, out: Path, inputs: Inputs, kind: InputKind | None = None) -> None:
     """Write `out`: the graph of `model` with the calibrator behind its logits; its one output is `probabilities`.
 
     softmax(W z + b) is computed in float64 and given as float32, for people who serve without this package. The result
-    is compared with the calibrator itself on up to 256 of the rows `inputs`.
+    is compared with the calibrator itself on up to 256 of the rows `inputs`, of this kind (None: as the graph takes
+    them).
 
     Raises:
         FoldError: a calibrator that is not affine in the logits, a graph without one output of C logits or folded
@@ -25,11 +27,11 @@ def fold(model: Path, calibrator: Calibrator, out: Path, inputs: Inputs) -> None
     graph = folded(model, calibrator)
     logits = next(node for node in graph.graph.node if node.name.startswith(PREFIX)).input[0]
     some = inputs[:CHECKED_ROWS]
-    logits_NC = run(model, logits, some)
+    logits_NC = run(model, logits, some, kind)
     aside = out.with_name(out.name + ".part")
     try:
         aside.write_bytes(graph.SerializeToString(deterministic=True))
-        check(calibrator, logits_NC, run(aside, PROBABILITIES, some))
+        check(calibrator, logits_NC, run(aside, PROBABILITIES, some, kind))
         aside.replace(out)
     finally:
         aside.unlink(missing_ok=True)

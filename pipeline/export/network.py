@@ -7,6 +7,7 @@ import io
 import logging
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, Risk
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.importing.onnx_file import without_metadata
-from trueodds.inputs import KINDS, Input
+from trueodds.inputs import KINDS, Input, InputKind
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 
@@ -30,6 +31,8 @@ TOLERANCE = 1e-4
 """Of the largest logit's size, or of 1 where that is less: float32 keeps seven digits, of 300 as of 3."""
 CHECKED_ROWS = 256
 OPSET = 18
+OPEN: dict[Kind, tuple[str, ...]] = {"image": ("batch",), "vector": ("batch",), "text": ("batch", "tokens")}
+"""The sizes of a graph's input that are not fixed, its first ones."""
 
 
 class ExportError(UserError, RuntimeError):
@@ -76,10 +79,12 @@ def export(
     *,
     validation: Logits | None = None,
     test: Logits | None = None,
+    tokenizer: str = "",
 ) -> Bundle:
     """Export a net to the bundle `out`, after checking its graph on real validation rows.
 
     The card's reference is of the confidences of the `validation` rows, its risk and coverage of the `test` rows.
+    tokenizer: of texts, their tokenizer.json.
 
     Raises:
         ExportError: rows of a kind that no service takes; onnxruntime and torch differ in any logit by more than 1e-4
@@ -87,12 +92,16 @@ def export(
     """
     _check_served(data_card)
     card = describe(data_card, training, metrics, calibrator, test)
+    if tokenizer:
+        card = card.model_copy(
+            update={"input": card.input.with_files(dict.fromkeys(card.input.beside, tokenizer.encode()))}
+        )
     servable = Servable(net, training.get("normalise", data_card["normalise"]), card.input.kind).eval()
     rows = validation_rows[:CHECKED_ROWS]
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
-        write_onnx(servable, rows[:2], model, card.input.tensor)
-        logits_C = _checked(servable, rows, model)[0]
+        write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
+        logits_C = _checked(servable, rows, model, card.input)[0]
         return _write(model, logits_C, calibrator, card, rows[0], out, validation)
 
 
@@ -171,11 +180,10 @@ def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
     return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 
-def write_onnx(servable: Servable, example: Inputs, path: Path, tensor: str) -> None:
-    """The graph of a net for any number of rows, and of texts of any length."""
-    dimensions = {0: torch.export.Dim("batch")}
-    if servable.kind == "text":
-        dimensions[1] = torch.export.Dim("tokens")
+def write_onnx(servable: Servable, example: Mapping[str, Inputs], path: Path) -> None:
+    """The graph of a net for any number of rows, and of texts of any length; `example`: its input by name."""
+    ((tensor, rows),) = example.items()
+    dimensions = {axis: torch.export.Dim(name) for axis, name in enumerate(OPEN[servable.kind])}
     # The exporter prints its steps, and warns of deprecations inside torch and onnxscript that are not ours to mend.
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
@@ -185,7 +193,7 @@ def write_onnx(servable: Servable, example: Inputs, path: Path, tensor: str) -> 
         try:
             program = torch.onnx.export(
                 servable,
-                (torch.from_numpy(example),),
+                (torch.from_numpy(rows),),
                 input_names=[tensor],
                 output_names=["logits"],
                 dynamic_shapes={"rows": dimensions},
@@ -201,11 +209,11 @@ def write_onnx(servable: Servable, example: Inputs, path: Path, tensor: str) -> 
     path.write_bytes(without_metadata(program.model_proto).SerializeToString(deterministic=True))
 
 
-def _checked(servable: nn.Module, rows: Inputs, path: Path) -> Any:
+def _checked(servable: nn.Module, rows: Inputs, path: Path, kind: InputKind) -> Any:
     """onnxruntime's logits for `rows`, after comparing them with torch's."""
-    logits_NC = run(path, "logits", rows)
+    logits_NC = run(path, "logits", rows, kind)
     with torch.inference_mode():
-        expected_NC = servable(torch.from_numpy(rows)).numpy()
+        expected_NC = servable(*map(torch.from_numpy, kind.feed(rows, [kind.tensor]).values())).numpy()
     off = float(np.abs(logits_NC - expected_NC).max())
     allowed = TOLERANCE * max(1.0, float(np.abs(expected_NC).max()))
     if not off <= allowed:

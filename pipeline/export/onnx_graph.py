@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.data.raw import Inputs
+from trueodds.inputs import InputKind
 
 
-def run(path: Path, output: str, inputs: Inputs) -> Any:
-    """One output of a graph on the CPU."""
+def run(path: Path, output: str, inputs: Inputs, kind: InputKind | None = None) -> Any:
+    """One output of a graph on the CPU, for rows of a kind; None: the graph takes them as they are."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return session.run([output], {session.get_inputs()[0].name: inputs})[0]
+    names = [tensor.name for tensor in session.get_inputs()]
+    return session.run([output], {names[0]: inputs} if kind is None else kind.feed(inputs, names))[0]

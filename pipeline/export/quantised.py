@@ -23,6 +23,7 @@ from trueodds.calibrators import Calibrator, Identity
 from trueodds.errors import UserError
 from trueodds.evaluation.measurement import measure
 from trueodds.evaluation.results import table_of
+from trueodds.inputs import InputKind
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512
@@ -63,8 +64,9 @@ def quantise(
     with tempfile.TemporaryDirectory(prefix="trueodds-quantise-") as folder:
         model = Path(folder) / MODEL
         try:
-            _quantise(source.model_path, model, validation[0][:CALIBRATED_ON])
-            val_NC, test_NC = (_logits(model, inputs) for inputs, _ in (validation, test))
+            kind = source.card.input
+            _quantise(source.model_path, model, validation[0][:CALIBRATED_ON], kind)
+            val_NC, test_NC = (_logits(model, inputs, kind) for inputs, _ in (validation, test))
         except UserError:
             raise
         except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
@@ -86,23 +88,23 @@ def quantise(
             calibrator,
             source.card.model_copy(update=changes),
             golden_input=golden[0],
-            golden_logits=run(model, "logits", golden)[0],
+            golden_logits=run(model, "logits", golden, kind)[0],
             reference=Reference.of(calibrator(val_NC).max(axis=1)),
         )
     return table
 
 
-def _quantise(source: Path, out: Path, inputs: Inputs) -> None:
+def _quantise(source: Path, out: Path, inputs: Inputs, kind: InputKind) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self, name: str) -> None:
-            self._batches: Iterator[dict[str, Inputs]] = iter(
-                [{name: inputs[start : start + ROWS]} for start in range(0, len(inputs), ROWS)]
+        def __init__(self, names: list[str]) -> None:
+            self._batches: Iterator[dict[str, Any]] = iter(
+                [kind.feed(inputs[start : start + ROWS], names) for start in range(0, len(inputs), ROWS)]
             )
 
-        def get_next(self) -> dict[str, Inputs] | None:
+        def get_next(self) -> dict[str, Any] | None:
             return next(self._batches, None)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +113,7 @@ def _quantise(source: Path, out: Path, inputs: Inputs) -> None:
         quantize_static(
             str(prepared),
             str(out),
-            Reader(_input_of(prepared)),
+            Reader(_inputs_of(prepared)),
             quant_format=QuantFormat.QDQ,
             op_types_to_quantize=OPERATORS,
             per_channel=True,
@@ -120,12 +122,12 @@ def _quantise(source: Path, out: Path, inputs: Inputs) -> None:
         )
 
 
-def _input_of(path: Path) -> str:
+def _inputs_of(path: Path) -> list[str]:
     import onnx
 
-    name: str = onnx.load(path).graph.input[0].name
-    return name
+    return [tensor.name for tensor in onnx.load(path).graph.input]
 
 
-def _logits(path: Path, inputs: Inputs) -> npt.NDArray[np.float32]:
-    return np.concatenate([run(path, "logits", inputs[start : start + ROWS]) for start in range(0, len(inputs), ROWS)])
+def _logits(path: Path, inputs: Inputs, kind: InputKind) -> npt.NDArray[np.float32]:
+    blocks = (inputs[start : start + ROWS] for start in range(0, len(inputs), ROWS))
+    return np.concatenate([run(path, "logits", block, kind) for block in blocks])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from pipeline.data.raw import Kind
+from pipeline.data.raw import WORDS, Kind
 from pipeline.data.vision import torchvision
 from pipeline.nets.net import Net, Shape
 from pipeline.nets.text import SKIPPED, VECTORS, WordNet
@@ -32,7 +33,7 @@ class Size(NamedTuple):
 def size(shape: Shape) -> Size:
     """Of a net; nothing is computed, on torch's device `meta`, but by a net of words, whose work is by their number."""
     torchvision()  # its first import within a `torch.device` context would make its own tensors there
-    device = "cpu" if shape.kind in ("text", "tree") else "meta"
+    device = "cpu" if shape.kind in WORDS else "meta"
     with torch.device(device), FlopCounterMode(display=False) as counter, torch.no_grad():
         net = _net(shape).eval()
         net(_rows(shape, 1))
@@ -61,15 +62,19 @@ def _net(shape: Shape) -> Net:
 
 
 def _rows(shape: Shape, count: int) -> torch.Tensor:
-    if shape.kind == "text":
-        return torch.full((count, ROWS["text"][1]), SKIPPED)
-    if shape.kind == "tree":
-        return _chain(ROWS["tree"][1]).expand(count, -1, -1)
-    return torch.randn(count, *ROWS[shape.kind])
+    sizes = ROWS[shape.kind]
+    return _OF_WORDS[shape.kind](count, sizes[1]) if shape.kind in WORDS else torch.randn(count, *sizes)
 
 
-def _chain(leaves: int) -> torch.Tensor:
-    """A tree of nodes with a leaf to the left each, the deepest there is; every node with a label."""
+def _texts(count: int, words: int) -> torch.Tensor:
+    return torch.full((count, words), SKIPPED)
+
+
+def _chains(count: int, leaves: int) -> torch.Tensor:
+    """Trees of nodes with a leaf to the left each, the deepest there are; every node with a label."""
     below = [[SKIPPED, -1, -1, 0, 0]] * leaves
     inner = [[0, leaves - 1 - height, leaves - 2 + height, 0, height] for height in range(1, leaves)]
-    return torch.tensor(below + inner)
+    return torch.tensor(below + inner).expand(count, -1, -1)
+
+
+_OF_WORDS: dict[Kind, Callable[[int, int], torch.Tensor]] = {"text": _texts, "tree": _chains}

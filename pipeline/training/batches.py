@@ -52,8 +52,16 @@ class VectorNormaliser(Normaliser):
         return torch.where(torch.isnan(standardised_ND), 0.0, standardised_ND)
 
 
+class TokenIds(Normaliser):
+    """Texts as `trueodds.inputs.TextInput` has them, int32 N x (1 + L) -> ids int64, N x as many as the longest has."""
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        longest = int(rows[:, 0].max().clamp(min=1, max=rows.shape[1] - 1))
+        return rows[:, 1 : 1 + longest].long()
+
+
 class Unchanged(Normaliser):
-    """Words of texts and nodes of trees, by their numbers."""
+    """Nodes of trees, by their numbers."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         return rows
@@ -71,7 +79,7 @@ ORDERED_VALUES = 500 * 92 * 92 * 3
 FREE_SHARE = 0.5
 """Of the device's free memory: a split that takes less lives there."""
 NORMALISERS: dict[Kind, type[Normaliser]] = {
-    "image": ImageNormaliser, "vector": VectorNormaliser, "text": Unchanged, "tree": Unchanged,
+    "image": ImageNormaliser, "vector": VectorNormaliser, "text": TokenIds, "tree": Unchanged,
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.json_body import JSON
 from service.infer import request_parameters, schemas, tensors
-from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, RequestId, TensorMetadata
+from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, TensorMetadata
 from service.infer.tensors import HEADER_LENGTH, Output
 from service.models.calls import PredictionCall, PredictionResult
 from service.models.engine import Engine
@@ -136,7 +136,7 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
     registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
     kind, classes = engine.card.input, len(engine.version.classes)
-    taken = TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.shape], parameters=kind)
+    taken = TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.tensor_shape], parameters=kind)
     return _json(
         schemas.ModelMetadata(
             name=model,
@@ -174,8 +174,8 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
         seconds = request_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
         result = await engine.predict(call, seconds=seconds, gone=request.is_disconnected)
     if result.probabilities_NC.size > LARGE_ANSWER:
-        return await asyncio.to_thread(_answer, tree, wanted, result, engine)
-    return _answer(tree, wanted, result, engine)
+        return await asyncio.to_thread(_answer, tree, wanted, result, engine, call)
+    return _answer(tree, wanted, result, engine, call)
 
 
 async def _parts(request: Request) -> tuple[bytes, bytes]:
@@ -245,7 +245,9 @@ def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
     return wanted
 
 
-def _answer(tree: dict[str, Any], wanted: dict[str, bool], result: PredictionResult, engine: Engine) -> Response:
+def _answer(
+    tree: dict[str, Any], wanted: dict[str, bool], result: PredictionResult, engine: Engine, call: PredictionCall
+) -> Response:
     outputs, parts = [], []
     for output in _outputs(result, wanted):
         shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
@@ -255,13 +257,19 @@ def _answer(tree: dict[str, Any], wanted: dict[str, bool], result: PredictionRes
         else:
             shown["data"] = output.data()
         outputs.append(shown)
-    own_id: RequestId = {"id": tree["id"]} if "id" in tree else {}
     answer: InferResponse = {
         "model_name": engine.version.model,
         "model_version": engine.version.version,
-        **own_id,
         "outputs": outputs,
     }
+    if "id" in tree:
+        answer["id"] = tree["id"]
+    said: dict[str, list[dict[str, int]]] = {}
+    for n, remarks in engine.input.remarks(call.inputs).items():
+        for name, remark in remarks.items():
+            said.setdefault(name, []).append({"row": n, **remark})
+    if said:
+        answer["parameters"] = said
     body = orjson.dumps(answer)
     if not parts:
         return Response(body, media_type=JSON)

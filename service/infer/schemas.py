@@ -11,7 +11,7 @@ from service.http import documentation
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.infer.request_parameters import MAX_SEQUENCE_ID
-from service.infer.tensors import DTYPES
+from service.infer.tensors import BYTES, DTYPES
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG
 from service.predict.request_body import RAW
@@ -66,6 +66,9 @@ class OutputTensor(TypedDict):
     parameters: NotRequired[Annotated[dict[str, int], Field(description="binary_data_size")]]
 
 
+Said = Annotated[dict[str, list[dict[str, int]]], Field(description="truncated: texts longer than the model reads")]
+
+
 class RequestId(TypedDict, total=False):
     id: Annotated[str, Field(description="of the request, if it had one")]
 
@@ -76,6 +79,7 @@ class InferResponse(RequestId):
     model_name: str
     model_version: str
     outputs: list[OutputTensor]
+    parameters: NotRequired[Said]
 
 
 BODY = {
@@ -122,8 +126,8 @@ BODY = {
                             "required": ["name", "shape", "datatype"],
                             "properties": {
                                 "name": {"enum": [kind.tensor for kind in KINDS]},
-                                "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 2},
-                                "datatype": {"enum": list(DTYPES)},
+                                "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+                                "datatype": {"enum": [*DTYPES, BYTES]},
                                 "parameters": {"type": "object", "description": "binary_data_size"},
                                 "data": {"type": "array", "description": "flat or nested, row by row"},
                             },
@@ -159,5 +163,5 @@ def examples(engine: Engine) -> documentation.Examples:
     kind, row = engine.input, engine.golden_input[0]
     if row.size > SMALL:
         return {}
-    tensor = {"name": kind.tensor, "shape": [1, *kind.shape], "datatype": kind.datatype}
-    return {JSON: {with_article(kind.noun): {"inputs": [{**tensor, "data": kind.numbers(row)}]}}}
+    tensor = {"name": kind.tensor, "shape": [1, *kind.tensor_shape], "datatype": kind.datatype}
+    return {JSON: {with_article(kind.noun): {"inputs": [{**tensor, "data": kind.values(row)}]}}}

@@ -29,6 +29,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "FP64": np.dtype("<f8"),
 }
 """The protocol's types of numbers; whichever an input has, its values must be those of the model's kind of input."""
+BYTES = "BYTES"
+"""The protocol's type of texts."""
 HEADER_LENGTH = "inference-header-content-length"
 """Bytes of JSON at the beginning of a body that goes on with binary tensors."""
 
@@ -69,11 +71,13 @@ def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> I
     if unknown := tensor.keys() - {"name", "shape", "datatype", "parameters", "data"}:
         raise _invalid(f"the input has an unknown key {short(min(unknown))}")
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
-    if not isinstance(datatype, str) or datatype not in DTYPES:
-        raise _invalid(f"the input's datatype is {short(datatype)}; allowed are {', '.join(DTYPES)}")
-    wanted = list(kind.shape)
+    allowed = [BYTES] if kind.datatype == BYTES else list(DTYPES)
+    if not isinstance(datatype, str) or datatype not in allowed:
+        raise _invalid(f"the input's datatype is {short(datatype)}; allowed are {', '.join(allowed)}")
+    wanted = list(kind.tensor_shape)
     whole = isinstance(shape, list) and all(type(size) is int for size in shape)
-    if not whole or shape[1:] != wanted or shape[0] < 0:
+    column = not wanted and whole and shape[1:] == [1]  # as Triton's models of texts have it
+    if not whole or not (shape[1:] == wanted or column) or shape[0] < 0:
         raise _invalid(f"the input's shape is {short(shape)}; the model takes {['N', *wanted]}".replace("'N'", "N"))
     kind.check_count(shape[0], limits)
     parameters = tensor.get("parameters", {})
@@ -81,9 +85,13 @@ def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> I
     if size is None:
         if binary:
             raise _invalid(f"{len(binary):,} bytes follow the JSON; the input has no binary_data_size")
-        return kind.from_numbers(_flat(tensor.get("data"), shape), shape[0], kind.tensor)
+        return kind.from_values(_flat(tensor.get("data"), shape), shape[0], kind.tensor)
     if "data" in tensor:
         raise _invalid("the input has data and binary_data_size; give one of them")
+    if datatype == BYTES:
+        if size != len(binary):
+            raise _invalid(f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON")
+        return kind.from_values(_texts(binary, shape[0]), shape[0], kind.tensor)
     expected = math.prod(shape) * DTYPES[datatype].itemsize
     if size != len(binary) or size != expected:
         problem = f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON"
@@ -91,10 +99,30 @@ def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> I
     return kind.checked(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {kind.tensor!r}")
 
 
+def _texts(binary: bytes, count: int) -> list[str]:
+    """Before each text its length in bytes, as uint32."""
+    texts, place = list[str](), 0
+    while place < len(binary):
+        (length,) = struct.unpack_from("<I", binary, place) if place + 4 <= len(binary) else (len(binary),)
+        end = place + 4 + length
+        if end > len(binary):
+            raise _invalid(f"text {len(texts)} ends behind the {len(binary):,} bytes of the tensor")
+        try:
+            texts.append(binary[place + 4 : end].decode())
+        except UnicodeDecodeError as error:
+            byte = binary[place + 4 + error.start]
+            problem = f"text {len(texts)} is not UTF-8: byte {error.start} is {byte:#04x}"
+            raise _invalid(f"{problem}; send it as UTF-8") from None
+        place = end
+    if len(texts) != count:
+        raise _invalid(f"the tensor holds {len(texts):,} texts; its shape says {count:,}")
+    return texts
+
+
 def _flat(data: Any, shape: list[int]) -> list[Any]:
     """The values row by row, of data that are flat, or nested as the shape says."""
     if not isinstance(data, list):
-        raise _invalid(f"the input's data is {short(data)}; expected a list of numbers")
+        raise _invalid(f"the input's data is {short(data)}; expected a list of values")
     flat = data
     if data and isinstance(data[0], list):
         for axis, size in enumerate(shape):

@@ -16,6 +16,7 @@ from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError, Key
+from trueodds.inputs import KINDS
 
 RETRY_SECONDS = 30.0
 """Until a bundle that failed for a reason outside its files (memory, file handles) is tried again."""
@@ -152,7 +153,8 @@ def _difference(folder: Path, key: Key) -> str:
 
 def signature(folder: Path) -> Signature:
     """Changes when one of a bundle's files does."""
-    return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, CARD))
+    beside = [name for kind in KINDS for name in kind.beside]
+    return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, CARD, *beside))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -80,7 +80,7 @@ class Model:
             raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
         _check_signature(bundle, session)
         try:
-            bundle.check_golden(lambda inputs: _logits(session, inputs))
+            bundle.check_golden(lambda inputs: _logits(bundle, session, inputs))
         except BundleError:
             raise
         except Exception as error:
@@ -109,7 +109,7 @@ class Model:
         Raises:
             InputError: an input whose logits are not finite.
         """
-        raw_NC = _logits(self._all if alone else self._one, inputs)
+        raw_NC = _logits(self.bundle, self._all if alone else self._one, inputs)
         top_N1 = raw_NC.max(axis=1, keepdims=True)
         if not np.isfinite(top_N1).all():  # a NaN carries over into the maximum
             row = int(np.isfinite(top_N1[:, 0]).argmin())
@@ -119,12 +119,12 @@ class Model:
 
     def logits(self, inputs: Inputs) -> npt.NDArray[np.float32]:
         """The graph's own float32 logits."""
-        return _logits(self._one, inputs)
+        return _logits(self.bundle, self._one, inputs)
 
 
-def _logits(session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
-    (tensor, *_), (logits, *_) = session.get_inputs(), session.get_outputs()
-    answer: npt.NDArray[np.float32] = session.run([logits.name], {tensor.name: inputs})[0]
+def _logits(bundle: Bundle, session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
+    feed = bundle.card.input.feed(inputs, [tensor.name for tensor in session.get_inputs()])
+    answer: npt.NDArray[np.float32] = session.run([session.get_outputs()[0].name], feed)[0]
     return answer
 
 

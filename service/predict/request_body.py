@@ -47,8 +47,8 @@ async def read_call(request: Request, options: Options, kind: InputKind, setting
         inputs = await _decoded(kind.from_files, await _files_of(request, kind, limits), limits)
     elif (form := FORMATS.get(media_type)) and form in kind.formats:
         body = await json_body.read(request)
-        huge = len(body) >= json_body.HUGE
-        inputs = await asyncio.to_thread(kind.read, body, form, limits) if huge else kind.read(body, form, limits)
+        heavy = len(body) >= kind.light
+        inputs = await asyncio.to_thread(kind.read, body, form, limits) if heavy else kind.read(body, form, limits)
     else:
         raise json_body.unsupported(request, _listed(media_types(kind)))
     return PredictionCall(inputs, request.state.request_id, **for_all(request, options, lists, len(inputs), kind.noun))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.http import error_answers, keys
 from service.http.json_body import JSON
-from service.models.calls import PredictionResult
+from service.models.calls import PredictionCall, PredictionResult
 from service.models.engine import Engine
 from service.predict import request_body, schemas
 from service.predict.options import Options
@@ -57,6 +57,8 @@ async def predict(request: Request) -> Response:
     Vectors: send JSON, each vector as a list of numbers or as an object with a number for each feature; a `.npy` array;
     or CSV whose header names the features.
 
+    Texts: send JSON, each text as a string, or CSV with the column `text`. The answer says which of them were cut.
+
     Every prediction is on disk before it is answered. An input may have an id of yours (`ids` in JSON, the header
     `x-prediction-id` for a single one): sent again with the same input it gets its stored answer, with another one a
     409.
@@ -69,22 +71,21 @@ async def predict(request: Request) -> Response:
         call = await request_body.read_call(request, options, engine.input, runtime.settings)
         result = await engine.predict(call, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
     large = result.probabilities_NC.size > LARGE_ANSWER
-    body = (
-        await asyncio.to_thread(encode, result, options, engine, call.request_id)
-        if large
-        else encode(result, options, engine, call.request_id)
-    )
+    answer = result, options, engine, call
+    body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)
     return Response(body, media_type=JSON)
 
 
-def encode(result: PredictionResult, options: Options, engine: Engine, request_id: str) -> bytes:
+def encode(result: PredictionResult, options: Options, engine: Engine, call: PredictionCall) -> bytes:
     """The JSON of an answer."""
     tree: Predictions = {
-        "request_id": request_id,
+        "request_id": call.request_id,
         "model": engine.version.model,
         "version": engine.version.version,
         "predictions": rows_of(result, options),
     }
+    for n, remarks in engine.input.remarks(call.inputs).items():
+        tree["predictions"][n] |= cast(Prediction, remarks)
     if options.classes:
         tree["classes"] = list(engine.version.classes)
     if options.abstain_below is not None:

@@ -27,6 +27,11 @@ class Positive(TypedDict):
     probability: float
 
 
+class Truncated(TypedDict):
+    tokens: Annotated[int, Field(description="of the whole text")]
+    read: Annotated[int, Field(description="those that the model read")]
+
+
 class Prediction(TypedDict):
     """The answer for one input, with what the options ask for."""
 
@@ -51,6 +56,7 @@ class Prediction(TypedDict):
     abstained: NotRequired[
         Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]
     ]
+    truncated: NotRequired[Annotated[Truncated, Field(description="of a text longer than the model reads")]]
     repeated: NotRequired[Annotated[bool, Field(description="this id was answered before: this is the stored answer")]]
     version: NotRequired[Annotated[str, Field(description="of a repeated answer: who had given it")]]
 

@@ -12,6 +12,8 @@ from tokenizers import Tokenizer
 from pipeline.data.raw import DataError, TextRows, Tree, TreeRows
 from pipeline.data.texts import encoding, glove, newsgroups, own, sst
 from pipeline.data.texts.newsgroups import without
+from trueodds.inputs import TextInput
+from trueodds.inputs.text.kind import LARGEST
 
 POST = "From: a@b.c\nSubject: x\n\nIn article <1> b wrote:\n> said so\nI do not agree.\n\nYours\n-- \nA. Nonymous\n"
 
@@ -71,7 +73,7 @@ def test_own_texts_in_folders(tmp_path: Path) -> None:
     (tmp_path / "train/no/a.txt").write_text(" \n")
     with pytest.raises(DataError, match=r"a\.txt holds an empty text; take it out"):
         own.read_folder(tmp_path)
-    (tmp_path / "train/no/a.txt").write_text("x" * (own.LARGEST + 1))
+    (tmp_path / "train/no/a.txt").write_text("x" * (LARGEST + 1))
     with pytest.raises(DataError, match=r"a\.txt has 1,048,577 bytes; allowed are 1,048,576"):
         own.read_folder(tmp_path)
     (tmp_path / "train/no/a.txt").unlink()
@@ -189,10 +191,11 @@ def test_texts_become_ids(tmp_path: Path) -> None:
     assert words.words == ("[PAD]", "[UNK]", "the", "cat", "end")
     assert words.vectors_VD.tolist() == [[0, 0], [0, 0], [1, 2], [3, 4], [0, 0]]
     assert words.notes == ("The vectors of the words are those of glove.txt, 2 numbers each; it lacks 1 of 3 words.",)
-    ids, cut = encoding.encoded_texts(train, words, 4)
-    assert ids.dtype == np.int64 and ids.tolist() == [[2, 3, 2, 3], [2, 4, 1, 4], [0, 0, 0, 0]] and cut == 0
-    ids, cut = encoding.encoded_texts(train, words, 2)
-    assert ids.tolist() == [[2, 3], [2, 4], [0, 0]] and cut == 2
+    kind = TextInput(max_tokens=5, vocabulary_size=5).with_tokenizer(words.tokenizer.encode())
+    rows = encoding.encoded_texts(train, kind)
+    assert rows.dtype == np.int32 and rows.tolist() == [[4, 2, 3, 2, 3, 0], [4, 2, 4, 1, 4, 0], [0] * 6]
+    last = kind.model_copy(update={"max_tokens": 2, "truncation_side": "left"})
+    assert encoding.encoded_texts(train, last).tolist() == [[4, 2, 3], [4, 1, 4], [0, 0, 0]]
     assert Tokenizer.from_str(words.tokenizer).encode("A CAT").ids == [1, 3]
     drawn = encoding.of_texts(train, 5, None, seed=0)
     assert drawn.vectors_VD.shape == (5, 100) and not drawn.vectors_VD[0].any() and "at random" in drawn.notes[0]

@@ -37,6 +37,7 @@ CARDS: dict[str, dict[str, Any]] = {
     },
     "vector": {"kind": "vector", "features": ["a", "b"], "missing": False},
 }
+"""Texts: tests/inputs/test_text.py."""
 UNION: TypeAdapter[InputKind] = TypeAdapter(Input)
 
 
@@ -67,7 +68,9 @@ def test_entries_that_do_not_validate(entry: dict[str, Any], words: str) -> None
 
 
 def test_the_union_names_every_kind() -> None:
-    assert [type(UNION.validate_python(CARDS[name])) for name in ("grey", "vector")] == list(KINDS)
+    text = {"kind": "text", "max_tokens": 8, "vocabulary_size": 9}
+    entries = (CARDS["grey"], CARDS["vector"], text)
+    assert [type(UNION.validate_python(entry)) for entry in entries] == list(KINDS)
     assert len(TAGS) == len(KINDS) and set(InputKind.__subclasses__()) == set(KINDS)
     assert len({kind.tensor for kind in KINDS}) == len(KINDS)
 
@@ -88,7 +91,7 @@ def test_examples_and_bytes_give_the_row_back(name: str) -> None:
     assert np.array_equal(kind.decode(kind.encode(row), "x")[0], row)
     for instance in kind.examples(row).values():
         assert np.array_equal(kind.from_json([instance], ANY)[0], row)
-    assert np.array_equal(kind.from_numbers(kind.numbers(row), 1, kind.tensor)[0], row)
+    assert np.array_equal(kind.from_values(kind.values(row), 1, kind.tensor)[0], row)
     with pytest.raises(InputError, match="x does not have shape"):
         kind.decode(kind.encode(row)[1:], "x")
 
@@ -112,7 +115,7 @@ FORMS: dict[str, Callable[[npt.NDArray[np.uint8]], npt.NDArray[Any]]] = {
     "npy": lambda x: GREY.read(npy(x), "npy", ANY),
     "npy by columns": lambda x: GREY.read(npy(np.asfortranarray(x.astype(float))), "npy", ANY),
     "raw": lambda x: GREY.read(x.tobytes(), "bytes", ANY),
-    "tensor as JSON": lambda x: GREY.from_numbers(x.ravel().tolist(), len(x), "images"),
+    "tensor as JSON": lambda x: GREY.from_values(x.ravel().tolist(), len(x), "images"),
     "tensor": lambda x: GREY.checked(x.astype(np.float16), "x"),
 }
 
@@ -151,11 +154,12 @@ def test_a_crop_is_cut_where_the_size_is_right_already() -> None:
 
 MAKERS = {
     "pipeline/data/vectors.py": "rows of training data",
+    "pipeline/data/texts/": "the same of texts",
     "trueodds/importing/": "the card of a model from elsewhere: it finds out what its graph takes",
 }
 READERS = {
     "pipeline/data/": "training data that are image files",
-    "service/cli/replay/": "images, as they drift",
+    "service/cli/replay/": "images and texts, as they drift",
     "service/settings.py": "the limit on pixels",
 }
 """Of image files, by the functions below the kind."""
@@ -169,7 +173,7 @@ def mentions(path: Path) -> set[str]:
         if isinstance(node, ast.Name) and node.id in {kind.__name__ for kind in KINDS}:
             found.add("kind")
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
-            ("trueodds.inputs.image", "trueodds.inputs.vector")
+            ("trueodds.inputs.image", "trueodds.inputs.vector", "trueodds.inputs.text")
         ):
             found.add("module")
         if isinstance(node, ast.Compare):

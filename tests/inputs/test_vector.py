@@ -39,24 +39,24 @@ def table(rows_NF: Rows, names: list[str] = NAMES, mark: str = ",") -> bytes:
 
 
 def flat(rows_NF: Rows) -> list[Any]:
-    return [value for row in rows_NF for value in GAPS.numbers(row)]
+    return [value for row in rows_NF for value in GAPS.values(row)]
 
 
 def by_name(row_F: Rows) -> dict[str, Any]:
-    return dict(reversed(list(zip(NAMES, GAPS.numbers(row_F), strict=True))))
+    return dict(reversed(list(zip(NAMES, GAPS.values(row_F), strict=True))))
 
 
 FORMS: dict[str, Callable[[Rows], Rows]] = {
-    "lists": lambda x: GAPS.from_json([GAPS.numbers(row) for row in x], ANY),
+    "lists": lambda x: GAPS.from_json([GAPS.values(row) for row in x], ANY),
     "objects": lambda x: GAPS.from_json([by_name(row) for row in x], ANY),
-    "a mixture": lambda x: GAPS.from_json([by_name(x[0]), *([GAPS.numbers(row) for row in x[1:]])], ANY),
+    "a mixture": lambda x: GAPS.from_json([by_name(x[0]), *([GAPS.values(row) for row in x[1:]])], ANY),
     "npy": lambda x: GAPS.read(npy(x), "npy", ANY),
     "npy by columns": lambda x: GAPS.read(npy(np.asfortranarray(x)), "npy", ANY),
     "npy big-endian": lambda x: GAPS.read(npy(x.astype(">f4")), "npy", ANY),
     "npy float64": lambda x: GAPS.read(npy(x.astype(np.float64)), "npy", ANY),
     "csv": lambda x: GAPS.read(table(x), "csv", ANY),
     "csv in another order": lambda x: GAPS.read(table(x[:, ::-1], NAMES[::-1], ";"), "csv", ANY),
-    "tensor as JSON": lambda x: GAPS.from_numbers(flat(x), len(x), "features"),
+    "tensor as JSON": lambda x: GAPS.from_values(flat(x), len(x), "features"),
     "tensor": lambda x: GAPS.checked(x, "x"),
     "one by one": lambda x: GAPS.join([GAPS.decode(GAPS.encode(row), "x") for row in x]),
     "examples": lambda x: GAPS.join([GAPS.from_json(list(GAPS.examples(row).values())[:1], ANY) for row in x]),
@@ -80,7 +80,7 @@ def test_other_numbers_are_rounded_to_float32_in_every_form(values: Rows) -> Non
     expected = values.astype(np.float32)
     texts = table(values)
     forms = [KIND.from_json(values.tolist(), ANY), KIND.read(npy(values), "npy", ANY), KIND.read(texts, "csv", ANY)]
-    forms += [KIND.from_numbers(values.ravel().tolist(), 1, "x"), KIND.read(npy(values[0]), "npy", ANY)]
+    forms += [KIND.from_values(values.ravel().tolist(), 1, "x"), KIND.read(npy(values[0]), "npy", ANY)]
     for found in forms:
         assert found.tobytes() == expected.tobytes()
 
@@ -178,7 +178,7 @@ BAD: dict[str, tuple[Callable[[], Any], str, str]] = {
         "the array at [0, 2] ('the \"rate\"') is -1e+300, beyond float32",
     ),
     "tensor": (
-        lambda: KIND.from_numbers([*GOOD, 1, "2", 3, 4], 2, "features"),
+        lambda: KIND.from_values([*GOOD, 1, "2", 3, 4], 2, "features"),
         "invalid_instances",
         "the input 'features' at [1, 1] ('income, net') is '2'",
     ),

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 from pydantic import TypeAdapter
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from trueodds import files
 from trueodds.bundle import CARD, MODEL, Bundle, Description
 from trueodds.calibrators import Calibrator, Temperature
-from trueodds.inputs import Input
+from trueodds.inputs import Input, TextInput
 
 SHAPE = (4, 4, 1)
 CLASSES = ("cat", "dog", "3", "hare")
@@ -68,12 +70,54 @@ def write_linear(path: Path, features: int, classes: int, seed: int = 0) -> None
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
+PAD, UNKNOWN = "[PAD]", "[UNK]"
+
+
+def tokenizer_json(words: Sequence[str]) -> bytes:
+    """Lower case, cut at white space: PAD, UNKNOWN, the words."""
+    tokenizer = Tokenizer(
+        models.WordLevel({word: k for k, word in enumerate((PAD, UNKNOWN, *words))}, unk_token=UNKNOWN)
+    )
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
+    text: str = tokenizer.to_str()
+    return text.encode()
+
+
+def word_weights(words: int, classes: int, seed: int = 0) -> npt.NDArray[np.float32]:
+    """What each id adds to the logits: padding would, too, were it not masked."""
+    return np.random.default_rng(seed).normal(0, 1, (words + 2, classes)).astype(np.float32)
+
+
+def write_bag(path: Path, words: int, classes: int, seed: int = 0) -> None:
+    """int64 ids and mask N x L -> the sum of the words' weights -> logits N x K."""
+    nodes = [
+        helper.make_node("Gather", ["weights", "input_ids"], ["every"]),
+        helper.make_node("Cast", ["attention_mask"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["float", "two"], ["mask"]),
+        helper.make_node("Mul", ["every", "mask"], ["read"]),
+        helper.make_node("ReduceSum", ["read", "one"], ["logits"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "bag",
+        [helper.make_tensor_value_info(f"{n}", TensorProto.INT64, ["N", "L"]) for n in ("input_ids", "attention_mask")],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", classes])],
+        [
+            numpy_helper.from_array(word_weights(words, classes, seed), "weights"),
+            *(numpy_helper.from_array(np.array([axis]), name) for axis, name in ((1, "one"), (2, "two"))),
+        ],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
 def write_bundle(
     folder: Path,
     *,
     shape: tuple[int, int, int] = SHAPE,
     features: Sequence[str] = (),
     missing: bool = False,
+    words: Sequence[str] = (),
+    max_tokens: int = 8,
     classes: tuple[str, ...] = CLASSES,
     positive: str | None = None,
     calibrator: Calibrator | None = None,
@@ -83,15 +127,19 @@ def write_bundle(
     seed: int = 0,
     relative: bool = False,
 ) -> Path:
-    """A whole, valid bundle in `folder`: of vectors where there are `features`, else of images."""
+    """A whole, valid bundle in `folder`: of vectors with `features`, of texts with `words`, or of images."""
     height, width, channels = shape
     image = {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized}
     vector = {"kind": "vector", "features": list(features), "missing": missing}
+    kind: Input = TypeAdapter(Input).validate_python(vector if features else image)
+    if words:
+        text = TextInput(max_tokens=max_tokens, vocabulary_size=len(words) + 2, mask="attention_mask")
+        kind = text.with_tokenizer(tokenizer_json(words))
     description = Description(
         name=name,
         classes=list(classes),
         positive=positive,
-        input=TypeAdapter(Input).validate_python(vector if features else image),
+        input=kind,
         method="ce",
         training={},
         metrics=metrics,
@@ -102,13 +150,17 @@ def write_bundle(
     golden = draw.integers(0, 256, (1, *shape), np.uint8)
     if features:
         golden = draw.normal(size=(1, len(features))).astype(np.float32)
+    elif isinstance(kind, TextInput):
+        golden = kind.of_texts([" ".join(words[:3])])
     with tempfile.TemporaryDirectory() as aside:
         model = Path(aside) / MODEL
-        if features:
+        if words:
+            write_bag(model, len(words), len(classes), seed)
+        elif features:
             write_linear(model, len(features), len(classes), seed)
         else:
             write_model(model, shape, len(classes), seed, relative=relative)
-        logits_NC = ort.InferenceSession(str(model)).run(None, {description.input.tensor: golden})[0]
+        logits_NC = ort.InferenceSession(str(model)).run(None, kind.feed(golden, [kind.tensor]))[0]
         Bundle.write(
             folder,
             model,

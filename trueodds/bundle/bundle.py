@@ -1,6 +1,7 @@
-"""A servable model: a folder with model.onnx (logits), calibrator.json and card.json, checked before it is trusted.
+"""A servable model: a folder with model.onnx (logits), calibrator.json and card.json, and of texts tokenizer.json,
+checked before it is trusted.
 
-The card holds the sha256 of the other two files, so the card's own hash names the whole content: that is the
+The card holds the sha256 of the other files, so the card's own hash names the whole content: that is the
 bundle's version.
 """
 
@@ -21,7 +22,7 @@ from pydantic import ValidationError
 
 from trueodds import calibrators
 from trueodds.bundle.card import Card, Description, Golden, Reference
-from trueodds.errors import UserError
+from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import read_json, sha256, write_json
 from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
@@ -100,11 +101,14 @@ class Bundle:
             aside = Path(folder)
             shutil.copyfile(model, aside / MODEL)
             write_json(aside / CALIBRATOR, calibrator.to_json())
+            for name, data in description.input.files_beside.items():
+                (aside / name).write_bytes(data)
+            files = (MODEL, CALIBRATOR, *description.input.beside)
             logits_NC = np.asarray(golden_logits)[None]
             stated = {name: getattr(description, name) for name in Description.model_fields}
             card = Card(
                 **stated,
-                files={name: sha256(aside / name) for name in (MODEL, CALIBRATOR)},
+                files={name: sha256(aside / name) for name in files},
                 golden=Golden(
                     input_b64=base64.b64encode(description.input.encode(golden_input)).decode(),
                     logits=logits_NC[0].tolist(),
@@ -116,7 +120,7 @@ class Bundle:
             cls.load(aside).check_golden(lambda _: logits_NC)
             out.mkdir(exist_ok=True)
             (out / CARD).unlink(missing_ok=True)
-            for name in (MODEL, CALIBRATOR, CARD):
+            for name in (*files, CARD):
                 (aside / name).replace(out / name)
         return cls.load(out)
 
@@ -131,7 +135,7 @@ class Bundle:
         try:
             raw = (directory / CARD).read_bytes()
             card = Card.model_validate_json(raw)
-            for name in (MODEL, CALIBRATOR):
+            for name in (MODEL, CALIBRATOR, *card.input.beside):
                 actual, stated = sha256(directory / name), card.files.get(name)
                 if actual != stated:
                     raise BundleError(
@@ -148,6 +152,11 @@ class Bundle:
             raise
         except ValueError as error:
             raise BundleError(f"{directory / CALIBRATOR}: {error}") from None
+        try:
+            beside = {name: (directory / name).read_bytes() for name in card.input.beside}
+            card = card.model_copy(update={"input": card.input.with_files(beside)})
+        except (InputError, MissingExtraError) as error:
+            raise BundleError(f"{directory}: {error}") from None
         return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
 
     def golden_input(self) -> Inputs:

@@ -113,6 +113,6 @@ class Card(Description):
     """All that is known about a model. It holds no dates: equal runs give equal cards."""
 
     files: dict[str, str]
-    """The sha256 of model.onnx and calibrator.json."""
+    """The sha256 of model.onnx, calibrator.json and what the kind of input has beside them."""
     golden: Golden
     reference: Reference | None = None

@@ -235,7 +235,7 @@ def _copy(source: Bundle, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
     try:
-        for name in (MODEL, CALIBRATOR, CARD):
+        for name in (MODEL, CALIBRATOR, *source.card.input.beside, CARD):
             shutil.copyfile(source.directory / name, aside / name)
         aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
         aside.rename(target)

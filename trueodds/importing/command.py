@@ -1,8 +1,9 @@
 """Makes a bundle of your own ONNX model: the probabilities of `model` calibrated on labelled rows.
 
 Labelled rows: an .npz with x and y, a folder of class folders of images, or a .csv or .parquet table with a column of
-labels. The model may take float or uint8 images in either order of axes, or vectors, and answer with logits or
-probabilities, which is found out by their sum.
+labels; of texts a table with the columns text and label, or class folders of .txt files. The model may take float or
+uint8 images in either order of axes, vectors, or the ids of a text's tokens, and answer with logits or probabilities,
+which is found out by their sum.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 from trueodds.importing import importer, rows
 from trueodds.importing.conversion import Options
+from trueodds.importing.kinds import LENGTH
 from trueodds.importing.preprocessing import PRESETS, Preprocessing
+from trueodds.importing.signature import Kind
 from trueodds.importing.summary import next_step, summary
 
 OUT = Path("imported")
@@ -24,6 +27,7 @@ EXAMPLES = (
     "import model.onnx --labelled val.npz --preprocess imagenet --classes cat,dog",
     "import model.onnx --labelled photos/ --preprocess '{mean: 0.5, std: 0.5, crop: 0.9}' --publish models",
     "import model.onnx --labelled table.csv --label species --test later.csv",
+    "import model.onnx --labelled reviews.csv --input text --tokenizer tokenizer.json",
 )
 
 
@@ -44,7 +48,12 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--allow-unseen", action="store_true", help=words)
     words = f"the column of a table that holds the labels (default: {rows.LABEL})"
     parser.add_argument("--label", default=rows.LABEL, metavar="COLUMN", help=words)
-    parser.add_argument("--input", choices=("image", "vector"), help="what the model takes (default: by its rank)")
+    words = "what the model takes (default: by its rank; text with --tokenizer)"
+    parser.add_argument("--input", choices=("image", "vector", "text"), help=words)
+    words = "of a model of texts: its tokenizer.json, as Hugging Face's tokenizers writes it"
+    parser.add_argument("--tokenizer", type=Path, metavar="FILE", help=words)
+    words = f"tokens of a text that the model reads (default: as the tokenizer says, or {LENGTH})"
+    parser.add_argument("--max-tokens", type=int, metavar="N", help=words)
     words = "what makes the model's input of pixels or features: " + ", ".join(PRESETS)
     words += ", a mapping {mean, std, scale, size, crop, interpolation, layout}, or a YAML file"
     parser.add_argument("--preprocess", metavar="HOW", help=words)
@@ -59,13 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", arguments.model.stem).lstrip("-._") or "model"
     if not arguments.model.is_file():
         raise MissingModelError(f"{arguments.model} does not exist; give the path of an ONNX file")
+    texts = arguments.tokenizer is not None or arguments.input == "text"
+    kind: Kind | None = "text" if texts and arguments.input is None else arguments.input
     imported = importer.import_model(
         arguments.model,
-        rows.read(arguments.labelled, arguments.label),
+        rows.read(arguments.labelled, arguments.label, texts=texts),
         arguments.out / name,
         name=name,
-        options=Options(arguments.input, arguments.output, preprocessing),
-        test=rows.read(arguments.test, arguments.label) if arguments.test else None,
+        options=Options(kind, arguments.output, preprocessing, arguments.tokenizer, arguments.max_tokens),
+        test=rows.read(arguments.test, arguments.label, texts=texts) if arguments.test else None,
         classes=_classes(arguments.classes),
         positive=arguments.positive,
         allow_unseen=arguments.allow_unseen,

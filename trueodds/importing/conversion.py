@@ -33,6 +33,9 @@ class Options:
     input: Kind | None = None
     output: str | None = None
     preprocessing: Preprocessing | None = None
+    tokenizer: Path | None = None
+    """Of a model of texts: a tokenizer.json."""
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,16 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     tensors = signature(model, path, kind=options.input, output=options.output)
     onnx_file.without_metadata(model)
     kind: Input
+    of_texts: tuple[str, ...] = ()
     if tensors.kind == "image":
         images, layout = kinds.image_input(model, tensors.inputs[0], rows, preprocessing, path)
         kind, bare = images, model
         model = _composed(path, lambda: graph.with_images(bare, tensors.inputs[0], images, preprocessing, layout))
+    elif tensors.kind == "text":
+        texts, of_texts = kinds.text_input(model, tensors, rows, options.tokenizer, options.max_tokens, path)
+        names = [name for name in (texts.ids, texts.mask, texts.types) if name is not None]
+        kind, bare = texts, model
+        model = _composed(path, lambda: graph.with_tokens(bare, dict(zip(names, tensors.inputs, strict=True))))
     else:
         vectors = kinds.vector_input(tensors, rows, path)
         if preprocessing is not None:
@@ -87,7 +96,7 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     _check_rows_apart(data, kind, inputs, path)
     origin |= {"inputs": [str(one) for one in tensors.inputs], "output": str(output), "form": form}
     origin |= {"preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None}
-    return Converted(data, kind, classes, tensors.labels, _notes(form, output, values_NC), origin)
+    return Converted(data, kind, classes, tensors.labels, (*of_texts, *_notes(form, output, values_NC)), origin)
 
 
 def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.Model:
@@ -105,7 +114,7 @@ def _output(
     session = onnx_file.session(onnx_file.serialised(model, path), path)
     names = [graph.PREFIX + one.name for one in tensors.outputs]
     try:
-        values = session.run(names, {kind.tensor: inputs})
+        values = session.run(names, kind.feed(inputs, [kind.tensor]))
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         raise _not_run(path, tensors, len(inputs), str(error)) from None
     fitting = {}
@@ -175,9 +184,9 @@ def _notes(form: Form, output: TensorInfo, values_NC: npt.NDArray[Any]) -> tuple
 def _check_rows_apart(data: bytes, kind: Input, inputs: npt.NDArray[Any], path: Path) -> None:
     """Raises ModelFileError where the answer to a row depends on which rows come with it."""
     session, some = onnx_file.session(data, path), inputs[:3]
-    together_NC = session.run(None, {kind.tensor: some})[0]
+    together_NC = session.run(None, kind.feed(some, [kind.tensor]))[0]
     for row, together_C in zip(some, together_NC, strict=True):
-        alone_C = session.run(None, {kind.tensor: row[None]})[0][0]
+        alone_C = session.run(None, kind.feed(row[None], [kind.tensor]))[0][0]
         if not np.allclose(alone_C, together_C, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
             off = float(np.abs(alone_C - together_C).max())
             cure = "export it in evaluation mode, with a dynamic batch"

@@ -3,7 +3,7 @@ to logits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ LOGITS = "logits"
 PREFIX = "model/"
 """Of all names of the imported graph: none is one of those that are put around it."""
 BEFORE, BEHIND = "before/", "behind/"
+TOKENS = "L"
 ROUNDING = 1e-6
 """By which a probability may miss the range 0 to 1."""
 SMALLEST = float(np.finfo(np.float32).tiny)
@@ -62,7 +63,7 @@ def with_images(
     if preprocessing is None or tensor.type != TensorProto.FLOAT:
         nodes("Cast", to=tensor.type)
     taken = helper.make_tensor_value_info(kind.tensor, TensorProto.UINT8, [BATCH, *kind.shape])
-    return _before(model, nodes, taken, {nodes.last: tensor})
+    return _before(model, nodes.nodes, nodes.constants, [taken], {nodes.last: tensor})
 
 
 def with_features(
@@ -79,7 +80,14 @@ def with_features(
         if len(tensors) > 1 or tensor.name != tensors[0].name:
             nodes("Gather", nodes.constant([column], np.int64), axis=1)
         sources[nodes("Cast", to=tensor.type)] = tensor
-    return _before(model, nodes, taken, sources)
+    return _before(model, nodes.nodes, nodes.constants, [taken], sources)
+
+
+def with_tokens(model: Model, tensors: Mapping[str, TensorInfo]) -> Model:
+    """The model behind a graph that takes int64 ids N x L, and of these what else it takes, by the names here."""
+    nodes = [helper.make_node("Cast", [name], [BEFORE + name], to=tensor.type) for name, tensor in tensors.items()]
+    taken = [helper.make_tensor_value_info(name, TensorProto.INT64, [BATCH, TOKENS]) for name in tensors]
+    return _before(model, nodes, [], taken, {BEFORE + name: tensor for name, tensor in tensors.items()})
 
 
 def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> Model:
@@ -118,10 +126,12 @@ def _normalise(nodes: _Nodes, preprocessing: Preprocessing, scale: float) -> Non
         nodes("Div", nodes.constant(preprocessing.std))
 
 
-def _before(model: Model, nodes: _Nodes, taken: Any, sources: dict[str, TensorInfo]) -> Model:
+def _before(
+    model: Model, nodes: Sequence[Any], constants: Sequence[Any], taken: Sequence[Any], sources: dict[str, TensorInfo]
+) -> Model:
     """The model behind the nodes; `sources`: which of their values goes to which of its inputs."""
     outputs = [helper.make_tensor_value_info(name, tensor.type, None) for name, tensor in sources.items()]
-    graph = helper.make_graph(nodes.nodes, "preprocessing", [taken], outputs, nodes.constants)
+    graph = helper.make_graph(nodes, "preprocessing", taken, outputs, constants)
     mapping = [(name, tensor.name) for name, tensor in sources.items()]
     return compose.merge_models(_model(graph, model), model, mapping, prefix2=PREFIX)
 

@@ -181,6 +181,6 @@ def write_bundle(
             calibrator,
             description,
             golden_input=scored.golden,
-            golden_logits=session.run(None, {converted.kind.tensor: scored.golden[None]})[0][0],
+            golden_logits=session.run(None, converted.kind.feed(scored.golden[None], [converted.kind.tensor]))[0][0],
             reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
         )

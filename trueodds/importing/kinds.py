@@ -14,10 +14,13 @@ from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.preprocessing import Layout, Preprocessing
 from trueodds.importing.rows import LabelledRows
-from trueodds.importing.signature import Signature, TensorInfo
-from trueodds.inputs import ImageInput, VectorInput
+from trueodds.importing.signature import TEXT_INPUTS, Signature, TensorInfo
+from trueodds.inputs import ImageInput, Input, Limits, TextInput, VectorInput
+from trueodds.inputs.text.tokens import Stated
 
 CHANNELS = (1, 3)
+LENGTH = 512
+"""Tokens that a model reads where nothing says how many: those of BERT and most of its kin."""
 CURE = "--preprocess imagenet, unit (pixels 0 to 1), raw (0 to 255), or {mean: .., std: ..}"
 
 
@@ -82,7 +85,53 @@ def image_input(
     return ImageInput(height=height, width=width, channels=channels, resized=bool(scaling), **scaling), layout
 
 
-def inputs_of(kind: ImageInput | VectorInput, rows: LabelledRows) -> LabelledRows:
+def text_input(
+    model: Model, signature: Signature, rows: LabelledRows, tokenizer: Path | None, max_tokens: int | None, path: Path
+) -> tuple[TextInput, tuple[str, ...]]:
+    """The kind with its tokenizer, and what a user must know of it.
+
+    max_tokens: as the tokenizer's file says where it is None, or LENGTH.
+
+    Raises:
+        ModelFileError: no tokenizer.
+        LabelledRowsError: rows that are no texts.
+        InputError: a tokenizer of another vocabulary than the model's.
+        UnreadableError: no tokenizer.json.
+    """
+    if tokenizer is None:
+        raise ModelFileError(f"{path} takes the ids of tokens; give its tokenizer: --tokenizer tokenizer.json")
+    if isinstance(rows.x, tuple) or rows.x.dtype.kind != "O":
+        raise LabelledRowsError(
+            f"{path} takes texts, and {rows.source} holds {'images' if isinstance(rows.x, tuple) else 'numbers'}"
+        )
+    try:
+        data = tokenizer.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{tokenizer} cannot be read: {error.strerror}; give a tokenizer.json") from None
+    stated = Stated.of(data)
+    size = _vocabulary(model, signature.inputs[0].name)
+    length = max_tokens or stated.max_tokens or LENGTH
+    notes = []
+    if max_tokens is None and stated.max_tokens is None:
+        notes.append(
+            f"{tokenizer.name} does not say how many tokens the model reads; {LENGTH} are taken (--max-tokens)."
+        )
+    if size is None:
+        notes.append("The graph does not show how many ids the model knows; the tokenizer's are taken to be all.")
+    names = {one.name for one in signature.inputs}
+    mask, types = (name if name in names else None for name in TEXT_INPUTS[1:])
+    kind = TextInput(
+        max_tokens=length,
+        truncation_side=stated.side,
+        pad_id=stated.pad_id,
+        vocabulary_size=size or stated.ids,
+        mask=mask,
+        types=types,
+    )
+    return kind.with_tokenizer(data), tuple(notes)
+
+
+def inputs_of(kind: Input, rows: LabelledRows) -> LabelledRows:
     """The rows as the kind has them; files stay files.
 
     Raises:
@@ -91,6 +140,9 @@ def inputs_of(kind: ImageInput | VectorInput, rows: LabelledRows) -> LabelledRow
     """
     if isinstance(rows.x, tuple):
         return rows
+    if isinstance(kind, TextInput):
+        texts = kind.of_checked(rows.x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+        return LabelledRows(rows.source, texts, rows.y, rows.classes)
     if isinstance(kind, VectorInput):
         rows, x = rows.ordered(kind.features), rows.ordered(kind.features).x
     else:
@@ -128,6 +180,19 @@ def _layout(sizes: list[int | None], tensor: TensorInfo, path: Path) -> Layout:
     if first or last:
         return "NCHW" if first else "NHWC"
     return "NHWC" if tensor.type == TensorProto.UINT8 and sizes[0] is not None else "NCHW"
+
+
+def _vocabulary(model: Model, name: str) -> int | None:
+    """Rows of the table in which the ids are looked up; None where none is found."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    same = {name}
+    for node in model.graph.node:
+        if node.op_type in ("Cast", "Identity") and node.input[0] in same:
+            same.update(node.output)
+        if node.op_type == "Gather" and node.input[1] in same and node.input[0] in weights:
+            rows: int = weights[node.input[0]].dims[0]
+            return rows
+    return None
 
 
 def _convolved(model: Model, name: str) -> int | None:

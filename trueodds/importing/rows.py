@@ -15,6 +15,8 @@ from trueodds.errors import nearest
 from trueodds.files import FileError, read_npz
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
+from trueodds.inputs import columns
+from trueodds.inputs.text import labelled
 from trueodds.texts import listed
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
@@ -27,7 +29,7 @@ LABEL = "label"
 class LabelledRows:
     """Inputs with their labels, before anything is known of the model.
 
-    x: an array, or image files. y: names or numbers as they stand in the source, (N,).
+    x: an array, of texts one of objects; or image files. y: names or numbers as they stand in the source, (N,).
     """
 
     source: str
@@ -49,7 +51,8 @@ class LabelledRows:
                 digest.update(hashlib.sha256(path.read_bytes()).digest())
         else:
             digest.update(f"{self.x.dtype.str} {self.x.shape}\n".encode())
-            digest.update(np.ascontiguousarray(self.x).data)
+            texts = self.x.dtype.kind == "O"
+            digest.update("\0".join(self.x).encode() if texts else np.ascontiguousarray(self.x).data)
         return digest.hexdigest()
 
     def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> LabelledRows:
@@ -103,15 +106,19 @@ class LabelledRows:
         return index_N
 
 
-def read(path: Path, label: str = LABEL) -> LabelledRows:
-    """The rows of a file or folder; `label` is the column of a table that holds the labels.
+def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows:
+    """The rows of a file or folder, `texts` or others; `label` is the column of a table that holds the labels.
 
     Raises:
         LabelledRowsError: another form, an array or column that is missing, no rows.
         FileNotFoundError: no such path.
             MissingExtraError: a Parquet file without pyarrow.
     """
-    if path.is_dir():
+    if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
+        rows = _texts(path, label)
+    elif texts and path.exists():
+        raise LabelledRowsError(f"{path} holds no texts; allowed are {labelled.FORMS}")
+    elif path.is_dir():
         rows = _folder(path)
     elif path.is_file() and path.suffix == ".npz":
         rows = _npz(path)
@@ -125,6 +132,16 @@ def read(path: Path, label: str = LABEL) -> LabelledRows:
     if not len(rows):
         raise LabelledRowsError(f"{path} holds no rows")
     return rows
+
+
+def _texts(path: Path, label: str) -> LabelledRows:
+    try:
+        found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
+    except FileError as error:
+        raise LabelledRowsError(str(error)) from None
+    x = np.empty(len(found.texts), object)  # NumPy's own type of texts has for each as much room as the longest needs
+    x[:] = found.texts
+    return LabelledRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
 
 
 def _npz(path: Path) -> LabelledRows:

@@ -19,8 +19,6 @@ from trueodds.processes.progress import bar
 
 VALUES = 2_400_000
 """Of a batch's inputs: 16 images of 224 x 224; onnxruntime gains nothing by more."""
-MOST = 1024
-"""Rows of a batch."""
 AHEAD = 2
 """Batches of images that are decoded before they are scored."""
 LISTED = 20
@@ -38,7 +36,7 @@ def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArr
     with bar(len(rows), what, kind.noun) as shown:
         for batch in batches(kind, rows):
             try:
-                parts.append(session.run(None, {kind.tensor: batch})[0])
+                parts.append(session.run(None, kind.feed(batch, [kind.tensor]))[0])
             except Exception as error:  # onnxruntime has a dozen exception types without a common base
                 raise ModelFileError(
                     f"{rows.source}: onnxruntime cannot run its rows: {' '.join(str(error).split())}"
@@ -58,7 +56,7 @@ def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArr
 
 def batches(kind: Input, rows: LabelledRows) -> Iterator[npt.NDArray[Any]]:
     """The rows, batch by batch; errors as `score`, for images that cannot be read."""
-    size = max(1, min(MOST, VALUES // int(np.prod(kind.shape))))
+    size = max(1, min(kind.together, VALUES // int(np.prod(kind.shape))))
     if not isinstance(rows.x, tuple):
         for start in range(0, len(rows), size):
             yield np.ascontiguousarray(rows.x[start : start + size])

@@ -19,7 +19,9 @@ NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT
 """The types of inputs that numbers can be cast to."""
 BATCH = "N"
 
-Kind = Literal["image", "vector"]
+Kind = Literal["image", "vector", "text"]
+TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+"""Of a graph that takes tokens, as Hugging Face's exporters name them: ids, a mask and types."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Signature:
 
     kind: Kind
     inputs: tuple[TensorInfo, ...]
-    """One; or of a vector, several of shape N x 1, whose names are those of the features."""
+    """One; of a vector several of shape N x 1, whose names are those of the features; of texts those of TEXT_INPUTS."""
     outputs: tuple[TensorInfo, ...]
     labels: tuple[str, ...]
     """The classes that the graph itself names; empty: it names none."""
@@ -65,7 +67,8 @@ def signature(model: Model, path: Path, *, kind: Kind | None, output: str | None
     inputs = _inputs(model, path, kind)
     _free_batch(model)
     rank = len(inputs[0].shape or ())
-    return Signature("image" if rank == 4 else "vector", inputs, outputs, labels)
+    found: Kind = "text" if kind == "text" else "image" if rank == 4 else "vector"
+    return Signature(found, inputs, outputs, labels)
 
 
 def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ...]:
@@ -78,6 +81,11 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
     if wrong:
         cure = "encode texts and categories as numbers before the model"
         raise ModelFileError(f"{path} takes {wrong[0]}; allowed are numbers (float, uint8, int): {cure}")
+    if kind == "text":
+        return _text_inputs(path, all_inputs, listed)
+    if any(one.name == TEXT_INPUTS[0] for one in all_inputs):
+        cure = "give its tokenizer too: --input text --tokenizer tokenizer.json"
+        raise ModelFileError(f"{path} takes {listed}: that is one of texts; {cure}")
     if len(all_inputs) > 1:
         if all(one.shape is not None and one.shape[1:] == (1,) for one in all_inputs):
             _check_kind(path, kind, "vector", listed)
@@ -90,6 +98,21 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
         raise ModelFileError(f"{path} takes {one}; allowed are {allowed}: reshape inside the model")
     _check_kind(path, kind, "image" if len(one.shape) == 4 else "vector", listed)
     return (one,)
+
+
+def _text_inputs(path: Path, inputs: list[TensorInfo], listed: str) -> tuple[TensorInfo, ...]:
+    """The ids first; then those of the mask and the types that the graph takes."""
+    named = {TEXT_INPUTS[0] if len(inputs) == 1 else one.name: one for one in inputs}
+    if TEXT_INPUTS[0] not in named or not named.keys() <= {*TEXT_INPUTS}:
+        allowed = f"a model of texts takes {', '.join(TEXT_INPUTS)}, or its ids alone"
+        raise ModelFileError(f"{path} takes {listed}; {allowed}: name them so at export")
+    for one in named.values():
+        if one.type not in (TensorProto.INT64, TensorProto.INT32) or one.shape is None or len(one.shape) != 2:
+            raise ModelFileError(f"{path} takes {one}; of texts it takes whole numbers [N, L], the ids of tokens")
+        if one.shape[1] is not None:
+            cure = "export it for any number (torch.onnx.export(..., dynamic_shapes={'input_ids': {0: .., 1: ..}}))"
+            raise ModelFileError(f"{path} takes {one}, a fixed number of tokens; {cure}")
+    return tuple(named[name] for name in TEXT_INPUTS if name in named)
 
 
 def _check_kind(path: Path, stated: Kind | None, actual: Kind, listed: str) -> None:

@@ -14,7 +14,7 @@ COLUMNS = ("calibrator", "error", "NLL", "ECE", "its interval", "noise floor (95
 def summary(imported: Imported) -> str:
     """The table of calibrators with what is to be known about it."""
     card, results = imported.bundle.card, imported.results
-    size = " x ".join(map(str, card.input.shape))
+    size = card.input.size
     rows = [COLUMNS, _line("none", results.before), _line(f"* {results.after.name}", results.after)]
     rows += [_line(f"  {one.name}", one) for one in results.others]
     widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]

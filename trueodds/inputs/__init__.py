@@ -19,7 +19,9 @@ invalid_instances instances[0] has the unknown feature 'widht'. Did you mean 'wi
 tensor, datatype, onnx_type, dtype, shape    of the ONNX graph's input and of the Open Inference Protocol's tensor
 check_signature                              whether a graph takes just that, for any number of rows
 from_json, read, from_files                  rows of JSON instances, of a body (.npy, raw bytes, CSV), of files
-from_numbers, checked                        rows of a tensor's numbers: in JSON, or an array of any type
+from_values, checked                         rows of a tensor's values: in JSON, or an array of any type
+feed                                         what a graph is run on; with_files, files_beside: a text's tokenizer
+remarks                                      what an answer must say of its inputs: that a text was cut
 encode, decode                               one row as bytes and back: the golden row of a card
 join                                         the rows of several calls as one batch
 examples                                     how a row may be sent as JSON
@@ -36,11 +38,12 @@ from pydantic import Field
 from trueodds.inputs.errors import InputError, InputTooLargeError, UnreadableError
 from trueodds.inputs.image.kind import ImageInput
 from trueodds.inputs.kind import Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.text.kind import TextInput
 from trueodds.inputs.vector.kind import VectorInput
 
-KINDS: tuple[type[InputKind], ...] = (ImageInput, VectorInput)
+KINDS: tuple[type[InputKind], ...] = (ImageInput, VectorInput, TextInput)
 
-Input = Annotated[ImageInput | VectorInput, Field(discriminator="kind")]
+Input = Annotated[ImageInput | VectorInput | TextInput, Field(discriminator="kind")]
 """The entry `input` of a card."""
 
 __all__ = [
@@ -54,6 +57,7 @@ __all__ = [
     "Inputs",
     "Limits",
     "TensorSignature",
+    "TextInput",
     "UnreadableError",
     "VectorInput",
 ]

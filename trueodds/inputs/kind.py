@@ -63,12 +63,18 @@ class InputKind(BaseModel, ABC):
     """Of the rows."""
     formats: ClassVar[Mapping[Format, str]]
     """What `read` takes, with a description for the documentation."""
+    light: ClassVar[int] = 1024 * 1024
+    """Bytes that `read` makes rows of within some milliseconds."""
+    together: ClassVar[int] = 1024
+    """Rows that a graph is given at once, where there are many."""
     files: ClassVar[str] = ""
     """What `from_files` takes, in words; empty: the kind has no files."""
     schemas: ClassVar[Sequence[Mapping[str, Any]]]
     """JSON schemas of what `from_json` takes as one instance."""
     instance: ClassVar[str]
     """The same in words."""
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Names of the files that a bundle holds for the kind, beside the graph."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, which is checked, and shares nothing that was derived from the fields."""
@@ -78,6 +84,25 @@ class InputKind(BaseModel, ABC):
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Of one row."""
+
+    @property
+    def size(self) -> str:
+        """Of a row, in words."""
+        return " x ".join(map(str, self.shape))
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Of one row as a tensor of the Open Inference Protocol."""
+        return self.shape
+
+    def with_files(self, files: Mapping[str, bytes]) -> Self:
+        """The same with what the files `beside` hold. Raises InputError where they do not fit it."""
+        return self
+
+    @property
+    def files_beside(self) -> Mapping[str, bytes]:
+        """The files `beside`, as `with_files` took them."""
+        return {}
 
     @abstractmethod
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
@@ -92,7 +117,7 @@ class InputKind(BaseModel, ABC):
         raise NotImplementedError(f"{self.noun}s are not sent as files")
 
     @abstractmethod
-    def from_numbers(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
+    def from_values(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
         """Rows of JSON values that follow each other, row by row; `name` is that of the tensor, for messages."""
 
     @abstractmethod
@@ -128,8 +153,16 @@ class InputKind(BaseModel, ABC):
             cure = f"its card says {expected} with any number N of {self.noun}s"
             raise InputError("wrong_signature", f"{problem}, {cure}")
 
-    def numbers(self, row: npt.NDArray[Any]) -> list[Any]:
-        """The values of one row as JSON, flat: what `from_numbers` takes."""
+    def remarks(self, rows: Inputs) -> Mapping[int, Mapping[str, Any]]:
+        """What an answer must say of some of the rows, by their places: that a text was cut."""
+        return {}
+
+    def feed(self, rows: Inputs, names: Sequence[str]) -> dict[str, Inputs]:
+        """The graph's inputs for rows; `names` are those that the graph gives them."""
+        return {names[0]: rows}
+
+    def values(self, row: npt.NDArray[Any]) -> list[Any]:
+        """The values of one row as JSON, flat: what `from_values` takes."""
         values: list[Any] = row.ravel().tolist()
         return values
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.data.raw import COLUMNS, HEIGHT, LABEL, LEFT, RIGHT, WORD, DataError, Ids, Nodes, TextRows, TreeRows
+from pipeline.data.raw import COLUMNS, HEIGHT, LABEL, LEFT, RIGHT, WORD, DataError, Nodes, TextRows, TokenRows, TreeRows
 from pipeline.data.texts import glove
+from trueodds.inputs import TextInput
 from trueodds.processes.progress import bar
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ WIDTH = 100
 """Of vectors that are drawn, where no file of them is named."""
 SEPARATORS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'
 """Characters that no word has, beside white space: those of Keras's Tokenizer, which the focal paper's code uses."""
-Side = Literal["right", "left"]
-"""Where a text that is too long is cut off."""
 BLOCK = 1000
 """Texts that are tokenized at a time."""
 
@@ -100,26 +99,14 @@ def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int)
     return Words(words, vectors, notes=notes)
 
 
-def encoded_texts(rows: TextRows, words: Words, max_tokens: int, side: Side = "right") -> tuple[Ids, int]:
-    """(N, L) ids of the first `max_tokens` words of each text, or the last, PAD_ID behind them; and how many were cut.
-
-    Raises:
-        DataError: a text without any word.
-    """
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(words.tokenizer)
-    ids: list[list[int]] = []
+def encoded_texts(rows: TextRows, kind: TextInput) -> TokenRows:
+    """The texts as the kind has them, with a bar."""
+    parts = []
     with bar(len(rows.texts), "tokenize", "text") as shown:
         for begin in range(0, len(rows.texts), BLOCK):
-            block = rows.texts[begin : begin + BLOCK]
-            ids += [encoding.ids for encoding in tokenizer.encode_batch(list(block), add_special_tokens=False)]
-            shown.update(len(block))
-    longest = min(max_tokens, max(map(len, ids)))
-    ids_NL = np.full((len(ids), longest), PAD_ID, dtype=np.int64)
-    for row, own in enumerate(ids):
-        ids_NL[row, : len(own)] = own[:longest] if side == "right" else own[-longest:]
-    return ids_NL, sum(len(own) > max_tokens for own in ids)
+            parts.append(kind.of_texts(rows.texts[begin : begin + BLOCK]))
+            shown.update(len(parts[-1]))
+    return np.concatenate(parts)
 
 
 def encoded_trees(rows: TreeRows, words: Words, most_nodes: int) -> Nodes:

@@ -9,18 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.raw import DataError, Labels, Raw, TextRows, checked
-from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs import columns
+from trueodds.inputs.text import labelled
+from trueodds.inputs.text.kind import COLUMN
+from trueodds.inputs.text.labelled import SUFFIX
 from trueodds.texts import listed
 
 log = logging.getLogger("pipeline.data")
-
-COLUMN = "text"
-"""A table with this column holds texts."""
-SUFFIX = ".txt"
-LARGEST = 2**20
-"""Bytes of a text: a megabyte is a file in the wrong place."""
 
 
 def is_folder(folder: Path) -> bool:
@@ -72,26 +68,14 @@ def read_table(path: Path, label: str) -> Raw:
         MissingExtraError: a Parquet file without pyarrow.
     """
     try:
-        header = columns.names(path)
-        if label not in header:
-            cure = f"name the column of the labels: data.label_column in params.yaml.{nearest(label, header)}"
-            raise DataError(f"{path} has no column {label!r}; it has {listed(header)}; {cure}")
-        table = columns.read(path, (), (COLUMN, label))
+        found = labelled.of_table(path, label, setting="data.label_column in params.yaml")
     except FileError as error:
         raise DataError(str(error)) from None
-    if others := [name for name in header if name not in (COLUMN, label)]:
-        log.warning("%s: columns left out beside %s and %s: %s", path, COLUMN, label, listed(others))
-    texts, labels = table.texts[COLUMN].as_list(), table.texts[label].as_list()
-    for row, (text, name) in enumerate(zip(texts, labels, strict=True), 2):
-        if not name:
-            raise DataError(f"{path}, row {row} has no {label}; take out rows without one")
-        _check(text, f"{path}, row {row}")
-    names = sorted(set(labels))
-    if all(name.removeprefix("-").isdecimal() for name in names):
-        names.sort(key=int)
-    place = {name: k for k, name in enumerate(names)}
-    y = np.array([place[name] for name in labels], dtype=np.int64)
-    return checked(Raw(TextRows(texts), y, None, None, tuple(names)), str(path))
+    if found.others:
+        log.warning("%s: columns left out beside %s and %s: %s", path, COLUMN, label, listed(found.others))
+    place = {name: k for k, name in enumerate(found.classes)}
+    y = np.array([place[name] for name in found.labels], dtype=np.int64)
+    return checked(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))
 
 
 def _optional(folder: Path, classes: Sequence[str]) -> tuple[TextRows, Labels] | tuple[None, None]:
@@ -106,32 +90,14 @@ def _split(folder: Path, classes: Sequence[str]) -> tuple[TextRows, Labels]:
         has = ", ".join(classes[:10])
         raise DataError(f"{folder} has the class {strange[0]!r}, which train/ does not have; it has {has}")
     for label, name in enumerate(classes):
-        files = sorted((folder / name).glob(f"*{SUFFIX}"))
+        files = labelled.files_of(folder / name)
         if not files and folder.name == "train":
             raise DataError(f"{folder / name} holds no {SUFFIX} file; remove it or fill it")
-        texts += [_text(path) for path in files]
+        try:
+            texts += [labelled.text_of(path) for path in files]
+        except FileError as error:
+            raise DataError(str(error)) from None
         labels += [label] * len(files)
     if not texts:
         raise DataError(f"{folder} holds no {SUFFIX} file in a folder of a class; fill it, or remove it")
     return TextRows(texts), np.array(labels, dtype=np.int64)
-
-
-def _text(path: Path) -> str:
-    if path.stat().st_size > LARGEST:
-        raise DataError(f"{path} has {path.stat().st_size:,} bytes; allowed are {LARGEST:,}. Cut it into texts")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        cure = "save it as UTF-8, such as by iconv -f latin1 -t utf-8"
-        raise DataError(
-            f"{path} is not UTF-8: byte {error.start:,} is {error.object[error.start]:#04x}; {cure}"
-        ) from None
-    _check(text, str(path))
-    return text
-
-
-def _check(text: str, where: str) -> None:
-    if not text.strip():
-        raise DataError(f"{where} holds an empty text; take it out")
-    if len(text) > LARGEST:
-        raise DataError(f"{where} holds a text of {len(text):,} characters; allowed are {LARGEST:,}. Cut it into texts")

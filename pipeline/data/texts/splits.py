@@ -11,6 +11,7 @@ from pipeline.config import Data
 from pipeline.data.raw import Inputs, Kind, Labels, TextRows, TreeRows
 from pipeline.data.texts import archives, encoding
 from trueodds.evaluation.splits import Index
+from trueodds.inputs import TextInput
 
 _KEPT = {"right": "first", "left": "last"}
 
@@ -44,23 +45,22 @@ def _texts(
     rows: Mapping[str, TextRows], params: Data
 ) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
     words = encoding.of_texts(rows["train"], params.vocabulary_size, _embeddings(params), params.split_seed)
+    kind = TextInput(
+        max_tokens=params.max_tokens,
+        truncation_side=params.truncation_side,
+        pad_id=encoding.PAD_ID,
+        vocabulary_size=len(words.words),
+    ).with_tokenizer(words.tokenizer.encode())
     inputs: dict[str, Inputs] = {}
     notes = []
     for split, texts in rows.items():
-        inputs[split], cut = encoding.encoded_texts(texts, words, params.max_tokens, params.truncation_side)
-        if cut:
+        inputs[split] = encoding.encoded_texts(texts, kind)
+        if cut := len(kind.remarks(inputs[split])):
             notes.append(
                 f"Of {cut:,} of {len(texts.texts):,} {split} texts only the"
                 f" {_KEPT[params.truncation_side]} {params.max_tokens:,} words count."
             )
-    entry = {
-        "kind": "text",
-        "max_tokens": params.max_tokens,
-        "truncation_side": params.truncation_side,
-        "pad_id": encoding.PAD_ID,
-        "vocabulary_size": len(words.words),
-    }
-    return inputs, words, entry, notes
+    return inputs, words, kind.model_dump(), notes
 
 
 def _trees(

@@ -14,9 +14,9 @@ import httpx
 from pydantic import TypeAdapter
 
 from service.cli.replay import ReplayError
-from service.cli.replay.source import Signature
+from service.cli.replay.source import Row, Signature
 from service.cli.replay.stream import Event
-from trueodds.inputs import Input, Inputs
+from trueodds.inputs import Input
 
 AWAY = (502, 503, 504)
 PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -150,8 +150,10 @@ class Caller:
             attempt += 1
 
 
-def instance(row: Inputs) -> Any:
-    """One row as JSON: the bytes of an image's pixels, or the numbers of a vector, null where one is missing."""
+def instance(row: Row) -> Any:
+    """One row as JSON: a text, the bytes of an image's pixels, or a vector's numbers, null where one is missing."""
+    if isinstance(row, str):
+        return row
     if row.ndim == 3:
         return {"pixels_b64": base64.b64encode(row.tobytes()).decode()}
     return [None if value != value else value for value in row.tolist()]

@@ -1,7 +1,7 @@
 """Sends a data set to a running service, with labels that come late, in part, and with drift.
 
-Rows (images or vectors) arrive at random (Poisson), drawn with replacement; each one's true label follows after a
-random delay, or never. Every few seconds a line says what the service's report says: accuracy and ECE of all labels so
+Rows (images, vectors or texts) arrive at random (Poisson), drawn with replacement; each one's true label follows
+after a random delay, or never. Every few seconds a line says what the service's report says: accuracy and ECE of all labels so
 far; what the ECE of a calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence and at
 how much it fires.
 Ctrl-C ends it: labels that are due are still sent.
@@ -87,7 +87,7 @@ def add_parser(commands: Subparsers) -> None:
         "--data",
         type=Path,
         required=True,
-        help=".npz with x_test and y_test, or a folder of images [test/]<class>/*.png",
+        help=".npz with x_test and y_test, a folder [test/]<class>/*.png or *.txt, or a .csv or .parquet of texts",
     )
     add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
     add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")

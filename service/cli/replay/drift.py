@@ -31,8 +31,8 @@ class Kind(NamedTuple):
     low: float
     high: float
     meaning: str
-    pixels: bool = False
-    """Whether it is of images alone."""
+    nouns: tuple[str, ...] = ("image", "vector", "text")
+    """What rows it is of."""
 
 
 KINDS = {
@@ -41,12 +41,13 @@ KINDS = {
         0,
         4,
         "normal noise on every pixel or feature; standard deviation in fractions of 0..255, or of the feature's own",
+        ("image", "vector"),
     ),
-    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels", pixels=True),
-    "contrast": Kind(
-        1, 0, 4, "factor on each pixel's difference from its image's mean; 1 changes nothing", pixels=True
-    ),
-    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255", pixels=True),
+    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels", ("image",)),
+    "contrast": Kind(1, 0, 4, "factor on each pixel's difference from its image's mean; 1 changes nothing", ("image",)),
+    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255", ("image",)),
+    "words": Kind(0, 0, 1, "share of a text's words that get lost", ("text",)),
+    "topic": Kind(0, 0, 1, "share of a text's words that are replaced by those of a text of another class", ("text",)),
     "labels": Kind(0, 0, 1, "share of the true labels that are replaced by another class, drawn at random"),
 }
 GRAMMAR = "KIND:STRENGTH@TIME or KIND:STRENGTH@TIME..TIME, such as noise:0.5@40s or blur:2@30s..2m"
@@ -108,11 +109,12 @@ class Schedule:
                     raise ReplayError(f"two entries for {kind} overlap ({places}); give one after the other")
         return cls(tuple(steps))
 
-    def check_vectors(self) -> None:
-        """Raises ReplayError for drift that only images can have."""
-        if wrong := next((step.kind for step in self.steps if KINDS[step.kind].pixels), None):
-            allowed = ", ".join(name for name, kind in KINDS.items() if not kind.pixels)
-            raise ReplayError(f"--drift {wrong} is of images, and the model takes vectors; allowed are {allowed}")
+    def check(self, noun: str) -> None:
+        """Raises ReplayError for drift that such rows cannot have."""
+        if wrong := next((step.kind for step in self.steps if noun not in KINDS[step.kind].nouns), None):
+            allowed = ", ".join(name for name, kind in KINDS.items() if noun in kind.nouns)
+            others = " and ".join(f"{one}s" for one in KINDS[wrong].nouns)
+            raise ReplayError(f"--drift {wrong} is of {others}, and the model takes {noun}s; allowed are {allowed}")
 
     def strength(self, kind: str, at: float) -> float:
         """The strength of a kind of drift at a time; its neutral value before any entry."""

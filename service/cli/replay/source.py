@@ -1,4 +1,6 @@
-"""Rows with labels to replay: an .npz file of what the model takes, or a folder of images, a folder for each class."""
+"""Rows with labels to replay: an .npz file of what the model takes, a folder of images, a folder for each class, or
+texts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.cli.replay import ReplayError
+from service.cli.replay import ReplayError, texts
 from trueodds import files
 from trueodds.inputs import Input, InputError, Inputs, Limits
 from trueodds.texts import listed
@@ -20,6 +22,8 @@ SPLITS = ("test", "val", "train", "held_out")
 """The first one that is there is taken: a model should be watched on what it has not learnt from."""
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 KEPT_IMAGES = 4096
+Row = Inputs | str
+"""As the model takes it, or a text."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +42,14 @@ class Source:
     """Rows to draw from; `row` gives one as the model takes it."""
 
     name: str
-    row: Callable[[int], Inputs]
+    row: Callable[[int], Row]
     labels_N: npt.NDArray[np.int64]
     classes: tuple[str, ...] | None
     """Names of the labels; without them labels are sent as indices."""
     noun: str = "image"
     """What one row is called."""
     deviation_D: npt.NDArray[np.float64] | None = None
-    """Standard deviation of each feature; None: of images."""
+    """Standard deviation of each feature; None: of images and texts."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -67,6 +71,8 @@ def read(path: Path, model: Signature, split: str | None = None) -> Source:
     if not path.exists():
         raise ReplayError(f"{path} does not exist; give an .npz file or a folder of images (dvc repro writes one)")
     try:
+        if model.input.beside and path.suffix != ".npz":
+            return _texts_of(path, model, split)
         return _folder(path, model, split) if path.is_dir() else _npz(path, model, split)
     except (files.FileError, InputError) as error:
         raise ReplayError(str(error)) from None
@@ -85,18 +91,32 @@ def _npz(path: Path, model: Signature, split: str | None) -> Source:
     if labels_N.dtype.kind not in "iu" or labels_N.shape != (len(x),):
         array = f"{labels_N.dtype} of shape {labels_N.shape}"
         raise ReplayError(f"{path}: y_{split} is {array}; expected {len(x)} integers, one for each {model.input.noun}")
-    classes = _texts(arrays["class_names"]) if "class_names" in arrays else None
+    classes = _names(arrays["class_names"]) if "class_names" in arrays else None
     _check_labels(f"{path}: y_{split}", labels_N, model.classes if classes is None else len(classes))
     features = model.input.model_dump().get("features", [])
-    names = _texts(arrays.get("feature_names", np.array(features)))
+    names = _names(arrays.get("feature_names", np.array(features)))
     if names != tuple(features):
         problem = f"{path}: feature_names are {listed(names)}; the model takes {listed(features)}"
         raise ReplayError(f"{problem}, in this order; bring the columns into it")
     rows = model.input.checked(x, f"{path}: x_{split}")
     deviation_D = _deviations(rows) if features else None
-    return Source(
-        f"{path} ({split})", rows.__getitem__, labels_N.astype(np.int64), classes, model.input.noun, deviation_D
-    )
+    row: Callable[[int], Row] = rows.__getitem__
+    if model.input.beside:
+        if "tokenizer" not in arrays:
+            raise ReplayError(f"{path} has no tokenizer; expected are the arrays that dvc repro writes, or texts")
+        row = texts.of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
+    return Source(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
+
+
+def _texts_of(path: Path, model: Signature, split: str | None) -> Source:
+    there = [name for name in SPLITS if path.is_dir() and (path / name).is_dir()]
+    top, name = path, str(path)
+    if there or split:
+        split = _split(path, split, there, "<split>/<class>/*.txt")
+        top, name = path / split, f"{path} ({split})"
+    rows, labels_N, classes = texts.read(top)
+    _check_labels(name, labels_N, model.classes)
+    return Source(name, rows.__getitem__, labels_N, classes, model.input.noun)
 
 
 def _folder(path: Path, model: Signature, split: str | None) -> Source:
@@ -137,7 +157,7 @@ def _deviations(rows_ND: Inputs) -> npt.NDArray[np.float64]:
     return np.array([column.std() if len(column) else 0.0 for column in columns])
 
 
-def _texts(names: npt.NDArray[Any]) -> tuple[str, ...]:
+def _names(names: npt.NDArray[Any]) -> tuple[str, ...]:
     names = np.atleast_1d(names)
     return tuple(str(name) for name in (np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names))
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from service.cli.replay import ReplayError
 from service.cli.replay.drift import Schedule
-from service.cli.replay.source import Source
+from service.cli.replay.source import Row, Source
+from service.cli.replay.texts import drifted
 from trueodds.errors import nearest
-from trueodds.inputs import Inputs
 
 BIASES = {
     "wrong": "wrong answers are so many times as likely to get their label",
@@ -69,7 +69,7 @@ class Event:
 
     number: int
     at: float
-    row: Inputs
+    row: Row
     label: int
     delay: float
     fate: float
@@ -90,8 +90,7 @@ class Stream:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.source.deviation_D is not None:
-            self.drift.check_vectors()
+        self.drift.check(self.source.noun)
 
     def events(self) -> Iterator[Event]:
         """Without end, in order of time; the same for the same seed, whatever became of earlier ones."""
@@ -120,8 +119,19 @@ class Stream:
                 )
                 number += 1
 
-    def _drifted(self, row: int, at: float, generator: np.random.Generator) -> Inputs:
+    def _drifted(self, row: int, at: float, generator: np.random.Generator) -> Row:
         inputs, deviation_D = self.source.row(row), self.source.deviation_D
+        if isinstance(inputs, str):
+            return self._reworded(inputs, int(self.source.labels_N[row]), at, generator)
         if deviation_D is None:
             return self.drift.changed(inputs, at, generator)
         return self.drift.noisy(inputs, deviation_D, at, generator)
+
+    def _reworded(self, text: str, label: int, at: float, generator: np.random.Generator) -> str:
+        """Unchanged, and nothing drawn, while no words are lost or replaced."""
+        dropped, foreign = (self.drift.strength(kind, at) for kind in ("words", "topic"))
+        if not dropped and not foreign:
+            return text
+        others_M = np.flatnonzero(self.source.labels_N != label)
+        other = str(self.source.row(int(generator.choice(others_M)))) if len(others_M) else text
+        return drifted(text, other, dropped, foreign, generator)

@@ -82,7 +82,7 @@ class ImageInput(InputKind):
     def read(self, body: bytes, form: Format, limits: Limits) -> Pixels:
         return self._raw(body, limits) if form == "bytes" else self._npy(body, limits)
 
-    def from_numbers(self, numbers: Sequence[Any], rows: int, name: str) -> Pixels:
+    def from_values(self, numbers: Sequence[Any], rows: int, name: str) -> Pixels:
         shape, kinds = (rows, *self.shape), set(map(type, numbers))
         if kinds == {int}:
             try:

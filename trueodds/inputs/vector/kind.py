@@ -16,10 +16,9 @@ import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from trueodds.errors import nearest
-from trueodds.inputs import npy
+from trueodds.inputs import npy, table
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.kind import SMALL, Format, InputKind, Inputs, Limits
-from trueodds.inputs.vector import table
 from trueodds.texts import line_problem, plural, short
 
 MOST = float(np.finfo(np.float32).max)
@@ -110,7 +109,7 @@ class VectorInput(InputKind):
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
         return self._csv(body, limits) if form == "csv" else self._npy(body, limits)
 
-    def from_numbers(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
+    def from_values(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
         return self._of_values(numbers, rows, lambda row, column: f"the input {name!r} at {self._at(row, column)}")
 
     def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
@@ -124,14 +123,14 @@ class VectorInput(InputKind):
             values = np.where(absent, self.dtype.type(np.nan), values)
         return values
 
-    def numbers(self, row: npt.NDArray[Any]) -> list[Any]:
+    def values(self, row: npt.NDArray[Any]) -> list[Any]:
         # The fewest digits that are the same float32: 13.2, where tolist() gives 13.199999809265137.
         return [None if value != value else float(str(value)) for value in row]
 
     def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
         if row.size > SMALL:
             return {}
-        values = self.numbers(row)
+        values = self.values(row)
         return {"by name": dict(zip(self.features, values, strict=True)), "in order": values}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Vectors as CSV: as spreadsheets write it in UTF-8, with commas, semicolons or tabs."""
+"""Rows as CSV: as spreadsheets write it in UTF-8, with commas, semicolons or tabs."""
 
 from __future__ import annotations
 

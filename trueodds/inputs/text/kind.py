@@ -1,0 +1,255 @@
+"""The card's entry of texts, and all ways to send one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, PrivateAttr, model_validator
+
+from trueodds.inputs import table
+from trueodds.inputs.errors import InputError, InputTooLargeError
+from trueodds.inputs.kind import Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.text.tokens import Side, Tokens
+from trueodds.texts import listed, short
+
+TOKENIZER = "tokenizer.json"
+"""The name of the tokenizer's file in a bundle."""
+COLUMN = "text"
+"""Of CSV, and the key of an instance that is an object."""
+LARGEST = 2**20
+"""Bytes of one text in UTF-8."""
+MOST = 8192
+"""Tokens that a model may read of a text."""
+SPARE = 127
+"""Ids that a model's table may have beyond its tokenizer's: tables are filled up to multiples of 64 or 128."""
+Place = Callable[[int], str]
+"""What a message calls a text, by its number."""
+
+
+class TextInput(InputKind):
+    """Texts, as the numbers of their tokens: int32 N x (1 + max_tokens).
+
+    A row's first number says how many tokens its text has; then come the ids of those that the model reads, and
+    `pad_id` up to the end. The tokenizer is a file of its own (`with_tokenizer`), TOKENIZER in a bundle. The graph
+    takes int64 ids, N x L, of texts that are padded to the longest of a batch, and where their names are given a mask,
+    1 for each token and 0 for padding, and types, all 0.
+    """
+
+    noun: ClassVar[str] = "text"
+    tensor: ClassVar[str] = "texts"
+    datatype: ClassVar[str] = "BYTES"
+    onnx_type: ClassVar[str] = "int64"
+    dtype: ClassVar[np.dtype[Any]] = np.dtype("<i4")
+    formats: ClassVar[Mapping[Format, str]] = {
+        "csv": f"a header with the column {COLUMN}, then a row for each text; quotes around one with commas or lines",
+    }
+    schemas: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"type": "string", "minLength": 1, "description": "the text"},
+        {
+            "type": "object",
+            "required": [COLUMN],
+            "additionalProperties": False,
+            "properties": {COLUMN: {"type": "string", "minLength": 1}},
+        },
+    )
+    instance: ClassVar[str] = f'a string, or {{"{COLUMN}": "..."}}'
+    beside: ClassVar[tuple[str, ...]] = (TOKENIZER,)
+    together: ClassVar[int] = 32
+    light: ClassVar[int] = 16 * 1024  # 4 ms of tokenizing
+
+    kind: Literal["text"] = "text"
+    max_tokens: int = Field(ge=1, le=MOST)
+    """Tokens that the model reads, those that frame a text among them."""
+    truncation_side: Side = "right"
+    """Where longer texts are cut off."""
+    pad_id: int = Field(0, ge=0)
+    vocabulary_size: int = Field(ge=1)
+    """Of the model: all ids lie below it."""
+    ids: str = "input_ids"
+    """Names of the graph's inputs."""
+    mask: str | None = None
+    types: str | None = None
+    _tokens: Tokens | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _padding_is_known(self) -> Self:
+        if self.pad_id >= self.vocabulary_size:
+            raise ValueError(f"pad_id is {self.pad_id}; allowed are ids below the vocabulary's {self.vocabulary_size}")
+        return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copy = super().model_copy(update=update, deep=deep)
+        return copy if self._tokens is None else copy.with_tokenizer(self._tokens.data)
+
+    def with_tokenizer(self, data: bytes) -> Self:
+        """The same with the tokenizer of a tokenizer.json.
+
+        Raises:
+            InputError: it has ids that the model has not, or far fewer.
+            UnreadableError: not such a file.
+            MissingExtraError: the package `tokenizers` is not installed.
+        """
+        tokens = Tokens(data)
+        known = tokens.highest_id + 1
+        if not self.vocabulary_size - SPARE <= known <= self.vocabulary_size:
+            problem = f"the tokenizer has {known:,} ids, the model's vocabulary {self.vocabulary_size:,}"
+            raise InputError("wrong_tokenizer", f"{problem}; give the tokenizer that the model was trained with")
+        with_it = type(self).model_validate(self.model_dump())
+        with_it._tokens = tokens
+        return with_it
+
+    def with_files(self, files: Mapping[str, bytes]) -> Self:
+        return self.with_tokenizer(files[TOKENIZER])
+
+    @property
+    def files_beside(self) -> Mapping[str, bytes]:
+        return {TOKENIZER: self._tokenizer.data}
+
+    @property
+    def _tokenizer(self) -> Tokens:
+        if self._tokens is None:
+            raise InputError("no_tokenizer", f"this card has no tokenizer; load its bundle, which holds {TOKENIZER}")
+        return self._tokens
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (1 + self.max_tokens,)
+
+    @property
+    def size(self) -> str:
+        return f"of up to {self.max_tokens:,} tokens"
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def of_texts(self, texts: Sequence[str]) -> Inputs:
+        """Rows of texts, which are not looked at."""
+        rows = np.full((len(texts), *self.shape), self.pad_id, self.dtype)
+        tokenized = self._tokenizer.of(texts, self.max_tokens, self.truncation_side)
+        for row, (ids, of_all) in zip(rows, tokenized, strict=True):
+            row[0] = of_all
+            row[1 : 1 + len(ids)] = ids
+        return rows
+
+    def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
+        """Texts of strings, and of objects with the one key `text`."""
+        self.check_count(len(instances), limits)
+        texts = []
+        for n, value in enumerate(instances):
+            if type(value) is dict:
+                if set(value) != {COLUMN}:
+                    problem = f"instances[{n}] has the keys {listed(sorted(value))}"
+                    raise InputError("invalid_instances", f"{problem}; expected {self.instance}")
+                value = value[COLUMN]
+            texts.append(value)
+        return self.of_checked(texts, limits, lambda n: f"instances[{n}]")
+
+    def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
+        """CSV with the one column `text`."""
+        text = table.text_of(body)
+        columns, mark = table.header(text, [COLUMN])
+        if columns != [COLUMN]:
+            problem = f"the header has {listed(columns)}"
+            raise InputError("invalid_instances", f"{problem}; a CSV of texts has the one column {COLUMN!r}")
+        rows, count = table.rows_of(text, mark, 1, limits.rows)
+        self.check_count(count, limits)
+        return self.of_checked([cells[0] for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
+
+    def from_values(self, values: Sequence[Any], rows: int, name: str) -> Inputs:
+        return self.of_checked(values, Limits(), lambda n: f"the input {name!r} at [{n}]")
+
+    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+        with np.errstate(invalid="ignore"):
+            ids = rows.astype(self.dtype)
+        wrong = (ids != rows) | (ids < 0)
+        wrong[:, 1:] |= ids[:, 1:] >= self.vocabulary_size
+        if wrong.any():
+            place = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), rows.shape))
+            allowed = "the number of its tokens, then ids from 0 to"
+            message = f"{name} holds {rows[place]} at {list(place)}; allowed are {allowed} {self.vocabulary_size - 1:,}"
+            raise InputError("invalid_instances", message)
+        return ids
+
+    def values(self, row: npt.NDArray[Any]) -> list[Any]:
+        return [self._tokenizer.text_of(self._ids(row).tolist())]
+
+    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
+        (text,) = self.values(row)
+        return {"a text": text, "by name": {COLUMN: text}} if text.strip() else {}
+
+    def remarks(self, rows: Inputs) -> Mapping[int, Mapping[str, Any]]:
+        cut = np.flatnonzero(rows[:, 0] > self.max_tokens).tolist()
+        return {n: {"truncated": {"tokens": int(rows[n, 0]), "read": self.max_tokens}} for n in cut}
+
+    def feed(self, rows: Inputs, names: Sequence[str]) -> dict[str, Inputs]:
+        count_N = np.minimum(rows[:, 0], self.max_tokens)
+        longest = max(1, int(count_N.max(initial=1)))
+        feed = {self.ids: rows[:, 1 : 1 + longest].astype(np.int64)}
+        if self.mask is not None:
+            feed[self.mask] = (np.arange(longest) < count_N[:, None]).astype(np.int64)
+        if self.types is not None:
+            feed[self.types] = np.zeros((len(rows), longest), np.int64)
+        return feed
+
+    def check_signature(self, inputs: Sequence[TensorSignature], path: object) -> None:
+        wanted = [name for name in (self.ids, self.mask, self.types) if name is not None]
+        signature = ", ".join(f"{i.name}: {i.type} {i.shape}" for i in inputs)
+        if sorted(i.name for i in inputs) != sorted(wanted) or any(
+            i.type != f"tensor({self.onnx_type})" or len(i.shape) != 2 for i in inputs
+        ):
+            raise InputError(
+                "wrong_signature", f"{path} takes ({signature}); expected int64 inputs {listed(wanted)} of shape [N, L]"
+            )
+        if any(isinstance(size, int) for i in inputs for size in i.shape):
+            problem = f"{path} takes ({signature}), some of whose sizes are fixed"
+            raise InputError("wrong_signature", f"{problem}; texts need any number of rows and of tokens")
+
+    def encode(self, row: npt.NDArray[Any]) -> bytes:
+        return super().encode(row[: 1 + len(self._ids(row))])
+
+    def decode(self, data: bytes, name: str) -> Inputs:
+        size = self.dtype.itemsize
+        if len(data) % size or not size <= len(data) <= size * (1 + self.max_tokens):
+            raise InputError("wrong_shape", f"{name} has {len(data)} bytes, no tokens of a text")
+        row = np.full((1, *self.shape), self.pad_id, self.dtype)
+        row[0, : len(data) // size] = np.frombuffer(data, self.dtype)
+        return self.checked(row, name)
+
+    def _ids(self, row: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return row[1 : 1 + min(int(row[0]), self.max_tokens)]
+
+    def of_checked(self, texts: Sequence[Any], limits: Limits, place: Place) -> Inputs:
+        """Rows of texts; `place` names one by its number, for messages.
+
+        Raises:
+            InputError: what is no text, or an empty one.
+            InputTooLargeError: a text, or all of them, past the limits.
+        """
+        sizes = 0
+        for n, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise InputError("invalid_instances", f"{place(n)} is {short(text)}; expected {self.instance}")
+            if not text.strip():
+                raise InputError(
+                    "invalid_instances", f"{place(n)} is an empty text; send one with words, or leave it out"
+                )
+            try:
+                size = len(text.encode())
+            except UnicodeEncodeError as error:
+                problem = f"{place(n)} holds half a surrogate pair as character {error.start + 1}"
+                raise InputError("invalid_instances", f"{problem}, which is no text; send whole characters") from None
+            if size > LARGEST:
+                problem = f"{place(n)} has {size:,} bytes; the limit of a text is {LARGEST:,}"
+                raise InputTooLargeError(
+                    "text_too_large", f"{problem}. The model reads {self.max_tokens:,} tokens of it"
+                )
+            sizes += size
+        if sizes > limits.characters:
+            raise InputTooLargeError(
+                "too_many_characters", f"{sizes:,} bytes of texts; the limit is {limits.characters:,}"
+            )
+        return self.of_texts(texts)

@@ -1,0 +1,113 @@
+"""A tokenizer.json at work: from texts to ids of a model's vocabulary, cut where they are too long."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from trueodds.errors import MissingExtraError
+from trueodds.inputs.errors import UnreadableError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Side = Literal["right", "left"]
+"""Where a text that is too long is cut off: right keeps its beginning, left its end."""
+
+
+class Tokenized(NamedTuple):
+    """ids: of the tokens that are kept. of_all: how many the text has, with those that frame it."""
+
+    ids: list[int]
+    of_all: int
+
+
+class Stated(NamedTuple):
+    """What a tokenizer.json says of the model it was made for; None: nothing."""
+
+    ids: int
+    pad_id: int
+    max_tokens: int | None
+    side: Side
+
+    @classmethod
+    def of(cls, data: bytes) -> Stated:
+        """Raises as `Tokens`."""
+        tokenizer = _read(data)
+        truncation, padding = tokenizer.truncation or {}, tokenizer.padding or {}
+        named = (tokenizer.token_to_id(name) for name in ("[PAD]", "<pad>"))
+        pad_id = padding.get("pad_id", next((id_ for id_ in named if id_ is not None), 0))
+        side: Side = "left" if truncation.get("direction") == "left" else "right"
+        return cls(_ids(tokenizer), pad_id, truncation.get("max_length"), side)
+
+
+class Tokens:
+    """The tokenizer of a tokenizer.json, as Hugging Face's `tokenizers` writes it; equal where the files are.
+
+    The file's own truncation and padding do not count: a model's card says where texts are cut.
+
+    Raises:
+        MissingExtraError: the package `tokenizers` is not installed.
+        UnreadableError: not such a file.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._tokenizer = _read(data)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._framing = self._tokenizer.num_special_tokens_to_add(is_pair=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tokens) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+    @cached_property
+    def highest_id(self) -> int:
+        """Of its vocabulary, added tokens among them."""
+        return _ids(self._tokenizer) - 1
+
+    def of(self, texts: Sequence[str], most: int, side: Side) -> list[Tokenized]:
+        """The tokens of each text, `most` of them at the most; those that frame a text ([CLS], [SEP]) stay.
+
+        Raises:
+            ValueError: `most` leaves no room beside those.
+        """
+        if (room := most - self._framing) < 1:
+            raise ValueError(f"max_tokens is {most}, and {self._framing} tokens frame every text; allowed are more")
+        found = []
+        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            of_all = len(encoding) + self._framing
+            if of_all > most:
+                encoding.truncate(room, direction=side)
+            found.append(Tokenized(self._tokenizer.post_process(encoding).ids, of_all))
+        return found
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """A text of these tokens, without those that frame it and those of unknown words."""
+        unknown = getattr(self._tokenizer.model, "unk_token", None)
+        place = None if unknown is None else self._tokenizer.token_to_id(unknown)
+        text: str = self._tokenizer.decode([id_ for id_ in ids if id_ != place], skip_special_tokens=True)
+        return text
+
+
+def _read(data: bytes) -> Tokenizer:
+    # Batches come in threads of their own already, and its pool would not survive a fork.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtraError("a model of texts", "tokenizers", "text") from None
+    try:
+        return Tokenizer.from_str(data.decode())
+    except Exception as error:  # the package raises bare Exceptions
+        message = f"the tokenizer is none of Hugging Face's tokenizer.json: {error}; write it by Tokenizer.save"
+        raise UnreadableError("invalid_tokenizer", message) from None
+
+
+def _ids(tokenizer: Tokenizer) -> int:
+    return max(tokenizer.get_vocab().values(), default=-1) + 1
