@@ -35,7 +35,8 @@ LAYERS = {
     """,
     "trueodds/inputs": """
         image vector text
-        kind npy columns table
+        kind npy columns
+        table
         errors
     """,
     "trueodds/inputs/text": """

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from trueodds.errors import MissingExtraError
 from trueodds.files import FileError
+from trueodds.inputs.table import LONGEST
 from trueodds.texts import short
 
 Array = npt.NDArray[np.float64]
@@ -168,11 +169,19 @@ def _text(value: object) -> str:
 
 def _header(path: Path, file: Any) -> tuple[Iterator[list[str]], list[str]]:
     """The lines after the header, and the header."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     lines = csv.reader(file)
     try:
         return lines, [name.strip() for name in next(lines, [])]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise FileError(f"{path} is no CSV file ({error})") from None
+        raise _no_csv(path, error) from None
+
+
+def _no_csv(path: Path, error: csv.Error | UnicodeDecodeError) -> FileError:
+    if isinstance(error, csv.Error):
+        return FileError(f"{path} is no CSV file ({error})")
+    byte = error.object[error.start]
+    return FileError(f"{path} is not UTF-8: it holds the byte {byte:#04x}; from a spreadsheet save it as 'CSV UTF-8'")
 
 
 Cells = dict[str, "Texts | npt.NDArray[Any]"]
@@ -207,7 +216,7 @@ def _lines(path: Path, lines: Iterator[list[str]]) -> list[list[str]]:
     try:
         return list(islice(lines, LINES))
     except (csv.Error, UnicodeDecodeError) as error:
-        raise FileError(f"{path} is no CSV file ({error})") from None
+        raise _no_csv(path, error) from None
 
 
 def _floats(path: Path, name: str, cells: Sequence[Any], first: int) -> Array:

@@ -10,6 +10,8 @@ from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import plural
 
 SEPARATORS = (",", ";", "\t")
+LONGEST = 2**24
+"""Characters of a cell; Python's own limit of 131,072, one for the whole process, is less than a long text has."""
 Row = tuple[int, list[str]]
 """The number of a row, as a spreadsheet counts it, the header being row 1; and its cells."""
 
@@ -44,6 +46,7 @@ def rows_of(text: str, mark: str, columns: int, limit: int) -> tuple[list[Row], 
         UnreadableError: a quote that is not closed.
         InputError: a row of another width than the header's.
     """
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     rows, count, number = list[Row](), 0, 1
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
     try:

@@ -1,9 +1,9 @@
 """Sends a data set to a running service, with labels that come late, in part, and with drift.
 
 Rows (images, vectors or texts) arrive at random (Poisson), drawn with replacement; each one's true label follows
-after a random delay, or never. Every few seconds a line says what the service's report says: accuracy and ECE of all labels so
-far; what the ECE of a calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence and at
-how much it fires.
+after a random delay, or never. Every few seconds a line says what the service's report says: accuracy and ECE of all
+labels so far; what the ECE of a calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence
+and at how much it fires.
 Ctrl-C ends it: labels that are due are still sent.
 """
 
