@@ -56,7 +56,7 @@ def required(*extras: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(
-    ("file", "extras"), [("constraints", tuple(EXTRAS)), ("serve", ("serve",)), ("train", ("train", "workflow"))]
+    ("file", "extras"), [("constraints", tuple(EXTRAS)), ("serve", ("serve", "text")), ("train", ("train", "workflow"))]
 )
 def test_every_requirement_has_a_version_that_satisfies_it(python: str, file: str, extras: tuple[str, ...]) -> None:
     """Otherwise: `python docker/constraints.py --keep`."""
@@ -102,7 +102,7 @@ def needed(requirements: list[Requirement]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(("file", "extras"), [("serve", ("serve",)), ("train", ("train", "workflow"))])
+@pytest.mark.parametrize(("file", "extras"), [("serve", ("serve", "text")), ("train", ("train", "workflow"))])
 def test_an_image_file_lists_all_that_is_needed(file: str, extras: tuple[str, ...]) -> None:
     """The images install without looking for more."""
     requirements = [r for r in required(*extras) if r.name not in ("torch", "torchvision")]
@@ -142,7 +142,7 @@ def wheel(folder: Path, name: str, version: str) -> None:
 def test_the_command_writes_keeps_and_compares(tmp_path: Path) -> None:
     """The real uv, on a project of two packages and an index in a folder."""
     index, pyproject = tmp_path / "simple", tmp_path / "pyproject.toml"
-    extras = '[project.optional-dependencies]\nserve = []\nworkflow = []\ntrain = ["torch"]\n'
+    extras = '[project.optional-dependencies]\nserve = []\ntext = []\nworkflow = []\ntrain = ["torch"]\n'
     about = '[project]\nname = "small"\nversion = "1"\ndependencies = ["alpha>=1,<2"]\n'
     pyproject.write_text(about + extras, encoding="utf-8")
     (tmp_path / "docker").mkdir()

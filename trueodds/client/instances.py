@@ -1,4 +1,4 @@
-"""Inputs of any form as the instances of /predict: arrays, files, bytes, lists and objects of features."""
+"""Inputs of any form as the instances of /predict: arrays, files, bytes, lists, objects of features and of texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGE = 50_000
 """Values from which an image goes alone, as .npy: as JSON it would take longer to read than to classify."""
 EXPECTED = (
     "uint8 images (N x H x W x C, or one), paths or bytes of PNG or JPEG files, or vectors: an array N x F, lists of"
-    " numbers, or objects with a number for each feature"
+    ' numbers, or objects with a number for each feature, or texts: {"text": ".."} for each'
 )
 
 
@@ -74,8 +74,12 @@ def _instance(row: Any) -> Instance:
         return _of_array(row)
     if isinstance(row, bytes | bytearray):
         return _json({"b64": base64.b64encode(row).decode()})
+    if isinstance(row, str) and not _is_file(row):
+        raise ConfigError(f"is {short(row)}, which is no file here")
     if isinstance(row, str | Path):
         return _json({"b64": base64.b64encode(Path(row).read_bytes()).decode()})
+    if isinstance(row, Mapping) and row.keys() == {"text"} and isinstance(row["text"], str):
+        return _json({"text": row["text"]})
     if isinstance(row, Mapping):
         return _json({str(name): _number(value, f"feature {name!r}") for name, value in row.items()})
     if isinstance(row, Sequence):
@@ -97,6 +101,13 @@ def _of_array(row: npt.NDArray[Any]) -> Instance:
     if row.ndim > 1 or row.dtype.kind != "f" or np.isfinite(row).all():
         return _json(row.tolist())
     return _json([_number(value, f"value {k}") for k, value in enumerate(row.tolist())])
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # a text is too long for a name
+        return False
 
 
 def _is_number(value: Any) -> bool:
