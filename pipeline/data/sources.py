@@ -18,7 +18,8 @@ from pipeline.data.image_files import Part, gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
 from pipeline.data.shares import Shares
 from pipeline.data.texts import own as own_texts
-from pipeline.data.texts.archives import ARCHIVES, missing
+from pipeline.data.texts.archives import ARCHIVES
+from pipeline.data.texts.archives import find as find_archive
 from pipeline.data.texts.splits import Encoded, encode
 from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
@@ -114,7 +115,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
     val_is_test = params.benchmark_val == "val_and_test"
     if val_is_test:
         del parts["val"]
-    encoded = encode(parts, raw.kind, params) if raw.kind in WORDS else None
+    encoded = encode(parts, raw.kind, params, downloads()) if raw.kind in WORDS else None
     if encoded is not None:
         arrays, notes = encoded.arrays, encoded.notes
     else:
@@ -153,11 +154,11 @@ def kind_of(params: Data) -> Kind:
     Raises:
         DataError: not found, or damaged.
     """
+    if params.dataset in ARCHIVES:
+        return ARCHIVES[params.dataset].kind
     path = _find(params)
     if path is None:
         return _BUILT_IN[params.dataset].kind
-    if params.dataset in ARCHIVES:
-        return ARCHIVES[params.dataset].kind
     if path.suffix == ".npz":
         return npz.kind_of(path)
     if path.is_dir():
@@ -184,10 +185,7 @@ def _find(params: Data) -> Path | None:
             raise DataError(f"{named}; give them a name of their own, such as dataset: {own.stem}")
         return own
     if params.dataset in ARCHIVES:
-        folders = [place / folder for place in [*places, own] for folder in ARCHIVES[params.dataset].folders]
-        if not any(map(Path.is_dir, folders)):
-            raise missing(params.dataset, [*places, own])
-        return next(filter(Path.is_dir, folders))
+        return find_archive(params.dataset, [*places, own], downloads())
     for place in [*places, own]:
         for candidate in (place / f"{params.dataset}{form}" for form in FORMS):
             if candidate.exists():

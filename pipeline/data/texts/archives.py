@@ -8,31 +8,40 @@ from typing import NamedTuple
 
 from pipeline.config import Data
 from pipeline.data.raw import DataError, Kind, Raw
-from pipeline.data.texts import newsgroups, sst
+from pipeline.data.texts import downloads, newsgroups, sst
+from pipeline.data.texts.downloads import NEWS, TREES, Download
 
 
 class Archive(NamedTuple):
-    """folders: its names once unpacked. validation_rows: how many are held out where it brings none."""
+    """folders: its names once unpacked. validation_rows: how many are held out where it brings none.
+
+    url: where its maker has it. download: what is fetched where no folder is there; None: nothing.
+    """
 
     kind: Kind
     validation_rows: int
     folders: tuple[str, ...]
     url: str
     read: Callable[[Path, Data], Raw]
+    download: Download | None = None
 
 
-_NEWS, _TREES = "http://qwone.com/~jason/20Newsgroups", "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
+_NEWS = "http://qwone.com/~jason/20Newsgroups"
 ARCHIVES = {
     newsgroups.BY_DATE: Archive(
         "text", 900, (newsgroups.BY_DATE,), f"{_NEWS}/20news-bydate.tar.gz, unpacked in a folder of that name",
-        lambda folder, params: newsgroups.read_by_date(folder, params.remove),
+        lambda folder, params: newsgroups.read_by_date(folder, params.remove), NEWS,
     ),
     newsgroups.ORIGINAL: Archive(
         "text", 900, (newsgroups.ORIGINAL,), f"{_NEWS}/20news-19997.tar.gz",
         lambda folder, params: newsgroups.read_original(folder, params.remove),
     ),
-    "sst-binary": Archive("tree", 872, sst.FOLDERS, _TREES, lambda folder, _: sst.read(folder, fine=False)),
-    "sst-fine": Archive("tree", 1101, sst.FOLDERS, _TREES, lambda folder, _: sst.read(folder, fine=True)),
+    "sst-binary": Archive(
+        "tree", 872, sst.FOLDERS, TREES.url, lambda folder, _: sst.read(folder, fine=False), TREES,
+    ),
+    "sst-fine": Archive(
+        "tree", 1101, sst.FOLDERS, TREES.url, lambda folder, _: sst.read(folder, fine=True), TREES,
+    ),
 }  # fmt: skip
 
 
@@ -50,9 +59,24 @@ def notes(params: Data) -> list[str]:
     return []
 
 
-def missing(name: str, places: list[Path]) -> DataError:
-    """The error that an archive is not there."""
+def find(name: str, places: list[Path], fetched: Path) -> Path:
+    """The folder of a data set: the first of `places`, or its download below `fetched`.
+
+    Raises:
+        DataError: it is not there, and cannot be downloaded.
+    """
     archive = ARCHIVES[name]
-    looked = ", ".join(f"{place}/{folder}/" for place in places for folder in archive.folders)
+    folders = [place / folder for place in places for folder in archive.folders]
+    if there := next(filter(Path.is_dir, folders), None):
+        return there
     cure = f"fetch {archive.url}, and name the folder that holds it: data.path, or TRUEODDS_DATA=<folder>"
-    return DataError(f"data set {name!r} is not there: looked for {looked}; {cure}")
+    problem = f"data set {name!r} is not there: looked for {', '.join(f'{folder}/' for folder in folders)}"
+    if archive.download is None:
+        raise DataError(f"{problem}; {cure}")
+    members = archive.download.members
+    home = fetched if members[0] in archive.folders else fetched / archive.folders[0]
+    try:
+        downloads.fetch(archive.download, home, cure)
+    except DataError as error:
+        raise DataError(f"{problem}; {error}") from None
+    return home / members[0] if home is fetched else home

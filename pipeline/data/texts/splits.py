@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pipeline.config import Data
 from pipeline.data.raw import Inputs, Kind, Labels, TextRows, TreeRows
-from pipeline.data.texts import archives, encoding
+from pipeline.data.texts import archives, downloads, encoding
 from trueodds.evaluation.splits import Index
 from trueodds.inputs import TextInput
 
@@ -25,8 +25,8 @@ class Encoded(NamedTuple):
     notes: list[str]
 
 
-def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data) -> Encoded:
-    """Rows, labels and places of each split -> arrays.
+def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, fetched: Path) -> Encoded:
+    """Rows, labels and places of each split -> arrays; `fetched` is the folder of downloads.
 
     Raises:
         DataError: embeddings that cannot be read.
@@ -34,17 +34,17 @@ def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, pa
     rows = {split: x if index is None else x.take(index) for split, (x, _, index) in parts.items()}
     labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
     if kind == "text":
-        inputs, words, entry, notes = _texts(rows, params)
+        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, fetched))
     else:
-        inputs, words, entry, notes = _trees(rows, params)
+        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, fetched))
     every = [*archives.notes(params), *notes, *words.notes]
     return Encoded({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
 
 
 def _texts(
-    rows: Mapping[str, TextRows], params: Data
+    rows: Mapping[str, TextRows], params: Data, embeddings: Path | None
 ) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
-    words = encoding.of_texts(rows["train"], params.vocabulary_size, _embeddings(params), params.split_seed)
+    words = encoding.of_texts(rows["train"], params.vocabulary_size, embeddings, params.split_seed)
     kind = TextInput(
         max_tokens=params.max_tokens,
         truncation_side=params.truncation_side,
@@ -64,9 +64,9 @@ def _texts(
 
 
 def _trees(
-    rows: Mapping[str, TreeRows], params: Data
+    rows: Mapping[str, TreeRows], params: Data, embeddings: Path | None
 ) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
-    words = encoding.of_trees(rows, _embeddings(params), params.split_seed)
+    words = encoding.of_trees(rows, embeddings, params.split_seed)
     most = max(len(tree.words) for trees in rows.values() for tree in trees.trees)
     inputs: dict[str, Inputs] = {s: encoding.encoded_trees(trees, words, most) for s, trees in rows.items()}
     entry = {
@@ -77,9 +77,17 @@ def _trees(
     return inputs, words, entry, []
 
 
-def _embeddings(params: Data) -> Path | None:
-    """The file as named, or below TRUEODDS_DATA."""
+def _embeddings(params: Data, fetched: Path) -> Path | None:
+    """The file as named, below TRUEODDS_DATA, or, of GloVe's own names, downloaded."""
     if params.embeddings is None:
         return None
     path, mirror = Path(params.embeddings), os.environ.get("TRUEODDS_DATA")
-    return path if path.is_file() or not mirror or path.is_absolute() else Path(mirror) / path
+    if path.is_file() or path.is_absolute():
+        return path
+    if mirror and (Path(mirror) / path).is_file():
+        return Path(mirror) / path
+    if params.embeddings not in downloads.GLOVE:
+        return path
+    cure = "put the file into a folder and name that: data.embeddings, or TRUEODDS_DATA=<folder>"
+    downloads.fetch(downloads.GLOVE[params.embeddings], fetched, cure)
+    return fetched / path
