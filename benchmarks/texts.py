@@ -152,7 +152,8 @@ def figures_of(folder: Path) -> dict[str, Any]:
         values[temperature] = round(fitted.temperature, 1)
         kept = {"ece": ("ece_T", "ece_T_interval", "ece_T_floor", "nll_T"), "adaptive_ece": ("adaptive_ece_T",)}
         values |= {name: judged[name] for name in kept[objective]}
-    return {**values, **read_json(folder / "run.json")}
+    run = read_json(folder / "run.json")
+    return {**values, **{name: run[name] for name in ("commit", "threads", "seconds_of_this_turn", "selection")}}
 
 
 def _judged(suffix: str, p_NC: Any, labels_N: Any) -> dict[str, Any]:
@@ -169,18 +170,32 @@ def _judged(suffix: str, p_NC: Any, labels_N: Any) -> dict[str, Any]:
     }
 
 
+def markdown(record: Mapping[str, Any]) -> str:
+    """A table for each study of which runs are done."""
+    done = {name: {key: runs for key, runs in of.items() if runs} for name, of in record["studies"].items()}
+    tables = [table(STUDIES[name], runs) for name, runs in done.items() if runs]
+    return "\n".join([*(line for lines in tables for line in lines), f"{record['processor']}, a thread for each run."])
+
+
 def table(study: Study, runs: Mapping[str, Sequence[dict[str, Any]]]) -> list[str]:
-    """A line for each method: ours, the published, and over several seeds the standard deviation."""
-    lines = [f"### {study.title}", "", "| | error | ECE | after T | T | AdaECE | after T | T |", "|---|" + "---:|" * 7]
+    """Two lines for each method that was run: published and ours, over several seeds with the standard deviation."""
+    lines = [
+        f"**{study.title}**",
+        "",
+        "| % | error | ECE | after T | T | AdaECE | after T | T |",
+        "|---|" + "---:|" * 7,
+    ]
     for column in study.columns:
-        done = runs.get(column.method, ())
+        if not (done := runs.get(column.method, ())):
+            continue
         theirs = " | ".join(f"{column.published[name]:.{1 if name[0] == 'T' else 2}f}" for name in FIGURES[:7])
         lines.append(f"| {column.title}, published | {theirs} |")
-        if done:
-            seeds = f"{len(done)} seeds" if len(done) > 1 else "one seed"
-            ours = " | ".join(_cell(name, done) for name in FIGURES[:7])
-            lines.append(f"| ours, {seeds} | {ours} |")
-    return [*lines, "", *(f"- Differs: {difference}." for difference in study.differs), ""]
+        seeds = f"{len(done)} seeds" if len(done) > 1 else "one seed"
+        lines.append(f"| ours, {seeds} | {' | '.join(_cell(name, done) for name in FIGURES[:7])} |")
+    every = [run for done in runs.values() for run in done]
+    floor, rows = fmean(run["ece_T_floor"] for run in every), every[0]["rows"]
+    chance = f"Right probabilities, such as those after T, would show an ECE of {floor:.2f} on these {rows:,} rows."
+    return [*lines, "", chance, "What differs:", "", *(f"- {difference}" for difference in study.differs), ""]
 
 
 def _cell(name: str, done: Sequence[dict[str, Any]]) -> str:
@@ -238,8 +253,7 @@ def main() -> None:
         }
         if options.table:
             RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        for name, study in STUDIES.items():
-            print("\n".join(table(study, studies[name])))
+        print(markdown(record))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ COMMANDS = {
     "losses-cifar100-subset": "python -m benchmarks.losses --data FOLDER/cifar100.npz",
     "meta-learning-cifar100-subset": "python -m benchmarks.meta_learning --data FOLDER/cifar100.npz",
     "trees": "python -m benchmarks.trees --threads 1",
+    "texts": "python -m benchmarks.texts --table",
     "lookahead": "python -m benchmarks.lookahead",
     "metrics": "python -m benchmarks.metrics",
     "calibrators": "python -m benchmarks.calibrators --limit 60",
