@@ -58,10 +58,11 @@ def plan(params: Params) -> None:
     if start is not None and Path(start).is_file() and not Path(start).resolve().is_relative_to(watched):
         log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     ARTIFACTS.mkdir(exist_ok=True)
-    write_json(PLAN, _planned(params))
+    write_json(PLAN, planned(params))
 
 
-def _planned(params: Params) -> dict[str, Any]:
+def planned(params: Params) -> dict[str, Any]:
+    """The plan of a run as JSON: its settings as resolved, and the hashes of the code that it uses."""
     from pipeline import data
 
     kind = data.kind_of(params.data)
@@ -275,7 +276,7 @@ def check_names(params: Params) -> None:
     from pipeline import calibrate
     from trueodds.evaluation.entries import check_compared
 
-    _planned(params)
+    planned(params)
     calibrate.check(params.calibration)
     check_compared(params.evaluation.compare)
     if params.evaluation.shift is not None:

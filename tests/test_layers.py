@@ -121,6 +121,7 @@ LAYERS = {
     "pipeline": """
         __main__
         cli
+        studies
         flows
         stages
         figures recalibrate
@@ -135,6 +136,14 @@ LAYERS = {
     "pipeline/export": """
         network quantised folded
         onnx_graph
+    """,
+    "pipeline/studies": """
+        command
+        printing
+        measuring
+        running
+        keys expansion
+        format
     """,
     "pipeline/recalibrate": """
         loop

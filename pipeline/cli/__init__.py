@@ -11,6 +11,7 @@ COMMANDS = {
     "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
     "all": Command("pipeline.cli.stages", "run these seven stages in order, without DVC", "train"),
     "repro": Command("pipeline.cli.repro", "run the stages that are out of date, in .run/workspace", "train,workflow"),
+    "study": Command("pipeline.studies.command", "run many settings as one question, with a table", "train,workflow"),
     "params": Command("pipeline.cli.params", "print every parameter with its value"),
     "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),
     "nets": Command("pipeline.cli.nets", "list the nets with their sizes and, if asked, their speed here", "train"),

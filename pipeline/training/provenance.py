@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,14 +24,21 @@ def code_hashes(modules: Iterable[str]) -> dict[str, str]:
     names, and the package's `__init__` only where it names something else: beyond telemetry's switches, an `__init__`
     here only gives names to what its modules hold.
     """
-    files: dict[Path, None] = {}
+    hashes: dict[str, str] = {}
     waiting = [file for name in modules if (file := _file(name)) is not None]
     while waiting:
-        if (file := waiting.pop()) not in files:
-            files[file] = None
-            waiting += _imports(ast.parse(file.read_bytes()))
-    hashes = {file.relative_to(ROOT).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+        file = waiting.pop()
+        if (name := file.relative_to(ROOT).as_posix()) not in hashes:
+            hashes[name], imported = _scanned(file, file.stat().st_mtime_ns)
+            waiting += imported
     return dict(sorted(hashes.items()))
+
+
+@cache
+def _scanned(file: Path, changed_ns: int) -> tuple[str, tuple[Path, ...]]:
+    """SHA-256 and imports of a file; kept, for a study plans hundreds of runs that share most of their files."""
+    content = file.read_bytes()
+    return hashlib.sha256(content).hexdigest(), tuple(_imports(ast.parse(content)))
 
 
 def _imports(node: ast.AST) -> Iterator[Path]:

@@ -1,0 +1,87 @@
+"""Many runs as one question: each run once, in a workspace of its own, then a table with what chance explains.
+
+FILE is a study's .yaml, or a paper's table by its place, such as focal/table1. What is done is kept in .run/studies and
+not run again, unless its settings, its data or the code that it uses change; a study that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trueodds.cli import Subparsers
+from trueodds.errors import UserError
+from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from pipeline.studies.running import Estimate
+
+EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
+PARAMS, OUT = Path("params.yaml"), Path("studies")
+SHOWN = 20
+"""Runs that --dry-run lists."""
+
+
+class FailedRunsError(UserError, RuntimeError):
+    """Some runs of a study ended without logits; the others are in its table."""
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
+    parser = commands.add_parser("study", description=__doc__, epilog=epilog)
+    parser.add_argument("study", nargs="?", metavar="FILE", help="a .yaml file, or <paper>/<table or figure>")
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and how long it will take")
+    parser.add_argument("--list", action="store_true", help="the papers' studies")
+    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"(default: {PARAMS})")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/, in it NAME/)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from pipeline.studies import format as study_format
+
+    if arguments.list or arguments.study is None:
+        names = study_format.names()
+        print("\n".join(names) if names else "no study of a paper is installed; give a file: trueodds study mine.yaml")
+        return 0
+    from pipeline.studies import expansion, measuring, printing, running
+
+    study = study_format.read(arguments.study)
+    runs = expansion.expand(study, arguments.params)
+    home = Path.cwd()
+    places = running.places(home, runs)
+    print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
+    if arguments.dry_run:
+        for place in places[:SHOWN]:
+            print(f"  {'done' if place.is_done else '    '}  {place.key}  {place.run.name}")
+        if len(places) > SHOWN:
+            print(f"  and {len(places) - SHOWN:,} more")
+        return 0
+    failed = running.run_all(home, places)
+    table = measuring.rows_of(places, study.calibrators)
+    written = measuring.write(arguments.out / Path(arguments.study).with_suffix("").name, table) if table else []
+    print("\n".join(["", *printing.lines(study, table), ""]))
+    for difference in study.differs:
+        print(f"Differs from what was published: {difference}")
+    for path in written:
+        print(f"written: {path}")
+    if failed:
+        words = "\n".join(failed.values())
+        raise FailedRunsError(f"{plural(len(failed), 'run')} of {len(places)} failed:\n{words}")
+    return 0
+
+
+def _plan(estimate: Estimate) -> str:
+    left = estimate.runs - estimate.done
+    words = f"{plural(estimate.runs, 'run')}, {estimate.done} done"
+    if not left:
+        return words
+    if estimate.seconds is None:
+        return f"{words}; how long the others take is not known: nothing like them has run here"
+    return f"{words}; the others will take about {_duration(estimate.seconds)}, by runs like them"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

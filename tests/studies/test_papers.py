@@ -1,0 +1,47 @@
+"""The papers' tables as studies: each can be meant, names what exists, and holds numbers that add up as printed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pipeline.studies.expansion import expand
+from pipeline.studies.format import CALIBRATOR, Study, names, read
+from pipeline.studies.keys import key_of
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_paper_s_table(name: str) -> None:
+    study = read(name)
+    assert study.source is not None and f"{study.source.paper}/{study.source.place}" == name
+    assert study.published is not None and set(study.published.sums) == set(study.report)
+    runs = expand(study, ROOT / "params.yaml")
+    for row in study.published.rows:
+        leaves = {key: value for key, value in row.items() if key not in (CALIBRATOR, *study.report)}
+        assert any(run.matches(leaves) for run in runs), f"nothing is run for {row}"
+    assert len({_place(study, row) for row in study.published.rows}) == len(study.published.rows)
+
+
+def _place(study: Study, row: dict[str, object]) -> tuple[object, ...]:
+    return tuple(sorted((key, str(value)) for key, value in row.items() if key not in study.report))
+
+
+@pytest.mark.full
+def test_every_run_of_every_table_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of one paper share their runs: what one has run, another finds done."""
+    monkeypatch.chdir(ROOT)
+    keys: Counter[str] = Counter()
+    for name in names():
+        of_study = [key_of(run.params) for run in expand(read(name))]
+        assert len(set(of_study)) == len(of_study), name
+        keys.update(of_study)
+    assert max(keys.values()) > 5
+
+
+def test_the_numbers_are_those_of_the_paper() -> None:
+    study = read("focal/table1")
+    assert study.published is not None
+    row = {"dataset": "cifar100", "net": "resnet50", "method": "fla53", "calibrator": "temperature objective=ece"}
+    assert {**row, "ece": 2.0, "temperature": 1.1} in study.published.rows

@@ -1,0 +1,105 @@
+"""A study's table: what is measured of kept logits, how seeds are taken together, and what stands beside it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.studies import measuring, printing, running
+from pipeline.studies.expansion import expand
+from pipeline.studies.format import Study, parse
+from pipeline.studies.running import Place
+from tests.conftest import ROOT
+from trueodds import calibrators, logits, metrics
+from trueodds.files import write_json
+from trueodds.logits import Logits
+
+T = "temperature objective=ece"
+STUDY: dict[str, Any] = {
+    "title": "small",
+    "vary": {"method": ["ce", "fl3"], "seed": [0, 1]},
+    "calibrators": ["identity", T],
+    "report": ["error_rate", "ece", "nll", "temperature"],
+    "published": {
+        "rows": [{"method": "ce", "ece": 5.0, "nll": 70.0}, {"method": "ce", "calibrator": T, "temperature": 2.0}]
+    },
+}
+
+
+def done(home: Path, study: Study, seconds: float = 3.0) -> list[Place]:
+    """Places of runs with logits drawn at random, those of the last not done."""
+    rng, places = np.random.default_rng(0), []
+    for number, run in enumerate(expand(study, ROOT / "params.yaml")):
+        place = Place(run, f"key{number}", home / running.FOLDER / f"key{number}")
+        places.append(place)
+        if number == 3:
+            continue
+        place.folder.mkdir(parents=True)
+        z = rng.normal(0, 2, (2, 400, 3)).astype(np.float32)
+        y = np.stack([(p + rng.gumbel(size=p.shape)).argmax(1) for p in z])
+        parts = {split: Logits(z[k], y[k]) for k, split in enumerate(("val", "test"))}
+        logits.write(place.folder / running.LOGITS, parts, [])
+        write_json(place.folder / running.RUN, {"seconds": seconds, "like": running._like(run)})
+    return places
+
+
+def test_each_run_is_measured_with_each_calibrator(tmp_path: Path) -> None:
+    study = parse(STUDY)
+    places = done(tmp_path, study)
+    table = measuring.rows_of(places, study.calibrators)
+    assert [(row["method"], row["seed"], row["calibrator"]) for row in table][:3] == [
+        ("ce", 0, "identity"), ("ce", 0, T), ("ce", 1, "identity"),
+    ]  # fmt: skip
+    assert len(table) == 6
+    val, test = (logits.read(places[0].folder / running.LOGITS, split) for split in ("val", "test"))
+    fitted = calibrators.fit(val.logits_NC, val.labels_N, "temperature", objective="ece")
+    assert isinstance(fitted, calibrators.Temperature)
+    sums = metrics.CalibrationSums.from_probabilities(fitted(test.logits_NC), test.labels_N)
+    assert table[1]["ece"] == pytest.approx(metrics.ece(sums)) and table[1]["temperature"] == fitted.temperature
+    assert table[1]["ece_lower"] <= table[1]["ece_upper"] and "val_ece" in table[1] and "temperature" not in table[0]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob(measuring.MEASURED)}
+    assert measuring.rows_of(places, study.calibrators) == table
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob(measuring.MEASURED)}, "measured again"
+    assert len(measuring.rows_of(places, [*study.calibrators, "vector"])) == 9
+
+
+def test_the_files(tmp_path: Path) -> None:
+    study = parse(STUDY)
+    table = measuring.rows_of(done(tmp_path, study), study.calibrators)
+    paths = measuring.write(tmp_path / "out", table)
+    with paths[0].open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["ece"]) for row in rows] == [row["ece"] for row in table]
+    from pyarrow import parquet
+
+    assert parquet.read_table(paths[1]).to_pylist()[0]["ece"] == table[0]["ece"]
+
+
+def test_seeds_are_taken_together_and_compared(tmp_path: Path) -> None:
+    study = parse(STUDY)
+    table = measuring.rows_of(done(tmp_path, study), study.calibrators)
+    lines = printing.lines(study, table)
+    assert lines[0] == "| method | calibrator | runs | error_rate | ece | nll | temperature |"
+    of = {tuple(cell.strip() for cell in line.split("|")[1:4]): line.split("|")[4:8] for line in lines[2:]}
+    eces = [100 * row["ece"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]
+    assert of["ce", "identity", "2"][1].strip() == f"{np.mean(eces):.2f} ± {np.std(eces, ddof=1):.2f}"
+    one = next(row for row in table if row["method"] == "fl3" and row["calibrator"] == "identity")
+    interval = f"[{100 * one['ece_lower']:.2f}, {100 * one['ece_upper']:.2f}]"
+    assert of["fl3", "identity", "1"][1].strip() == f"{100 * one['ece']:.2f} {interval}"
+    published = [line for line in lines if "| published |" in line]
+    floor = np.mean(
+        [100 * row["floor_mean"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]
+    )
+    assert f"| 5.00 ({np.mean(eces) - 5:+.2f}), floor {floor:.2f} | 0.7000 (" in published[0]
+    assert len(published) == 2 and "| 2.0000 (" in published[1]
+
+
+def test_what_is_left_is_estimated_by_runs_like_it(tmp_path: Path) -> None:
+    places = done(tmp_path, parse(STUDY), seconds=40.0)
+    assert running.estimate(tmp_path, places) == running.Estimate(4, 3, 40.0)
+    assert running.estimate(tmp_path, places[:3]) == running.Estimate(3, 3, 0.0)
+    assert running.estimate(tmp_path / "empty", [place for place in places if not place.is_done]).seconds is None
