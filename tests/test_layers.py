@@ -139,11 +139,11 @@ LAYERS = {
     """,
     "pipeline/studies": """
         command
-        printing
+        comparison printing
         measuring
         running
         keys expansion
-        format
+        format statistics
     """,
     "pipeline/recalibrate": """
         loop

@@ -23,7 +23,7 @@ from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, Risk
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.importing.onnx_file import without_metadata
-from trueodds.inputs import KINDS, Input, InputKind
+from trueodds.inputs import SERVED, Input, InputKind
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 
@@ -107,7 +107,7 @@ def export(
 
 def _check_served(data_card: dict[str, Any]) -> None:
     kind = data_card["input"]["kind"]
-    if kind not in [served.model_fields["kind"].default for served in KINDS]:
+    if kind not in SERVED:
         raise ExportError(
             f"data set {data_card['name']!r} holds {kind}s, which no service takes as input: there is no bundle of such"
             " a net. It is trained, calibrated and evaluated; its figures are those of the evaluate stage"

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         names = study_format.names()
         print("\n".join(names) if names else "no study of a paper is installed; give a file: trueodds study mine.yaml")
         return 0
-    from pipeline.studies import expansion, measuring, printing, running
+    from pipeline.studies import comparison, expansion, measuring, printing, running
 
     study = study_format.read(arguments.study)
     runs = expansion.expand(study, arguments.params)
@@ -61,6 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     table = measuring.rows_of(places, study.calibrators)
     written = measuring.write(arguments.out / Path(arguments.study).with_suffix("").name, table) if table else []
     print("\n".join(["", *printing.lines(study, table), ""]))
+    compared = comparison.compare(study, places)
+    for words in [comparison.summary(compared), *(f"  {one.sentence()}" for one in compared)]:
+        if words:
+            print(words)
     for difference in study.differs:
         print(f"Differs from what was published: {difference}")
     for path in written:

@@ -13,12 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pipeline import stages
+from pipeline import data, stages
 from pipeline.flows import workspace
 from pipeline.studies.expansion import Run
 from pipeline.studies.keys import key_of
 from trueodds.errors import UserError
 from trueodds.files import read_json, write_json
+from trueodds.inputs import SERVED
 from trueodds.processes import binding
 from trueodds.processes.progress import bar
 
@@ -109,7 +110,8 @@ def _run(home: Path, place: Place) -> None:
             print(words, file=file, flush=True)
 
         with workspace.opened(home, f"study-{place.key}", place.run.overrides, say) as work:
-            command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "evaluate"]
+            served = data.kind_of(place.run.params.data) in SERVED
+            command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *([] if served else ["evaluate"])]
             process = subprocess.Popen(
                 binding.command(command), cwd=work.folder, env=work.environment(), stdout=file, stderr=file
             )
@@ -122,7 +124,7 @@ def _run(home: Path, place: Place) -> None:
                 raise RunError(f"{place.run.name}: dvc repro ended with exit status {status}\n{_last_lines(log)}")
             seconds = round(time.monotonic() - started, 1)
             _keep(work.folder, place, {"seconds": seconds, "commit": work.commit, "like": _like(place.run)}, log)
-            if work.commit is not None:
+            if work.commit is not None and served:  # DVC saves what has all outputs of the graph
                 work.save_experiment(f"study-{place.key}")
             work.remove()
 
@@ -134,7 +136,7 @@ def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
         whole = Path(aside) / "run"
         whole.mkdir()
         shutil.copyfile(work / stages.LOGITS, whole / LOGITS)
-        shutil.copyfile(work / stages.MODEL.parent / EPOCHS, whole / EPOCHS)
+        shutil.copyfile(work / stages.MODEL / EPOCHS, whole / EPOCHS)
         log.replace(whole / LOG)
         write_json(whole / RUN, {**record, **settings})
         shutil.rmtree(place.folder, ignore_errors=True)

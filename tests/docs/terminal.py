@@ -89,7 +89,7 @@ class Terminal:
         line = re.sub(r"^make\b", f"make -o .venv/.installed PORT={self.port}", line)
         line = line.replace("python -m pytest", f"python -m pytest {ONE_FILE}")
         if line.endswith(" serve"):
-            self._serve(line)
+            self._serve(line if line.startswith("make ") else f"{line} --port {self.port}")
             return ""
         state = self.folder / ".git" / "environment"
         printed = self._run(["bash", "-euo", "pipefail", "-c", f"{line}\nenv -0 > '{state}'"], line)

@@ -19,7 +19,7 @@ from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
 from tests.conftest import ROOT
-from trueodds.inputs import KINDS, ImageInput, Input, InputError, InputKind, Limits, VectorInput
+from trueodds.inputs import KINDS, SERVED, ImageInput, Input, InputError, InputKind, Limits, VectorInput
 from trueodds.inputs.image.pictures import encode_png
 
 ANY = Limits()
@@ -71,7 +71,7 @@ def test_the_union_names_every_kind() -> None:
     text = {"kind": "text", "max_tokens": 8, "vocabulary_size": 9}
     entries = (CARDS["grey"], CARDS["vector"], text)
     assert [type(UNION.validate_python(entry)) for entry in entries] == list(KINDS)
-    assert len(TAGS) == len(KINDS) and set(InputKind.__subclasses__()) == set(KINDS)
+    assert len(SERVED) == len(KINDS) and set(InputKind.__subclasses__()) == set(KINDS)
     assert len({kind.tensor for kind in KINDS}) == len(KINDS)
 
 
@@ -163,7 +163,6 @@ READERS = {
     "service/settings.py": "the limit on pixels",
 }
 """Of image files, by the functions below the kind."""
-TAGS = {kind.model_fields["kind"].default for kind in KINDS}
 
 
 def mentions(path: Path) -> set[str]:
@@ -177,7 +176,7 @@ def mentions(path: Path) -> set[str]:
         ):
             found.add("module")
         if isinstance(node, ast.Compare):
-            found |= {"kind" for value in node.comparators if isinstance(value, ast.Constant) and value.value in TAGS}
+            found |= {"kind" for value in node.comparators if isinstance(value, ast.Constant) and value.value in SERVED}
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.studies import measuring, printing, running
+from pipeline.studies import comparison, measuring, printing, running
 from pipeline.studies.expansion import expand
 from pipeline.studies.format import Study, parse
 from pipeline.studies.running import Place
@@ -96,6 +96,27 @@ def test_seeds_are_taken_together_and_compared(tmp_path: Path) -> None:
     )
     assert f"| 5.00 ({np.mean(eces) - 5:+.2f}), floor {floor:.2f} | 0.7000 (" in published[0]
     assert len(published) == 2 and "| 2.0000 (" in published[1]
+
+
+def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
+    """Logits of all runs are drawn alike; those of the baseline are then made three times too sure."""
+    study = parse({**STUDY, "baseline": {"method": "ce"}})
+    places = done(tmp_path, study)
+    compared = comparison.compare(study, places)
+    assert {(one.setting, one.calibrator, one.difference.seeds) for one in compared} == {
+        ("method=fl3", "identity", 1), ("method=fl3", T, 1),
+    }  # fmt: skip
+    assert comparison.summary(compared).startswith("Chance explains all 6 differences to the baseline")
+    assert all("chance explains it (p " in one.sentence() for one in compared)
+    for place in places[:2]:
+        parts = {split: logits.read(place.folder / running.LOGITS, split) for split in ("val", "test")}
+        sure = {split: Logits(3 * part.logits_NC, part.labels_N) for split, part in parts.items()}
+        logits.write(place.folder / running.LOGITS, sure, [])
+    again = {(one.calibrator, one.measure): one for one in comparison.compare(study, places)}
+    better = again["identity", "nll"]
+    assert better.adjusted_p < 0.05 and "lower than the baseline's (p " in better.sentence()
+    assert again["identity", "ece"].difference.upper < 0 and again["identity", "error_rate"].adjusted_p > 0.05
+    assert not comparison.compare(parse(STUDY), places)
 
 
 def test_what_is_left_is_estimated_by_runs_like_it(tmp_path: Path) -> None:

@@ -42,12 +42,15 @@ from trueodds.inputs.text.kind import TextInput
 from trueodds.inputs.vector.kind import VectorInput
 
 KINDS: tuple[type[InputKind], ...] = (ImageInput, VectorInput, TextInput)
+SERVED = frozenset[str](kind.model_fields["kind"].default for kind in KINDS)
+"""Names of the kinds: of other data, such as trees, no bundle is made."""
 
 Input = Annotated[ImageInput | VectorInput | TextInput, Field(discriminator="kind")]
 """The entry `input` of a card."""
 
 __all__ = [
     "KINDS",
+    "SERVED",
     "Format",
     "ImageInput",
     "Input",

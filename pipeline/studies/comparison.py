@@ -1,0 +1,140 @@
+"""Each setting against the baseline, on the same rows and seeds: which differences chance explains, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.studies import statistics
+from pipeline.studies.format import Study
+from pipeline.studies.running import LOGITS, Place
+from pipeline.studies.statistics import Difference
+from trueodds import calibrators, logits
+from trueodds.calibrators import FitError
+from trueodds.evaluation.entries import name_and_options
+from trueodds.sums.losses import nll_of
+
+SEED = "seed"
+MEASURES = ("error_rate", "nll", "ece")
+LEVEL = 0.05
+"""Of Holm's correction: the chance that any of the differences is called real where none is."""
+WORDS = {"error_rate": "error", "nll": "NLL", "ece": "ECE"}
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A setting and a calibrator beside the baseline with the same: the difference of a measure, p-value adjusted."""
+
+    setting: str
+    calibrator: str
+    measure: str
+    difference: Difference
+    adjusted_p: float = 1.0
+
+    def sentence(self) -> str:
+        """Whether chance explains it."""
+        d, fraction = self.difference, self.measure != "nll"
+        scale, unit, digits = (100, " points", 2) if fraction else (1, "", 4)
+        size, low, high = (f"{scale * value:+.{digits}f}" for value in (d.mean, d.lower, d.upper))
+        seeds = f"{d.seeds} seeds" if d.seeds > 1 else "one seed, which says nothing of others"
+        verdict = (
+            f"{'lower' if d.mean < 0 else 'higher'} than the baseline's"
+            if self.adjusted_p < LEVEL
+            else "not told from the baseline's: chance explains it"
+        )
+        words = f"{self.setting}, {self.calibrator}: {WORDS[self.measure]} {size}{unit} [{low}, {high}], {verdict}"
+        return f"{words} (p {self.adjusted_p:.2g} after Holm's correction; {seeds})."
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Of one run with one calibrator, a number for each test row."""
+
+    error_N: Array
+    nll_N: Array
+    confidence_N: Array
+
+
+def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
+    """Every setting that shares seeds with the baseline, in the order of the runs; nothing without a baseline.
+
+    The correction is for all differences of one measure.
+    """
+    if not study.baseline:
+        return []
+    done = [place for place in places if place.is_done]
+    settings: dict[str, dict[Any, Place]] = {}
+    for place in done:
+        settings.setdefault(_setting(place.run.varied), {})[place.run.overrides.get(SEED)] = place
+    found: list[Compared] = []
+    for name, of_seeds in settings.items():
+        baseline = _baseline(study, done, of_seeds)
+        if shared := sorted(set(of_seeds) & set(baseline), key=str):
+            for entry in study.calibrators:
+                ours, theirs = ([_scores(of[seed], entry) for seed in shared] for of in (of_seeds, baseline))
+                if None not in (*ours, *theirs):
+                    found += _differences(name, entry, ours, theirs)  # type: ignore[arg-type]
+    return [one for measure in MEASURES for one in _corrected([c for c in found if c.measure == measure])]
+
+
+def summary(compared: Sequence[Compared]) -> str:
+    """How many of the differences chance does not explain; "" where nothing was compared."""
+    if not compared:
+        return ""
+    real = [one for one in compared if one.adjusted_p < LEVEL]
+    if not real:
+        return f"Chance explains all {len(compared)} differences to the baseline: no setting is better or worse."
+    return f"Chance does not explain {len(real)} of {len(compared)} differences to the baseline."
+
+
+def _setting(varied: Mapping[str, Any]) -> str:
+    return " ".join(f"{leaf}={value}" for leaf, value in varied.items() if leaf != SEED and value is not None)
+
+
+def _baseline(study: Study, done: Sequence[Place], of_seeds: Mapping[Any, Place]) -> dict[Any, Place]:
+    """By seeds, the runs that have the baseline's leaves and agree with a setting in all others; none for its own."""
+    varied = next(iter(of_seeds.values())).run.varied
+    rest = {leaf: value for leaf, value in varied.items() if leaf not in (SEED, *study.baseline)}
+    if all(varied.get(leaf) == value for leaf, value in study.baseline.items()):
+        return {}
+    return {p.run.overrides.get(SEED): p for p in done if p.run.matches({**rest, **study.baseline})}
+
+
+def _scores(place: Place, entry: str) -> _Scores | None:
+    """None where the validation rows do not determine the calibrator."""
+    val, test = (logits.read(place.folder / LOGITS, split) for split in ("val", "test"))
+    name, options = name_and_options(entry)
+    try:
+        p_NC = calibrators.fit(val.logits_NC, val.labels_N, name, **options)(test.logits_NC)
+    except FitError:
+        return None
+    rows_N = np.arange(len(p_NC))
+    error_N = (p_NC.argmax(axis=1) != test.labels_N).astype(np.float64)
+    return _Scores(error_N, nll_of(p_NC[rows_N, test.labels_N]), p_NC.max(axis=1))
+
+
+def _differences(name: str, entry: str, ours: Sequence[_Scores], theirs: Sequence[_Scores]) -> list[Compared]:
+    def stacked(scores: Sequence[_Scores], what: str) -> Array:
+        return np.stack([getattr(one, what) for one in scores])
+
+    def of_rows(what: str) -> Difference:
+        return statistics.of_rows(stacked(ours, what) - stacked(theirs, what))
+
+    ece = statistics.of_ece(
+        stacked(ours, "confidence_N"),
+        1 - stacked(ours, "error_N"),
+        stacked(theirs, "confidence_N"),
+        1 - stacked(theirs, "error_N"),
+    )
+    by_measure = {"error_rate": of_rows("error_N"), "nll": of_rows("nll_N"), "ece": ece}
+    return [Compared(name, entry, measure, by_measure[measure]) for measure in MEASURES]
+
+
+def _corrected(compared: Sequence[Compared]) -> list[Compared]:
+    adjusted = statistics.holm([one.difference.p_value for one in compared]) if compared else []
+    return [replace(one, adjusted_p=p) for one, p in zip(compared, adjusted, strict=True)]

@@ -1,0 +1,112 @@
+"""What seeds and rows say of differences: against slow twins, special cases, and the coverage of the intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pipeline.studies.statistics import cohens_d, holm, of_ece, of_rows, over_seeds
+from trueodds import metrics
+
+NUMBERS = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=2, max_size=8)
+
+
+@given(NUMBERS)
+def test_over_seeds_is_the_interval_of_students_t(values: list[float]) -> None:
+    found = over_seeds(values, 0.9)
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in values) / (len(values) - 1))
+    assert found.mean == pytest.approx(mean, abs=1e-9) and found.deviation == pytest.approx(deviation, abs=1e-9)
+    assert found.lower is not None and found.upper is not None
+    if deviation > 1e-6:
+        expected = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+        assert (found.lower, found.upper) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+def test_one_seed_and_many() -> None:
+    one = over_seeds([0.3])
+    assert (one.values, one.mean, one.deviation, one.lower) == (1, 0.3, None, None)
+    many = np.random.default_rng(0).exponential(size=40)
+    found = over_seeds(list(many))
+    assert found.lower is not None and found.upper is not None
+    assert found.upper - many.mean() > many.mean() - found.lower, "BCa follows the skew"
+    for wrong in ([], [math.nan]):
+        with pytest.raises(ValueError, match="allowed are finite numbers, at least one"):
+            over_seeds(wrong)
+
+
+@given(NUMBERS, NUMBERS)
+def test_cohens_d(first: list[float], second: list[float]) -> None:
+    a, b = np.array(first), np.array(second)
+    pooled = (sum((a - a.mean()) ** 2) + sum((b - b.mean()) ** 2)) / (len(a) + len(b) - 2)
+    if pooled < 1e-9:
+        return
+    assert cohens_d(first, second) == pytest.approx((a.mean() - b.mean()) / math.sqrt(pooled), rel=1e-6)
+    factor = 1 - 3 / (4 * (len(a) + len(b)) - 9)
+    assert cohens_d(first, second, small_samples=True) == pytest.approx(factor * cohens_d(first, second))
+    t = stats.ttest_ind(first, second).statistic
+    assert t == pytest.approx(cohens_d(first, second) / math.sqrt(1 / len(a) + 1 / len(b)), rel=1e-6)
+
+
+def test_cohens_d_without_variance_or_values() -> None:
+    assert math.isnan(cohens_d([1, 1], [2, 2]))
+    with pytest.raises(ValueError, match="1 and 2 values; an effect size needs at least two on each side"):
+        cohens_d([1], [1, 2])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_rejects_what_its_steps_reject(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for level in (0.01, 0.05, 0.3):
+        rejected: set[int] = set()
+        for step, place in enumerate(sorted(range(len(p_values)), key=lambda k: (p_values[k], k))):
+            if p_values[place] * (len(p_values) - step) > level:
+                break
+            rejected.add(place)
+        assert {k for k, p in enumerate(adjusted) if p <= level} == rejected
+
+
+def test_one_seed_is_the_paired_t_test_of_rows() -> None:
+    d_N = np.random.default_rng(1).normal(0.1, 1, 200)
+    found = of_rows(d_N[None])
+    expected = stats.ttest_1samp(d_N, 0)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert (found.lower, found.upper) == pytest.approx(tuple(expected.confidence_interval()))
+    same = of_rows(np.zeros((3, 5)))
+    assert (same.mean, same.lower, same.upper, same.p_value, same.seeds) == (0, 0, 0, 1, 3)
+    with pytest.raises(ValueError, match=r"differences have shape \(4,\); allowed is \(seeds, rows\)"):
+        of_rows([1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+def test_the_interval_covers_the_mean_over_other_seeds_and_rows(spread: float) -> None:
+    """True difference .02; seeds shift it by `spread`, rows by 1, half of it shared by all seeds."""
+    rng, covered, runs = np.random.default_rng(2), 0, 400
+    for _ in range(runs):
+        shared_N, own_SN = rng.normal(0, 0.7, 300), rng.normal(0, 0.7, (4, 300))
+        found = of_rows(0.02 + rng.normal(0, spread, (4, 1)) + shared_N + own_SN)
+        covered += found.lower <= 0.02 <= found.upper
+    assert 0.93 <= covered / runs <= 0.995
+
+
+def test_the_difference_of_two_eces() -> None:
+    rng = np.random.default_rng(3)
+    confidence_SN = rng.uniform(0.5, 1, (2, 2000))
+    hit_SN = rng.random((2, 2000)) < confidence_SN
+    worse_SN = np.minimum(1, confidence_SN + 0.1)
+    found = of_ece(worse_SN, hit_SN, confidence_SN, hit_SN)
+    eces = [metrics.ece(metrics.CalibrationSums.from_top(c, h), bins=15) for c, h in zip(worse_SN, hit_SN, strict=True)]
+    plain = [
+        metrics.ece(metrics.CalibrationSums.from_top(c, h), bins=15) for c, h in zip(confidence_SN, hit_SN, strict=True)
+    ]
+    assert found.mean == pytest.approx(np.mean(eces) - np.mean(plain), abs=1e-9)
+    assert found.lower > 0 and found.p_value < 0.01
+    none = of_ece(confidence_SN, hit_SN, confidence_SN, hit_SN)
+    assert (none.mean, none.lower, none.upper, none.p_value) == (0, 0, 0, 1)
+    with pytest.raises(ValueError, match="allowed is one shape"):
+        of_ece(confidence_SN, hit_SN, confidence_SN[:1], hit_SN[:1])
