@@ -139,8 +139,8 @@ LAYERS = {
     """,
     "pipeline/studies": """
         command
-        comparison printing
-        measuring
+        comparison printing tuning
+        measuring choice
         running
         keys expansion
         format statistics

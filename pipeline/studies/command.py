@@ -7,14 +7,17 @@ not run again, unless its settings, its data or the code that it uses change; a 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
+    from pipeline.studies.expansion import Run
+    from pipeline.studies.format import Study
     from pipeline.studies.running import Estimate
 
 EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
@@ -44,12 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
         names = study_format.names()
         print("\n".join(names) if names else "no study of a paper is installed; give a file: trueodds study mine.yaml")
         return 0
-    from pipeline.studies import comparison, expansion, measuring, printing, running
+    from pipeline.studies import expansion, running, tuning
 
     study = study_format.read(arguments.study)
     runs = expansion.expand(study, arguments.params)
     home = Path.cwd()
     places = running.places(home, runs)
+    if (before := tuning.count(study, runs)) and study.tune:
+        print(f"{study.title}: tuning takes {plural(before, 'run')} at most; then, with other settings than now:")
     print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
         for place in places[:SHOWN]:
@@ -57,22 +62,43 @@ def run(arguments: argparse.Namespace) -> int:
         if len(places) > SHOWN:
             print(f"  and {len(places) - SHOWN:,} more")
         return 0
-    failed = running.run_all(home, places)
+    return _run(arguments, study, runs, home)
+
+
+def _run(arguments: argparse.Namespace, study: Study, runs: Sequence[Run], home: Path) -> int:
+    from pipeline.studies import choice, comparison, measuring, printing, running, tuning
+
+    failed: dict[str, str] = {}
+
+    def measure(tried: Sequence[Run]) -> list[Mapping[str, Any] | None]:
+        assert study.choose is not None
+        places = running.places(home, tried)
+        failed.update(running.run_all(home, places))
+        rows = {row[measuring.KEY]: row for row in measuring.rows_of(places, [study.choose.calibrator])}
+        return [rows.get(place.key) for place in places]
+
+    places = running.places(home, tuning.tuned(study, runs, arguments.params, measure, _say))
+    failed.update(running.run_all(home, places))
     table = measuring.rows_of(places, study.calibrators)
     written = measuring.write(arguments.out / Path(arguments.study).with_suffix("").name, table) if table else []
-    print("\n".join(["", *printing.lines(study, table), ""]))
+    _say("\n".join(["", *printing.lines(study, table), ""]))
     compared = comparison.compare(study, places)
-    for words in [comparison.summary(compared), *(f"  {one.sentence()}" for one in compared)]:
-        if words:
-            print(words)
-    for difference in study.differs:
-        print(f"Differs from what was published: {difference}")
+    chosen = choice.choose(study.choose, choice.settings_of(study, table)) if study.choose else []
+    words = [comparison.summary(compared), *(f"  {one.sentence()}" for one in compared)]
+    words += printing.chosen_lines(study, chosen)
+    words += [f"Differs from what was published: {difference}" for difference in study.differs]
+    for line in filter(None, words):
+        _say(line)
     for path in written:
-        print(f"written: {path}")
+        _say(f"written: {path}")
     if failed:
-        words = "\n".join(failed.values())
-        raise FailedRunsError(f"{plural(len(failed), 'run')} of {len(places)} failed:\n{words}")
+        problems = "\n".join(failed.values())
+        raise FailedRunsError(f"{plural(len(failed), 'run')} of {len(places)} failed:\n{problems}")
     return 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _plan(estimate: Estimate) -> str:

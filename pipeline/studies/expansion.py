@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,24 @@ class Run:
     varied: Leaves
     overrides: Leaves
     params: Params
+    tuned: Leaves = field(default_factory=dict)
+    """Of its overrides those that tuning chose."""
 
     @property
     def name(self) -> str:
         """`method=ce seed=0`"""
-        said = [f"{leaf}={value}" for leaf, value in self.varied.items() if value is not None]
+        said = [f"{leaf}={value}" for leaf, value in {**self.varied, **self.tuned}.items() if value is not None]
         return " ".join(said) or "the one run"
 
     def matches(self, leaves: Leaves) -> bool:
         """Whether it has all of these."""
         return all(_has(self.overrides, leaf, value) for leaf, value in leaves.items())
+
+    def with_leaves(self, leaves: Leaves, tuned: Leaves, params: Path) -> Run:
+        """This run with other leaves; raises ConfigError for settings that params.yaml refuses."""
+        overrides = {**self.overrides, **leaves}
+        varied = {leaf: overrides[leaf] for leaf in self.varied}
+        return replace(self, varied=varied, overrides=overrides, params=config.load(params, overrides), tuned=tuned)
 
 
 def expand(study: Study, params: Path = Path("params.yaml")) -> list[Run]:

@@ -22,6 +22,10 @@ PAPERS = Path(__file__).parent / "papers"
 CALIBRATOR = "calibrator"
 TEMPERATURE = "temperature"
 """A column of those calibrators that have one."""
+VALIDATION = "val_"
+"""Before the names of what the validation rows say: of a fitted calibrator they are the rows it was fitted on."""
+SPREADS = ("deviation", "error")
+"""Over seeds, of a published number: <column>_deviation, <column>_error."""
 Leaves = Mapping[str, Any]
 """Leaves of params.yaml, or names in them (`method_options.gamma`), with their values."""
 DIGITS = 1e-9
@@ -46,7 +50,13 @@ class Published(_Part):
     """The numbers of a table. Each row has leaves that name a run, its calibrator, and columns of the report."""
 
     unit: Literal["percent", "fraction"] = "percent"
+    plain: list[str] = Field(default_factory=list)
+    """Columns that are printed in their own unit, such as an NLL in nats."""
+    of: Literal["value", "difference"] = "value"
+    """difference: each number is one to the baseline's."""
     rows: list[dict[str, Any]]
+    """Beside a column may stand its published spread over seeds: <column>_deviation, or <column>_error for a standard
+    error."""
     sums: dict[str, float] = Field(default_factory=dict)
     """Of each column, all its numbers added up, taken from the paper apart from the rows."""
 
@@ -57,6 +67,51 @@ class Published(_Part):
             if abs(actual - stated) > DIGITS * max(1.0, abs(stated)):
                 raise ValueError(f"the published {column} add up to {actual:g}, and sums says {stated:g}; mend one")
         return self
+
+
+class Choice(_Part):
+    """Which setting is taken, by its validation rows alone; seeds are taken together."""
+
+    least: str | None = None
+    """A column of the validation rows, such as val_ece: the setting where its mean is least."""
+    pareto: list[str] = Field(default_factory=list)
+    """Two or three such columns: all settings that no other one beats or equals in each of them."""
+    within: float | None = Field(None, gt=0, lt=1)
+    """Only settings whose mean validation accuracy is no more than this below the best one's, such as 0.01."""
+    calibrator: str = "identity"
+    """With which the columns are measured; a fitted one is measured on the rows that it was fitted on."""
+    each: list[str] = Field(default_factory=list)
+    """Leaves, such as dataset: one choice among the settings that have the same."""
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if (self.least is None) == (not self.pareto):
+            raise ValueError("it needs either least or pareto")
+        if self.pareto and not 2 <= len(self.pareto) <= 3:
+            raise ValueError(f"pareto has {len(self.pareto)} columns; allowed are two or three")
+        allowed = {f"{VALIDATION}{column}" for column in columns()} - {f"{VALIDATION}{TEMPERATURE}"}
+        for column in filter(None, [self.least, *self.pareto]):
+            if column in columns():
+                raise ValueError(f"{column} is of the test rows, by which nothing is chosen; use {VALIDATION}{column}")
+            if column not in allowed:
+                raise ValueError(str(unknown("column", column, sorted(allowed))))
+        return self
+
+
+class Step(_Part):
+    """One hyper-parameter, tuned with the earlier ones at their chosen values."""
+
+    leaf: str
+    values: list[Any] = Field(min_length=1)
+    where: dict[str, list[Any]] = Field(default_factory=dict)
+    """Only of runs whose leaves have one of these values, such as {method: [s_avuc]}."""
+
+
+class Tune(_Part):
+    """Sequential tuning, before the runs of the study, each setting of theirs by itself."""
+
+    seed: int = 0
+    steps: list[Step] = Field(min_length=1)
 
 
 class Study(_Part):
@@ -80,6 +135,11 @@ class Study(_Part):
     """Columns of the printed table; study.csv has all."""
     baseline: dict[str, Any] = Field(default_factory=dict)
     """The run to which paired differences are taken, by its leaves; empty: none are."""
+    tune: Tune | None = None
+    """By the rule of `choose`."""
+    choose: Choice | None = None
+    figures: list[dict[str, Any]] = Field(default_factory=list)
+    """What is drawn over the runs: {kind: reliability, ...}."""
     published: Published | None = None
     differs: list[str] = Field(default_factory=list)
     """What is not as in the paper, in words."""
@@ -140,7 +200,7 @@ def _check(study: Study) -> None:
     leaves = [leaf for axis in study.axes for leaf in axis]
     if twice := {leaf for leaf in leaves if leaves.count(leaf) > 1}:
         raise ConfigError(f"vary has {min(twice)!r} in two axes; give it once")
-    of_lists = [*study.runs, *study.leave_out, study.baseline]
+    of_lists = [*study.runs, *study.leave_out, study.baseline, *_of_choice(study)]
     for leaf in [*study.hold, *leaves, *(leaf for run in of_lists for leaf in run)]:
         if leaf.partition(".")[0] not in config.SECTION_OF:
             raise unknown("parameter", leaf, config.SECTION_OF)
@@ -155,17 +215,38 @@ def _check(study: Study) -> None:
     if missing := [column for column in study.report if column not in columns()]:
         raise unknown("column in report", missing[0], sorted(columns()))
     rows: Sequence[Mapping[str, Any]] = study.published.rows if study.published else ()
+    known = published_keys(study)
     for number, row in enumerate(rows):
         for key in row:
-            if key not in (CALIBRATOR, *study.report) and key.partition(".")[0] not in config.SECTION_OF:
-                allowed = [CALIBRATOR, *study.report, *config.SECTION_OF]
-                raise ConfigError(f"published row {number}: {unknown('key', key, allowed)}")
+            if key not in known and key.partition(".")[0] not in config.SECTION_OF:
+                raise ConfigError(f"published row {number}: {unknown('key', key, [*known, *config.SECTION_OF])}")
         if row.get(CALIBRATOR, study.calibrators[0]) not in study.calibrators:
             raise ConfigError(f"published row {number}: {unknown(CALIBRATOR, row[CALIBRATOR], study.calibrators)}")
 
 
+def _of_choice(study: Study) -> list[Mapping[str, Any]]:
+    """Mappings whose keys must be leaves; raises ConfigError for rules that need another."""
+    found: list[Mapping[str, Any]] = []
+    if study.published and study.published.of == "difference" and not study.baseline:
+        raise ConfigError("published differences need a baseline; name its leaves")
+    if study.choose:
+        found.append(dict.fromkeys(study.choose.each))
+        if study.choose.calibrator not in study.calibrators:
+            raise ConfigError(f"choose: {unknown(CALIBRATOR, study.choose.calibrator, study.calibrators)}")
+    if study.tune:
+        if not study.choose or not study.choose.least:
+            raise ConfigError("tune needs a rule; give choose: {least: val_ece} or another column")
+        found += [{step.leaf: None, **step.where} for step in study.tune.steps]
+    return found
+
+
 class _Judging:
     bins, level, compare = 15, 0.95, ()
+
+
+def published_keys(study: Study) -> list[str]:
+    """Of a published row, those that name no run."""
+    return [CALIBRATOR, *study.report, *(f"{column}_{spread}" for column in study.report for spread in SPREADS)]
 
 
 @cache

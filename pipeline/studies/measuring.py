@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.studies.format import CALIBRATOR, TEMPERATURE, columns
+from pipeline.studies.format import CALIBRATOR, TEMPERATURE, VALIDATION, columns
 from pipeline.studies.running import LOGITS, Place
 from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
@@ -22,8 +22,6 @@ from trueodds.files import read_json, write_json
 from trueodds.processes.progress import bar
 
 MEASURED = "measured.json"
-VALIDATION = "val_"
-"""Before the names of what the validation rows say: of a fitted calibrator they are the rows it was fitted on."""
 PROBLEM = "problem"
 KEY, SECONDS = "run", "seconds"
 Row = dict[str, Any]
@@ -48,7 +46,7 @@ def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[Row]:
             record = place.record()
             for entry, values in _measured(place, entries, code).items():
                 beside = {CALIBRATOR: entry, SECONDS: record[SECONDS], KEY: place.key}
-                table.append({**place.run.varied, **beside, **values})
+                table.append({**place.run.varied, **place.run.tuned, **beside, **values})
                 shown.update()
     return table
 

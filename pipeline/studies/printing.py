@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from pipeline.studies.format import CALIBRATOR, TEMPERATURE, Study
+from pipeline.studies import choice
+from pipeline.studies.choice import Chosen, Setting
+from pipeline.studies.format import CALIBRATOR, SPREADS, TEMPERATURE, Study, published_keys
 from pipeline.studies.measuring import PROBLEM
 
-SEED = "seed"
 PERCENT = 100.0
 SCORES = ("nll", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
 """How columns begin that are no fractions."""
@@ -19,44 +19,51 @@ Row = Mapping[str, Any]
 
 
 def lines(study: Study, table: Sequence[Row]) -> list[str]:
-    """A line for each setting, seeds taken together: mean and standard deviation; one seed: the interval of an ECE.
+    """`cells` as a table of Markdown."""
+    head, *rest = cells(study, table)
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rest)]
 
-    Fractions are in %. Beside a published number stand the difference and the noise floor of an ECE.
+
+def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
+    """A head, and a row for each setting, seeds taken together: mean and standard deviation; one seed: the interval of
+    an ECE. Fractions are in %. Beside a published number stand the difference and the noise floor of an ECE.
     """
-    groups = _groups(study, table)
-    axes = [leaf for axis in study.axes for leaf in axis if leaf != SEED]
-    axes = list(dict.fromkeys([*axes, *(leaf for run in study.runs for leaf in run if leaf != SEED)]))
-    head = [*axes, CALIBRATOR, "runs", *study.report]
-    printed = [head, ["---"] * len(head)]
-    for rows in groups:
-        first = rows[0]
-        line = [str(first.get(leaf, "")) for leaf in axes] + [str(first[CALIBRATOR]), str(len(rows))]
-        printed.append(line + [_cell(column, rows) for column in study.report])
+    axes = choice.leaves_of(study)
+    printed = [[*axes, CALIBRATOR, "runs", *study.report]]
+    settings = choice.settings_of(study, table)
+    for setting in settings:
+        first = setting.rows[0]
+        line = [str(first.get(leaf, "")) for leaf in axes] + [str(first[CALIBRATOR]), str(len(setting.rows))]
+        printed.append(line + [_cell(column, setting.rows) for column in study.report])
         if theirs := published_row(study, first):
-            shown = [_beside(study, column, theirs, rows) for column in study.report]
+            off = (
+                _baseline(study, setting, settings) if study.published and study.published.of == "difference" else None
+            )
+            shown = [_beside(study, column, theirs, setting.rows, off) for column in study.report]
             printed.append(["" for _ in axes] + ["published", "", *shown])
-    return [f"| {' | '.join(cells)} |" for cells in printed]
+    return printed
+
+
+def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:
+    """What the rule took, and its test figures."""
+    said = []
+    for one in chosen:
+        said.append(f"Chosen: {one.words}.")
+        for setting in one.settings:
+            figures = ", ".join(f"{column} {_cell(column, setting.rows)}" for column in study.report)
+            said.append(f"  {setting.name}: its test rows, which the choice did not look at: {figures}")
+    return said
 
 
 def published_row(study: Study, row: Row) -> Row | None:
     """The published numbers of a row's settings, if there are any."""
     for published in study.published.rows if study.published else ():
-        leaves = {key: value for key, value in published.items() if key not in (*study.report, CALIBRATOR)}
+        leaves = {key: value for key, value in published.items() if key not in published_keys(study)}
         if published.get(CALIBRATOR, study.calibrators[0]) == row[CALIBRATOR] and all(
             {**study.hold, **row}.get(leaf) == value for leaf, value in leaves.items()
         ):
             return published
     return None
-
-
-def _groups(study: Study, table: Sequence[Row]) -> list[list[Row]]:
-    """Rows that differ in their seed alone, in the order of the first of each."""
-    leaves = {leaf for axis in study.axes for leaf in axis} | {leaf for run in study.runs for leaf in run}
-    found: dict[str, list[Row]] = {}
-    for row in table:
-        key = json.dumps([[leaf, row.get(leaf)] for leaf in sorted(leaves - {SEED})] + [row[CALIBRATOR]], default=str)
-        found.setdefault(key, []).append(row)
-    return list(found.values())
 
 
 def _cell(column: str, rows: Sequence[Row]) -> str:
@@ -73,21 +80,34 @@ def _cell(column: str, rows: Sequence[Row]) -> str:
     return mean if low is None or high is None else f"{mean} [{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
 
 
-def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row]) -> str:
-    """The published number, and how far ours is from it."""
+def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baseline: Setting | None) -> str:
+    """The published number, its spread over seeds, and how far ours is from it."""
     assert study.published is not None
     stated = theirs.get(column)
     if stated is None:
         return ""
     values = [row[column] for row in rows if row.get(column) is not None]
     scale, digits = _scale(column)
-    stated_in = 1.0 if study.published.unit == "fraction" or column == TEMPERATURE else PERCENT
-    number = stated * scale / stated_in
+    as_printed = study.published.unit == "fraction" or column in (TEMPERATURE, *study.published.plain)
+    unit = scale / (1.0 if as_printed else PERCENT)
+    number = stated * unit
     words = f"{number:.{digits}f}"
-    if values:
-        words += f" ({scale * fmean(values) - number:+.{digits}f})"
+    for spread in SPREADS:
+        if (size := theirs.get(f"{column}_{spread}")) is not None:
+            words += f" ± {size * unit:.{digits}f}" + (" (standard error)" if spread == "error" else "")
+    beside = 0.0 if baseline is None else baseline.mean(column)
+    if study.published.of == "difference":
+        words += " more than the baseline"
+    if values and beside is not None:
+        words += f" ({scale * (fmean(values) - beside) - number:+.{digits}f})"
     floor = [row["floor_mean"] for row in rows if row.get("floor_mean") is not None]
     return f"{words}, floor {scale * fmean(floor):.{digits}f}" if column == "ece" and floor else words
+
+
+def _baseline(study: Study, setting: Setting, settings: Sequence[Setting]) -> Setting | None:
+    """That with the baseline's leaves and all others as this setting's."""
+    wanted = {leaf: setting.rows[0].get(leaf) for leaf in (*choice.leaves_of(study), CALIBRATOR)} | study.baseline
+    return next((one for one in settings if all(one.rows[0].get(leaf) == wanted[leaf] for leaf in wanted)), None)
 
 
 def _scale(column: str) -> tuple[float, int]:
