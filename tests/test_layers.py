@@ -139,11 +139,13 @@ LAYERS = {
     """,
     "pipeline/studies": """
         command
-        comparison printing tuning
+        reporting tuning
+        comparison drawing page printing
         measuring choice
         running
         keys expansion
         format statistics
+        figure
     """,
     "pipeline/recalibrate": """
         loop

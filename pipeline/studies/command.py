@@ -66,9 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, study: Study, runs: Sequence[Run], home: Path) -> int:
-    from pipeline.studies import choice, comparison, measuring, printing, running, tuning
+    from pipeline.studies import measuring, reporting, running, tuning
 
     failed: dict[str, str] = {}
+    tuned: list[str] = []
 
     def measure(tried: Sequence[Run]) -> list[Mapping[str, Any] | None]:
         assert study.choose is not None
@@ -77,28 +78,18 @@ def _run(arguments: argparse.Namespace, study: Study, runs: Sequence[Run], home:
         rows = {row[measuring.KEY]: row for row in measuring.rows_of(places, [study.choose.calibrator])}
         return [rows.get(place.key) for place in places]
 
-    places = running.places(home, tuning.tuned(study, runs, arguments.params, measure, _say))
+    def say(line: str) -> None:
+        tuned.append(line)
+        print(line, flush=True)
+
+    places = running.places(home, tuning.tuned(study, runs, arguments.params, measure, say))
     failed.update(running.run_all(home, places))
-    table = measuring.rows_of(places, study.calibrators)
-    written = measuring.write(arguments.out / Path(arguments.study).with_suffix("").name, table) if table else []
-    _say("\n".join(["", *printing.lines(study, table), ""]))
-    compared = comparison.compare(study, places)
-    chosen = choice.choose(study.choose, choice.settings_of(study, table)) if study.choose else []
-    words = [comparison.summary(compared), *(f"  {one.sentence()}" for one in compared)]
-    words += printing.chosen_lines(study, chosen)
-    words += [f"Differs from what was published: {difference}" for difference in study.differs]
-    for line in filter(None, words):
-        _say(line)
-    for path in written:
-        _say(f"written: {path}")
+    out = arguments.out / Path(arguments.study).with_suffix("").name
+    print(reporting.report(study, places, out, tuned, list(failed.values())))
     if failed:
         problems = "\n".join(failed.values())
         raise FailedRunsError(f"{plural(len(failed), 'run')} of {len(places)} failed:\n{problems}")
     return 0
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _plan(estimate: Estimate) -> str:

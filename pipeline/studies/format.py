@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline import config
+from pipeline.studies.figure import Figure
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation.entries import check_compared
 from trueodds.evaluation.measurement import measure_probabilities
@@ -138,8 +139,8 @@ class Study(_Part):
     tune: Tune | None = None
     """By the rule of `choose`."""
     choose: Choice | None = None
-    figures: list[dict[str, Any]] = Field(default_factory=list)
-    """What is drawn over the runs: {kind: reliability, ...}."""
+    figures: list[Figure] = Field(default_factory=list)
+    """What is drawn over the runs."""
     published: Published | None = None
     differs: list[str] = Field(default_factory=list)
     """What is not as in the paper, in words."""
@@ -212,6 +213,7 @@ def _check(study: Study) -> None:
     if not study.vary and not study.runs:
         raise ConfigError("it has neither vary nor runs, so there is no run; give one of them")
     check_compared(study.calibrators)
+    _check_figures(study)
     if missing := [column for column in study.report if column not in columns()]:
         raise unknown("column in report", missing[0], sorted(columns()))
     rows: Sequence[Mapping[str, Any]] = study.published.rows if study.published else ()
@@ -222,6 +224,20 @@ def _check(study: Study) -> None:
                 raise ConfigError(f"published row {number}: {unknown('key', key, [*known, *config.SECTION_OF])}")
         if row.get(CALIBRATOR, study.calibrators[0]) not in study.calibrators:
             raise ConfigError(f"published row {number}: {unknown(CALIBRATOR, row[CALIBRATOR], study.calibrators)}")
+
+
+def _check_figures(study: Study) -> None:
+    known = {leaf for axis in study.axes for leaf in axis} | {leaf for run in [study.hold, *study.runs] for leaf in run}
+    for number, figure in enumerate(study.figures):
+        if figure.calibrator not in study.calibrators:
+            raise ConfigError(f"figures.{number}: {unknown(CALIBRATOR, figure.calibrator, study.calibrators)}")
+        groups = getattr(figure, "groups", None)
+        for leaf in [*figure.where, *([] if groups is None else [groups])]:
+            if leaf not in known:
+                raise ConfigError(f"figures.{number}: {unknown('leaf', leaf, sorted(known))}")
+        for column in filter(None, (getattr(figure, axis, None) for axis in "xy")):
+            if column not in columns():
+                raise ConfigError(f"figures.{number}: {unknown('column', column, sorted(columns()))}")
 
 
 def _of_choice(study: Study) -> list[Mapping[str, Any]]:

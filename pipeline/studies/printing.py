@@ -18,9 +18,9 @@ Row = Mapping[str, Any]
 """Of `measuring.rows_of`."""
 
 
-def lines(study: Study, table: Sequence[Row]) -> list[str]:
+def markdown(of: Sequence[Sequence[str]]) -> list[str]:
     """`cells` as a table of Markdown."""
-    head, *rest = cells(study, table)
+    head, *rest = of
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rest)]
 
 

@@ -11,7 +11,7 @@ from pipeline.studies import tuning
 from pipeline.studies.choice import Row, choose, settings_of
 from pipeline.studies.expansion import Run, expand
 from pipeline.studies.format import StudyError, parse
-from pipeline.studies.printing import chosen_lines, lines
+from pipeline.studies.printing import cells, chosen_lines, markdown
 from tests.conftest import ROOT
 
 PARAMS = ROOT / "params.yaml"
@@ -140,6 +140,6 @@ def test_published_differences_and_spreads() -> None:
         {"method": "fl3", "ece": -6.0, "ece_deviation": 0.5, "nll": 0.1, "nll_error": 0.02},
     ]}  # fmt: skip
     study = parse({**STUDY, "report": ["ece", "nll"], "baseline": {"method": "ce"}, "published": published})
-    (line,) = [line for line in lines(study, table()) if "published" in line]
+    (line,) = [line for line in markdown(cells(study, table())) if "published" in line]
     assert "| -6.00 ± 0.50 more than the baseline (-10.00) |" in line
     assert "| 0.1000 ± 0.0200 (standard error) more than the baseline (+0.2000) |" in line

@@ -82,7 +82,7 @@ def test_the_files(tmp_path: Path) -> None:
 def test_seeds_are_taken_together_and_compared(tmp_path: Path) -> None:
     study = parse(STUDY)
     table = measuring.rows_of(done(tmp_path, study), study.calibrators)
-    lines = printing.lines(study, table)
+    lines = printing.markdown(printing.cells(study, table))
     assert lines[0] == "| method | calibrator | runs | error_rate | ece | nll | temperature |"
     of = {tuple(cell.strip() for cell in line.split("|")[1:4]): line.split("|")[4:8] for line in lines[2:]}
     eces = [100 * row["ece"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]

@@ -1,0 +1,198 @@
+"""Pictures over several runs: reliability side by side, robustness to bins, curves of training, trade-offs, bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline.figures.bins import BINS
+from pipeline.figures.reliability import panel
+from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
+from trueodds.metrics import CalibrationSums, ece, mce, noise_floor
+from trueodds.sums.inputs import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ACROSS = 4
+"""Panels beside each other."""
+COLOURS = (BAR, GAP, INK, "#54a24b", "#b279a2", LINE)
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+MARKERS = "osD^vPX*"
+LONGEST = 14
+"""Of a legend's column."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value and its ends."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A setting in a plane of two measures."""
+
+    name: str
+    x: Interval
+    y: Interval
+    on_front: bool = False
+
+
+def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: float, out: Path, title: str) -> None:
+    """A reliability diagram for each model; written to `out`.svg and `out`.png (gamma-net paper, figs. 2, 4, 7, 9)."""
+    across, rows = min(len(sums), ACROSS), -(-len(sums) // ACROSS)
+    with drawn(out, title, (2.5 * max(across, 2), 2.9 * rows + 0.6), png=True) as figure:
+        grid = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[len(sums) :]:
+            axes.set_visible(False)
+        for axes, (name, of) in zip(grid.flat, sums.items(), strict=False):
+            panel(axes, of.bins(bins), level)
+            axes.set_title(
+                f"{name}\nECE {ece(of, bins=bins):.4f}, floor {noise_floor(of, bins=bins).mean:.4f}", fontsize=8
+            )
+        for axes in grid[:, 0]:
+            axes.set_ylabel("accuracy")
+        for axes in grid[-1]:
+            axes.set_xlabel("confidence")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=2 if across < 3 else 4, fontsize=8, frameon=False
+        )
+
+
+def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: str) -> None:
+    """ECE and MCE in 10 to 1,000 equal-width bins, the mean over the seeds of each model; the thin line of a model is
+    what it would show if it were calibrated. Written to `out`.svg and `out`.png (gamma-net paper, figs. 5, 8).
+    """
+    with drawn(out, title, (8.8, 4.2), png=True) as figure:
+        left, right = figure.subplots(1, 2)
+        for number, (name, of_seeds) in enumerate(sums.items()):
+            style = _style(number)
+            floor = np.mean([[noise_floor(of, bins=bins).mean for bins in BINS] for of in of_seeds], axis=0)
+            left.plot(BINS, floor, color=style["color"], linewidth=0.7, linestyle=(0, (1, 2)))
+            for axes, metric in ((left, ece), (right, mce)):
+                values = np.mean([[metric(of, bins=bins) for bins in BINS] for of in of_seeds], axis=0)
+                axes.plot(BINS, values, **style, markersize=3, linewidth=1.3, label=name)
+        left.set(title="ECE (fraction; thin: its noise floor)", ylim=(0, None))
+        right.set(title="MCE (fraction)", ylim=(0, 1.02))
+        for axes in (left, right):
+            axes.set(xscale="log", xlabel="equal-width bins (log scale)")
+            axes.set_xticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1,000"])
+            axes.set_xticks(np.array([]), minor=True)
+            axes.grid(visible=True, linewidth=0.6)
+            bare(axes)
+        _legend(figure, left)
+
+
+def overlay(
+    curves: Mapping[str, Sequence[Mapping[str, Array]]], columns: Sequence[str], smoothing: float, out: Path, title: str
+) -> None:
+    """Columns of epochs.csv over the epochs, a panel each: the mean over the seeds of each model, and their range.
+
+    smoothing: a_t = s a_{t-1} + (1 - s) x_t, 0: none. Written to `out`.svg and `out`.png (Mukhoti et al. 2020, fig. 3;
+    gamma-net paper, figs. 3, 6; BSCE-GRA paper, fig. 5).
+    """
+    across = min(len(columns), 3)
+    rows = -(-len(columns) // across)
+    with drawn(out, title, (max(3.4 * across, 5.4), 2.9 * rows + 0.7), png=True) as figure:
+        grid = figure.subplots(rows, across, squeeze=False, sharex=True)
+        for axes in grid.flat[len(columns) :]:
+            axes.set_visible(False)
+        for axes, column in zip(grid.flat, columns, strict=False):
+            for number, (name, of_seeds) in enumerate(curves.items()):
+                values_SE = np.stack([_smoothed(of[column], smoothing) for of in of_seeds])
+                epochs = of_seeds[0]["epoch"]
+                style = _style(number) | {"markevery": max(1, len(epochs) // 6)}
+                axes.plot(epochs, values_SE.mean(axis=0), **style, markersize=3.5, linewidth=1.3, label=name)
+                if len(of_seeds) > 1:
+                    band = values_SE.min(axis=0), values_SE.max(axis=0)
+                    axes.fill_between(epochs, *band, color=style["color"], alpha=0.15, linewidth=0)
+            axes.set_title(column.replace("_", " "))
+            axes.grid(visible=True, axis="y", linewidth=0.6)
+            bare(axes)
+        for axes in grid[-1]:
+            axes.set_xlabel("epoch" + (f" (smoothed, {smoothing:g})" if smoothing else ""))
+        _legend(figure, grid[0, 0])
+
+
+def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) -> None:
+    """Settings in a plane, with the interval of each measure; the front, if there is one, is joined by a line. Written
+    to `out`.svg and `out`.png (gamma-net paper, fig. 10; Karandikar et al. 2021, fig. 10).
+    """
+    with drawn(out, title, (7.4, 4.8), png=True) as figure:
+        axes = figure.subplots()
+        front = sorted((one for one in of if one.on_front), key=lambda one: one.x.value)
+        if front:
+            axes.step([one.x.value for one in front], [one.y.value for one in front], where="post", color=LINE)
+        for number, one in enumerate(of):
+            style = _style(number)
+            spread = [[[e.value - e.lower], [e.upper - e.value]] for e in (one.x, one.y)]
+            axes.errorbar(
+                one.x.value, one.y.value, xerr=np.maximum(spread[0], 0), yerr=np.maximum(spread[1], 0),
+                color=style["color"], marker=style["marker"], markersize=8 if one.on_front else 5, linestyle="none",
+                markerfacecolor=style["markerfacecolor"], elinewidth=0.8, capsize=2,
+                label=one.name + (" (on the front)" if one.on_front else ""),
+            )  # fmt: skip
+        axes.set(xlabel=labels[0], ylabel=labels[1])
+        axes.grid(visible=True, linewidth=0.6)
+        bare(axes)
+        _legend(figure, axes)
+
+
+def bars(groups: Mapping[str, Mapping[str, Interval]], label: str, out: Path, title: str) -> None:
+    """A bar with its interval for each model, in groups. Written to `out`.svg and `out`.png (Karandikar et al. 2021,
+    fig. 5; BSCE-GRA paper, fig. 3).
+    """
+    names = list(dict.fromkeys(name for of in groups.values() for name in of))
+    width = 0.8 / max(1, len(names))
+    with drawn(out, title, (max(6.4, 0.34 * len(names) * len(groups) + 2), 4.4), png=True) as figure:
+        axes = figure.subplots()
+        for number, name in enumerate(names):
+            at = [(k - 0.4 + (number + 0.5) * width, of[name]) for k, of in enumerate(groups.values()) if name in of]
+            values = [one.value for _, one in at]
+            spread = [[max(0.0, v.value - v.lower) for _, v in at], [max(0.0, v.upper - v.value) for _, v in at]]
+            hatch = ("", "////", "....", "xxxx")[number // len(COLOURS) % 4]
+            axes.bar(
+                [x for x, _ in at], values, width, color=COLOURS[number % len(COLOURS)], edgecolor="white", hatch=hatch,
+                yerr=spread, error_kw={"ecolor": INK, "elinewidth": 0.9, "capsize": 2}, label=name,
+            )  # fmt: skip
+        axes.set_xticks(range(len(groups)), list(groups))
+        axes.set(ylabel=label, ylim=(0, None))
+        axes.grid(visible=True, axis="y", linewidth=0.6)
+        bare(axes)
+        _legend(figure, axes)
+
+
+def _style(number: int) -> dict[str, Any]:
+    """The n-th of lines that differ in colour, dash and marker."""
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "markerfacecolor": "white" if number % 2 else COLOURS[number % len(COLOURS)],
+    }
+
+
+def _smoothed(values: Array, smoothing: float) -> Array:
+    """Exponentially, begun with the first value; what was not measured stays away."""
+    out, level = np.array(values, np.float64), np.nan
+    for k, value in enumerate(values):
+        if np.isfinite(value):
+            level = value if np.isnan(level) else smoothing * level + (1 - smoothing) * value
+            out[k] = level
+    return out
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    columns = -(-len(labels) // LONGEST)
+    figure.legend(handles, labels, loc="outside right upper", ncols=columns, fontsize=7.5, frameon=False)
