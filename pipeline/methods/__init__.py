@@ -32,8 +32,9 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     `spec`: a primary loss (`focal`) or a preset (`fl3`), and what `+` adds (`fl3+mixup`).
     `options` are the parts' keyword arguments and win over the preset's; one that several parts have is written
     `part.option`. A penalty also has `beta`, its weight; `start`, the fraction of the run where it sets in; `when`:
-    joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows); and
-    `every`, after how many steps such a step comes. A part that learns by looking ahead has the options of
+    joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows);
+    `every`, after how many steps such a step comes; and `schedule`: constant, ramp (from 0 up to beta at the run's
+    end) or decay (from beta down to 0). A part that learns by looking ahead has the options of
     `pipeline.methods.meta.learner.MetaLearner`.
 
     Raises:

@@ -13,13 +13,13 @@ from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta
 from pipeline.methods.meta.outer import NAMES as OUTER
-from pipeline.methods.weighted import When
+from pipeline.methods.weighted import Schedule, When
 from trueodds.errors import ConfigError, unknown
 
-PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
+PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1, "schedule": "constant"}
 """The values of `WEIGHTING` where none are named."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
-PENALTY_CHOICES = {"when": get_args(When)}
+PENALTY_CHOICES = {"when": get_args(When), "schedule": get_args(Schedule)}
 PENALTY_NEEDS = {"every": ("when", ("interleaved",))}
 META: dict[str, OptionValue] = {
     "outer": "sece", "outer_weight": 0.5, "lookahead": "head", "rate": 1e-3, "optimizer": "adam", "every": 1,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline.nets.net import Net
 
 Role = Literal["primary", "penalty", "labels", "views", "meta"]
-WEIGHTING = ("beta", "start", "when", "every")
+WEIGHTING = ("beta", "start", "when", "every", "schedule")
 """Options that every penalty has besides its own: its weight, and when it acts."""
 LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
 """Options that every meta part has besides its own: what its parameters learn to lower, and how."""
@@ -106,8 +106,8 @@ class Composition:
 
 
 def _weighted(part: Component) -> Weighted:
-    beta, start, when, every = (part.options[name] for name in WEIGHTING)
-    return Weighted(part.bind(), float(beta), float(start), when, int(every), part.name)  # type: ignore[arg-type]
+    beta, start, when, every, schedule = (part.options[name] for name in WEIGHTING)
+    return Weighted(part.bind(), float(beta), float(start), when, int(every), part.name, schedule)  # type: ignore[arg-type]
 
 
 def _with_moment(function: Callable[..., Any]) -> PrimaryLoss:

@@ -129,7 +129,7 @@ class Method:
         if (penalty := self.meta.penalty()) is not None:
             shaped = shaped + penalty / rows
         joint = self._in_force("joint", batch.progress)
-        terms = [term.weight * term.value(logits, labels, counted) for term in joint]
+        terms = [term.at(batch.progress) * term.value(logits, labels, counted) for term in joint]
         if self.views is not None and len(batch.logits) > rows:
             terms.append(self.views.consistency(batch.logits.view(-1, rows, logits.shape[1])))
         return [shaped, *terms]
@@ -137,7 +137,7 @@ class Method:
     def apart(self, logits_NC: Tensor, labels_N: Tensor, *, progress: float = 0.0) -> list[tuple[float, Tensor]]:
         """(weight, penalty) of each separate penalty in force, for `pipeline.methods.gradients.backward`."""
         terms = self._in_force("separate", progress)
-        return [(term.weight, term.value(logits_NC[: len(labels_N)], labels_N)) for term in terms]
+        return [(term.at(progress), term.value(logits_NC[: len(labels_N)], labels_N)) for term in terms]
 
     def due(self, step: int, progress: float) -> list[Weighted]:
         """The interleaved penalties that take a step of their own after step number `step` of the run, from 1 on."""

@@ -16,6 +16,7 @@ Penalty = Callable[[Tensor, Tensor], Tensor]
 
 
 When = Literal["joint", "separate", "interleaved"]
+Schedule = Literal["constant", "ramp", "decay"]
 
 
 class Tally:
@@ -47,6 +48,9 @@ class Tally:
 class Weighted:
     """A penalty with its weight, in force from `start`, a fraction of the run, on (survey, Training strategies).
 
+    schedule: the weight at the fraction t of the run (survey, Multi-objective optimization): constant, weight; ramp,
+    weight (t - start) / (1 - start), from 0 up to the whole; decay, weight (1 - t) / (1 - start), from the whole to 0.
+
     when joint: weight x penalty is part of the objective.
     when separate: its gradient is taken alone and added at `weight` times the norm of the objective's gradient, so that
     neither dominates (`pipeline.methods.gradients`).
@@ -61,7 +65,19 @@ class Weighted:
     when: When = "joint"
     every: int = 1
     name: str = ""
+    schedule: Schedule = "constant"
     tally: Tally = field(default_factory=Tally, compare=False, repr=False)
+
+    def at(self, progress: float) -> float:
+        """The weight at a fraction of the run at which the penalty is in force.
+
+        >>> [Weighted(lambda z, y: z.sum(), 2.0, 0.5, schedule="ramp").at(t) for t in (0.5, 0.75, 1.0)]
+        [0.0, 1.0, 2.0]
+        """
+        if self.schedule == "constant" or self.start == 1:
+            return self.weight
+        ramp = (progress - self.start) / (1 - self.start)
+        return self.weight * (ramp if self.schedule == "ramp" else 1 - ramp)
 
     def value(self, logits_NC: Tensor, labels_N: Tensor, counted: bool = True) -> Tensor:
         """The penalty, not weighted; counted where gradients are on: then it is a step of training."""

@@ -75,7 +75,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                 epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
-                    state.descend(term.weight * term.value(net(inputs), labels), len(labels), decay=False)
+                    state.descend(term.at(progress) * term.value(net(inputs), labels), len(labels), decay=False)
                 shown.update()
                 if method.validates_after(before + epoch.steps):
                     val = outputs(net, batches.val, progress)

@@ -140,6 +140,12 @@ def test_penalties_have_a_weight_and_a_start(monkeypatch: pytest.MonkeyPatch) ->
     assert added("ce+half") == pytest.approx(0.5)
     assert added("ce+half", beta=4, scale=3.0) == pytest.approx(6)
     assert [added("ce+half", at, start=0.5) for at in (0.49, 0.5, 1.0)] == pytest.approx([0, 0.5, 0.5])
+    up, down = (
+        [added("ce+half", at, start=0.5, schedule=name) for at in (0.5, 0.75, 1.0)] for name in ("ramp", "decay")
+    )
+    assert up == pytest.approx([0, 0.25, 0.5]) and down == pytest.approx([0.5, 0.25, 0])
+    assert added("ce+half", 0.2, schedule="ramp", beta=5) == pytest.approx(0.5)
+    assert added("ce+half", 1.0, start=1.0, schedule="decay") == pytest.approx(0.5)
     assert added("ce+half+twin", **{"half.beta": 2, "twin.beta": 3}) == pytest.approx(2.5)
     with pytest.raises(ConfigError, match=r"beta = -1 .*allowed is 0\.0 to"):
         methods.build("ce+half", beta=-1)

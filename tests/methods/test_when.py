@@ -76,6 +76,8 @@ def test_joint_and_separate_and_interleaved_set_in_at_their_start() -> None:
     assert separate.apart(logits, labels, progress=0.49) == [] == joint.apart(logits, labels, progress=0.5)
     (vector,) = separate.apart(logits, labels, progress=0.5)
     assert vector == (2.0, penalties.mmce(logits, labels))
+    halfway = methods.build("ce+mmce", when="separate", schedule="ramp", **late).apart(logits, labels, progress=0.75)
+    assert halfway == [(1.0, penalties.mmce(logits, labels))]
     interleaved = methods.build("ce+mmce", when="interleaved", every=3, **late)
     assert interleaved.loss(logits, labels, progress=0.5) == plain
     assert [bool(interleaved.due(step, 0.5)) for step in range(1, 8)] == [False, False, True] * 2 + [False]
