@@ -25,8 +25,8 @@ def markdown(of: Sequence[Sequence[str]]) -> list[str]:
 
 
 def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
-    """A head, and a row for each setting, seeds taken together: mean and standard deviation; one seed: the interval of
-    an ECE. Fractions are in %. Beside a published number stand the difference and the noise floor of an ECE.
+    """A head, and a row for each setting, seeds taken together: mean and standard deviation; one seed: its
+    interval. Fractions are in %. Beside a published number stand the difference and the noise floor of an ECE.
     """
     axes = choice.leaves_of(study)
     printed = [[*axes, CALIBRATOR, "runs", *study.report]]
