@@ -56,10 +56,8 @@ def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: floa
             axes.set_visible(False)
         for axes, (name, of) in zip(grid.flat, sums.items(), strict=False):
             panel(axes, of.bins(bins), level)
-            axes.set_title(
-                f"{name}\nECE {ece(of, bins=bins):.4f} in {bins} bins\nnoise floor {noise_floor(of, bins=bins).mean:.4f}",
-                fontsize=8,
-            )
+            floor = noise_floor(of, bins=bins).mean
+            axes.set_title(f"{name}\nECE {ece(of, bins=bins):.4f} in {bins} bins\nnoise floor {floor:.4f}", fontsize=8)
         for axes in grid[:, 0]:
             axes.set_ylabel("accuracy")
         for axes in grid[-1]:
