@@ -139,8 +139,9 @@ LAYERS = {
     """,
     "pipeline/studies": """
         command
-        reporting tuning
-        comparison drawing page printing
+        reporting
+        whole drawing page
+        comparison printing tuning
         measuring choice
         running
         keys expansion

@@ -7,17 +7,14 @@ not run again, unless its settings, its data or the code that it uses change; a 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
-    from pipeline.studies.expansion import Run
-    from pipeline.studies.format import Study
     from pipeline.studies.running import Estimate
 
 EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
@@ -62,33 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
         if len(places) > SHOWN:
             print(f"  and {len(places) - SHOWN:,} more")
         return 0
-    return _run(arguments, study, runs, home)
+    from pipeline.studies import reporting, whole
 
-
-def _run(arguments: argparse.Namespace, study: Study, runs: Sequence[Run], home: Path) -> int:
-    from pipeline.studies import measuring, reporting, running, tuning
-
-    failed: dict[str, str] = {}
-    tuned: list[str] = []
-
-    def measure(tried: Sequence[Run]) -> list[Mapping[str, Any] | None]:
-        assert study.choose is not None
-        places = running.places(home, tried)
-        failed.update(running.run_all(home, places))
-        rows = {row[measuring.KEY]: row for row in measuring.rows_of(places, [study.choose.calibrator])}
-        return [rows.get(place.key) for place in places]
-
-    def say(line: str) -> None:
-        tuned.append(line)
-        print(line, flush=True)
-
-    places = running.places(home, tuning.tuned(study, runs, arguments.params, measure, say))
-    failed.update(running.run_all(home, places))
+    done = whole.carry_out(study, arguments.params, home, lambda line: print(line, flush=True), running.run_all)
     out = arguments.out / Path(arguments.study).with_suffix("").name
-    print(reporting.report(study, places, out, tuned, list(failed.values())))
-    if failed:
-        problems = "\n".join(failed.values())
-        raise FailedRunsError(f"{plural(len(failed), 'run')} of {len(places)} failed:\n{problems}")
+    print(reporting.report(study, done, out))
+    if done.failed:
+        problems = "\n".join(done.failed)
+        raise FailedRunsError(f"{plural(len(done.failed), 'run')} of {len(done.places)} failed:\n{problems}")
     return 0
 
 

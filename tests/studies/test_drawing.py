@@ -13,6 +13,7 @@ from PIL import Image
 from pipeline.figures import across
 from pipeline.studies import drawing, reporting, running
 from pipeline.studies.format import StudyError, parse
+from pipeline.studies.whole import Done
 from tests.studies.test_table import STUDY, T, done
 
 FIGURES: list[dict[str, Any]] = [
@@ -39,7 +40,7 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
         "differs": ["rows are drawn"], "choose": {"least": "val_ece"},
     })  # fmt: skip
     of = places(tmp_path, STUDY)
-    said = reporting.report(study, of, tmp_path / "out", ["tuned: kappa = 1"], ["a <b> failed"])
+    said = reporting.report(study, Done(tuple(of), ("tuned: kappa = 1",), ("a <b> failed",)), tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names >= {"study.csv", "study.html", *(f"figure{k}.{kind}" for k in range(1, 6) for kind in ("png", "svg"))}
     page = (tmp_path / "out" / "study.html").read_text()
@@ -53,12 +54,12 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
         picture = np.asarray(Image.open(tmp_path / "out" / f"figure{k}.png").convert("L"))
         assert picture.shape[1] > 600 and picture.std() > 10, "something is drawn"
     again = {name: (tmp_path / "out" / name).read_bytes() for name in names if name.endswith("svg")}
-    reporting.report(study, of, tmp_path / "out", [], [])
+    reporting.report(study, Done(tuple(of), (), ()), tmp_path / "out")
     assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
 
 
 def test_a_study_without_runs_writes_nothing(tmp_path: Path) -> None:
-    assert reporting.report(parse(STUDY), [], tmp_path / "out", [], []) == "small: no run is done"
+    assert reporting.report(parse(STUDY), Done((), (), ()), tmp_path / "out") == "small: no run is done"
     assert not (tmp_path / "out").exists()
 
 
@@ -81,7 +82,7 @@ def test_figures_that_cannot_be_drawn(figure: dict[str, Any], message: str) -> N
 def test_a_column_of_training_that_was_not_measured(tmp_path: Path) -> None:
     study = parse({**STUDY, "figures": [{"kind": "curves", "columns": ["val_eec"]}]})
     with pytest.raises(StudyError, match=r"ce: unknown column of epochs.csv 'val_eec'; .* Did you mean 'val_ece'"):
-        reporting.report(study, places(tmp_path, STUDY), tmp_path / "out", [], [])
+        reporting.report(study, Done(tuple(places(tmp_path, STUDY)), (), ()), tmp_path / "out")
 
 
 def test_smoothing_is_exponential_and_keeps_gaps() -> None:
