@@ -139,7 +139,7 @@ LAYERS = {
     """,
     "pipeline/studies": """
         command
-        reporting
+        reporting theory
         whole drawing page
         comparison printing tuning
         measuring choice

@@ -20,6 +20,7 @@ COMMANDS = {
     "meta-learning-cifar100-subset": "python -m benchmarks.meta_learning --data FOLDER/cifar100.npz",
     "trees": "python -m benchmarks.trees --threads 1",
     "texts": "python -m benchmarks.texts --table",
+    "theory": "python -m benchmarks.theory",
     "lookahead": "python -m benchmarks.lookahead",
     "metrics": "python -m benchmarks.metrics",
     "calibrators": "python -m benchmarks.calibrators --limit 60",

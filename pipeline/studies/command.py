@@ -33,6 +33,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("study", nargs="?", metavar="FILE", help="a .yaml file, or <paper>/<table or figure>")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and how long it will take")
     parser.add_argument("--list", action="store_true", help="the papers' studies")
+    parser.add_argument("--theory", action="store_true", help="what the papers prove, in numbers; seconds")
     parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"(default: {PARAMS})")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/, in it NAME/)")
 
@@ -40,6 +41,11 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from pipeline.studies import format as study_format
 
+    if arguments.theory:
+        from pipeline.studies import theory
+
+        print(theory.lines(theory.findings()))
+        return 0
     if arguments.list or arguments.study is None:
         names = study_format.names()
         print("\n".join(names) if names else "no study of a paper is installed; give a file: trueodds study mine.yaml")

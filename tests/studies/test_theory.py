@@ -1,0 +1,42 @@
+"""Theory in numbers: against the losses that train, and what each claim says of few draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import methods
+from pipeline.studies import theory
+
+
+@pytest.mark.parametrize("eta", [[0.9, 0.1], [0.6, 0.3, 0.1], [0.97, 0.01, 0.01, 0.01]])
+def test_training_by_bsce_gra_rests_there(eta: list[float]) -> None:
+    """The expected gradient of the loss that trains, over the labels, is 0 at the minimiser and not at eta."""
+    method = methods.build("bsce_gra")
+
+    def gradient(q: np.ndarray) -> float:
+        z_1K = torch.tensor(np.log(q)[None], dtype=torch.float64, requires_grad=True)
+        losses = [method.loss(z_1K, torch.tensor([k])) for k in range(len(eta))]
+        total = sum(p * loss for p, loss in zip(eta, losses, strict=True))
+        (found,) = torch.autograd.grad(total, z_1K)  # type: ignore[arg-type]
+        return float(found.abs().max())
+
+    q = theory.minimiser(eta)
+    assert q.sum() == pytest.approx(1) and gradient(q) < 1e-9 < 1e-3 < gradient(np.array(eta))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0, 5.0])
+def test_of_two_classes_the_odds_have_a_root(gamma: float) -> None:
+    q = theory.minimiser([0.8, 0.2], gamma)
+    assert q[0] / q[1] == pytest.approx(4 ** (1 / (1 + gamma)))
+
+
+def test_what_the_claims_say() -> None:
+    found = {(one.source, one.claim): one for one in theory.findings(60)}
+    assert len(found) == len(theory.findings(1)) == 6 and theory.findings(60) == list(found.values())
+    held = {source: one.held for (source, _), one in found.items()}
+    assert held["bsce-gra, eq. 12"] == held["soft-calibration, section 3"] == 60
+    assert held["bsce-gra, section 9"] == 0 and 40 < held["gamma-net, eq. 12"] <= 60
+    printed = theory.lines(list(found.values()))
+    assert "| 60 of 60 draws | - |" in printed and "the net answers 0.675" in printed
