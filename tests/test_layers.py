@@ -138,6 +138,7 @@ LAYERS = {
         onnx_graph
     """,
     "pipeline/studies": """
+        flow
         command
         reporting theory
         whole drawing page
@@ -145,7 +146,7 @@ LAYERS = {
         measuring choice
         running
         keys expansion
-        format statistics
+        format chance
         figure
     """,
     "pipeline/recalibrate": """

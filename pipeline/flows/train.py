@@ -66,7 +66,7 @@ def run_stage(stage: graph.Stage, place: workspace.Workspace) -> State[None] | N
         last[:] = [*last[-11:], text]
 
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
-    with _slot(stage.meta.concurrency):
+    with slot(stage.meta.concurrency):
         status = child.run(command, place.folder, place.environment(), line, stage.meta.timeout_seconds)
     if status:
         errors = [text for text in last if text.startswith("error: ")]
@@ -180,7 +180,7 @@ def experiment_name(name: str, run: str) -> str:
     return f"{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')[:60] or 'run'}-{run.replace('-', '')[-6:]}"
 
 
-def _slot(limit: str | None) -> AbstractContextManager[None]:
+def slot(limit: str | None) -> AbstractContextManager[None]:
     """A slot of a global concurrency limit, by lease; a server that is away for a while does not end the training."""
     if limit is None:
         return nullcontext()

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.studies import statistics
+from pipeline.studies import chance
+from pipeline.studies.chance import Difference
 from pipeline.studies.format import Study
 from pipeline.studies.running import LOGITS, Place
-from pipeline.studies.statistics import Difference
 from trueodds import calibrators, logits
 from trueodds.calibrators import FitError
 from trueodds.evaluation.entries import name_and_options
@@ -123,9 +123,9 @@ def _differences(name: str, entry: str, ours: Sequence[_Scores], theirs: Sequenc
         return np.stack([getattr(one, what) for one in scores])
 
     def of_rows(what: str) -> Difference:
-        return statistics.of_rows(stacked(ours, what) - stacked(theirs, what))
+        return chance.of_rows(stacked(ours, what) - stacked(theirs, what))
 
-    ece = statistics.of_ece(
+    ece = chance.of_ece(
         stacked(ours, "confidence_N"),
         1 - stacked(ours, "error_N"),
         stacked(theirs, "confidence_N"),
@@ -136,5 +136,5 @@ def _differences(name: str, entry: str, ours: Sequence[_Scores], theirs: Sequenc
 
 
 def _corrected(compared: Sequence[Compared]) -> list[Compared]:
-    adjusted = statistics.holm([one.difference.p_value for one in compared]) if compared else []
+    adjusted = chance.holm([one.difference.p_value for one in compared]) if compared else []
     return [replace(one, adjusted_p=p) for one, p in zip(compared, adjusted, strict=True)]

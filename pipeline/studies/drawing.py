@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.figures import across, training
 from pipeline.figures.across import Interval, Point
-from pipeline.studies import choice, figure, statistics
+from pipeline.studies import chance, choice, figure
 from pipeline.studies.choice import Row, Setting
 from pipeline.studies.expansion import Run
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
@@ -121,7 +121,7 @@ def _interval(setting: Setting, column: str) -> Interval | None:
     if mean is None:
         return None
     if len(setting.rows) > 1:
-        over = statistics.over_seeds([row[column] for row in setting.rows])
+        over = chance.over_seeds([row[column] for row in setting.rows])
         assert over.lower is not None and over.upper is not None
         return Interval(mean, over.lower, over.upper)
     lower, upper = (setting.rows[0].get(f"{column}_{end}") for end in ("lower", "upper"))

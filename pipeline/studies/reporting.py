@@ -32,6 +32,11 @@ def report(study: Study, done: Done, out: Path) -> str:
     return "\n".join(["", *printing.markdown(found.cells), "", *filter(None, words)])
 
 
+def cells(study: Study, done: Done) -> list[list[str]]:
+    """The table of the runs that are done."""
+    return printing.cells(study, measuring.rows_of(done.places, study.calibrators))
+
+
 def findings(study: Study, done: Done, table: Sequence[Row]) -> Findings:
     """In words, of `measuring.rows_of`."""
     compared = comparison.compare(study, done.places)

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from pipeline import data, stages
-from pipeline.flows import workspace
+from pipeline.flows import child, workspace
+from pipeline.flows.workspace import Say
 from pipeline.studies.expansion import Run
 from pipeline.studies.keys import key_of
 from trueodds.errors import UserError
 from trueodds.files import read_json, write_json
 from trueodds.inputs import SERVED
-from trueodds.processes import binding
 from trueodds.processes.progress import bar
 
 FOLDER = Path(".run") / "studies"
+STUDIES = "TRUEODDS_STUDIES"
+"""Environment variable: the folder of the runs that are done (FOLDER otherwise), so that machines share them."""
+WAIT_SECONDS = 2.0
 RUN, LOGITS, EPOCHS, LOG = "run.json", "logits.npz", "epochs.csv", "log.txt"
 LAST = 8
 """Lines of a failed run's log that are shown."""
@@ -51,6 +57,9 @@ class Place:
         return record
 
 
+Make = Callable[[Path, Place], None]
+
+
 @dataclass(frozen=True)
 class Estimate:
     """done, of runs; seconds that the others will take, None where nothing like them was ever run."""
@@ -60,17 +69,22 @@ class Estimate:
     seconds: float | None
 
 
+def folder_of(home: Path) -> Path:
+    """Where the runs that are done lie."""
+    return Path(os.environ.get(STUDIES) or home / FOLDER)
+
+
 def places(home: Path, runs: Sequence[Run]) -> list[Place]:
     """Of the runs, in their order; raises ConfigError for settings that no run can have, before anything has run."""
     keys = [key_of(run.params) for run in runs]
-    return [Place(run, key, home / FOLDER / key) for run, key in zip(runs, keys, strict=True)]
+    return [Place(run, key, folder_of(home) / key) for run, key in zip(runs, keys, strict=True)]
 
 
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
     """How long the runs that are left will take, by the median of those with the same net, data set and recipe, else of
     all that were ever run here.
     """
-    records = [read_json(path) for path in sorted((home / FOLDER).glob(f"*/{RUN}"))]
+    records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
     left = [place for place in of if not place.is_done]
     seconds = 0.0
     for place in left:
@@ -81,44 +95,75 @@ def estimate(home: Path, of: Sequence[Place]) -> Estimate:
     return Estimate(len(of), len(of) - len(left), seconds)
 
 
-def run_all(home: Path, of: Sequence[Place]) -> dict[str, str]:
+def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[str, str]:
     """Runs what is left, one after another; returns the message of each run that failed, by its key.
 
-    A run that was killed goes on from its checkpoint the next time.
+    A run that was killed goes on from its checkpoint the next time. Several processes may do this at once, on one
+    machine or, where STUDIES names a folder that they share, on many: each takes runs that no other one works at, and
+    waits for the others' in the end. `make` is `run_one`, or what wraps it.
     """
     failed: dict[str, str] = {}
-    with bar(len(of), "study", "run", done=sum(place.is_done for place in of)) as shown:
-        for place in of:
-            if place.is_done:
-                continue
-            shown.set_postfix_str(place.run.name)
-            try:
-                _run(home, place)
-            except UserError as error:
-                failed[place.key] = str(error)
-            shown.update()
+    left = [place for place in of if not place.is_done]
+    with bar(len(of), "study", "run", done=len(of) - len(left)) as shown:
+        while left:
+            busy = []
+            for place in left:
+                shown.set_postfix_str(place.run.name)
+                with _claim(place) as mine:
+                    if not mine:
+                        busy.append(place)
+                        continue
+                    if not place.is_done:
+                        try:
+                            (make or run_one)(home, place)
+                        except UserError as error:
+                            failed[place.key] = str(error)
+                shown.update()
+            if len(busy) == len(left):
+                time.sleep(WAIT_SECONDS)
+            left = busy
     return failed
 
 
-def _run(home: Path, place: Place) -> None:
-    log = home / FOLDER / f"{place.key}.log"
+@contextmanager
+def _claim(place: Place) -> Iterator[bool]:
+    """Whether no other process works at the run; the kernel gives the claim back when a process dies."""
+    place.folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(place.folder.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def run_one(home: Path, place: Place, say: Say | None = None) -> None:
+    """One run, in its workspace; `say` hears what its log holds.
+
+    Raises:
+        RunError: the graph failed; the message holds the last lines of the log.
+        WorkspaceError: its workspace is in use, or git refuses.
+    """
+    log = place.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     with log.open("w", encoding="utf-8") as file:
 
-        def say(words: str) -> None:
+        def line(words: str) -> None:
             print(words, file=file, flush=True)
+            if say is not None:
+                say(words)
 
-        with workspace.opened(home, f"study-{place.key}", place.run.overrides, say) as work:
+        with workspace.opened(home, f"study-{place.key}", place.run.overrides, line) as work:
             served = data.kind_of(place.run.params.data) in SERVED
             command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *([] if served else ["evaluate"])]
-            process = subprocess.Popen(
-                binding.command(command), cwd=work.folder, env=work.environment(), stdout=file, stderr=file
-            )
             try:
-                status = process.wait()
-            except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order
-                process.wait()
+                status = child.run(command, work.folder, work.environment(), line)
+            except KeyboardInterrupt:
                 raise KeyboardInterrupt("the next call goes on from the last checkpoint") from None
             if status:
                 raise RunError(f"{place.run.name}: dvc repro ended with exit status {status}\n{_last_lines(log)}")

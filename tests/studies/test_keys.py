@@ -62,6 +62,6 @@ def test_a_folder_by_names_and_contents(workspace: Path) -> None:
 
 
 def test_planning_is_quiet(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "pipeline"):
         key_of(params(held_out_size=100))
-    assert not caplog.records and logging.getLogger("pipeline").level == logging.NOTSET
+        assert not caplog.records and logging.getLogger("pipeline").level == logging.INFO

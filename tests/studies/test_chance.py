@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.studies.statistics import cohens_d, holm, of_ece, of_rows, over_seeds
+from pipeline.studies.chance import cohens_d, holm, of_ece, of_rows, over_seeds
 from trueodds import metrics
 
 NUMBERS = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=2, max_size=8)

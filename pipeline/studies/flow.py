@@ -1,0 +1,76 @@
+"""The flow `study`: `prefect deployment run study/own -p study=losses.yaml`, once for each worker that takes runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect import State, flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.runtime import flow_run
+from prefect.states import Completed
+
+from pipeline.flows.train import slot
+from pipeline.studies import format as study_format
+from pipeline.studies import printing, reporting, running, whole
+from pipeline.studies.command import OUT, FailedRunsError
+from pipeline.studies.running import Place
+from trueodds.errors import UserError
+from trueodds.processes import binding
+from trueodds.texts import plural
+
+GPU = "gpu"
+"""The tag of a run, and the limit in which it takes a slot."""
+
+
+@task(persist_result=False, tags=[GPU])
+def run_one(home: Path, place: Place) -> None:
+    """One run of a study, in a slot of the limit `gpu`."""
+    with slot(GPU):
+        running.run_one(home, place, get_run_logger().info)
+
+
+def run_name() -> str:
+    """`losses.yaml`."""
+    return str((flow_run.get_parameters() or {}).get("study", "study"))
+
+
+@flow(name="study", flow_run_name=run_name, persist_result=False, log_prints=False)
+def study(study: str, out: str = str(OUT)) -> State[Any]:
+    """Run a study: each run is a task, and runs that are done, or that another worker works at, are not begun.
+
+    Args:
+        study: Its .yaml file, seen from the checkout, or a paper's table such as focal/table1.
+        out: The folder of its table, figures and page.
+    """
+    home, log = Path.cwd(), get_run_logger()
+    if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it
+        binding.die_with_parent(signal.SIGTERM, os.getppid())
+
+    def make(home: Path, place: Place) -> None:
+        state = run_one.with_options(name=place.run.name, task_run_name=place.run.name)(home, place, return_state=True)
+        if state.is_failed():
+            error = state.result(raise_on_failure=False)
+            raise error if isinstance(error, UserError) else running.RunError(f"{place.run.name}: {error}")
+        state.result()
+
+    def run_all(home: Path, places: Sequence[Place]) -> dict[str, str]:
+        return running.run_all(home, places, make)
+
+    read = study_format.read(study)
+    done = whole.carry_out(read, home / "params.yaml", home, log.info, run_all)
+    folder = Path(out) / Path(study).with_suffix("").name
+    log.info(reporting.report(read, done, folder))
+    words = [f"# {read.title}", "", read.about, "", *printing.markdown(reporting.cells(read, done))]
+    create_markdown_artifact("\n".join(words), key="study", description=f"{(folder / reporting.PAGE).resolve()}")
+    if done.failed:
+        problems = "\n".join(done.failed)
+        raise FailedRunsError(f"{plural(len(done.failed), 'run')} of {len(done.places)} failed:\n{problems}")
+    return Completed(message=f"{plural(len(done.places), 'run')}; {(folder / reporting.PAGE).resolve()}")
+
+
+logging.getLogger("pipeline").setLevel(logging.INFO)
