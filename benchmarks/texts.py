@@ -71,7 +71,8 @@ STUDIES: Mapping[str, Study] = {
             "truncation_side": "left",
         },
         (
-            "posts by date (10,414 / 900 / 7,532), theirs at random (15,098 / 900 / 3,999): later posts are harder",
+            "posts by date (10,414 / 900 / 7,532), theirs at random (15,098 / 900 / 3,999): later posts are harder, and a"
+            " temperature chosen on earlier ones leaves them over-confident",
             "50-d vectors of GloVe's 40,000 commonest words, theirs 100-d of 400,000",
             "words are counted in training posts alone, theirs in test posts too",
             "unknown words hold places among the last 1,000, in theirs they are left out first",
@@ -194,7 +195,7 @@ def table(study: Study, runs: Mapping[str, Sequence[dict[str, Any]]]) -> list[st
         lines.append(f"| ours, {seeds} | {' | '.join(_cell(name, done) for name in FIGURES[:7])} |")
     every = [run for done in runs.values() for run in done]
     floor, rows = fmean(run["ece_T_floor"] for run in every), every[0]["rows"]
-    chance = f"Right probabilities, such as those after T, would show an ECE of {floor:.2f} on these {rows:,} rows."
+    chance = f"If the probabilities after T were right, chance would show an ECE of {floor:.2f} on these {rows:,} rows."
     return [*lines, "", chance, "What differs:", "", *(f"- {difference}" for difference in study.differs), ""]
 
 
