@@ -71,8 +71,8 @@ STUDIES: Mapping[str, Study] = {
             "truncation_side": "left",
         },
         (
-            "posts by date (10,414 / 900 / 7,532), theirs at random (15,098 / 900 / 3,999): later posts are harder, and a"
-            " temperature chosen on earlier ones leaves them over-confident",
+            "posts by date (10,414 / 900 / 7,532), theirs at random (15,098 / 900 / 3,999): later posts are harder, and"
+            " a temperature chosen on earlier ones leaves them over-confident",
             "50-d vectors of GloVe's 40,000 commonest words, theirs 100-d of 400,000",
             "words are counted in training posts alone, theirs in test posts too",
             "unknown words hold places among the last 1,000, in theirs they are left out first",
