@@ -76,7 +76,8 @@ def test_what_the_tables_say_is_in_the_plan(workspace: Path) -> None:
     tree = plan(rows, Training(method="fl_mdca", width=8)).to_json()
     changes = {"first_change": 2 / 7, "second_change": 5 / 7}
     assert tree["method"]["parts"]["focal"] == {"gamma": 1.0, "alpha": 1.0, **changes, "gra": False}
-    assert tree["method"]["parts"]["mdca"] == {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1}
+    acting = {"start": 0.0, "when": "joint", "every": 1, "schedule": "constant"}
+    assert tree["method"]["parts"]["mdca"] == {"beta": 1.0, **acting}
     assert tree["net"] == {"name": "resnet8", "width": 8, "depth": (1, 1, 1)}
     assert tree["recipe"]["epochs"] == 24 and None not in tree["recipe"].values()
 
