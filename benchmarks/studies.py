@@ -1,6 +1,6 @@
 """Studies of small nets on 20 classes of CIFAR-100, by `trueodds study`: the papers' questions at a size of two cores.
 
-    python -m benchmarks.studies                      # all, some three hours of two cores; begun ones go on
+    python -m benchmarks.studies                      # all, some three hours of two cores; begun ones go on; nothing beside `time`
     python -m benchmarks.studies --only survey        # one of them
     python -m benchmarks.studies --table              # of those whose runs are all done
 
@@ -26,13 +26,13 @@ from benchmarks.interval_coverage import processor
 from pipeline import data
 from pipeline.config import Data
 from pipeline.studies import format as study_format
-from pipeline.studies import measuring, printing, reporting, running, whole
+from pipeline.studies import measuring, printing, reporting, running, shifted, whole
 from pipeline.studies.format import StudyError
 from pipeline.studies.running import Place
 
 FILES = Path(__file__).parent / "studies"
 RESULT = Path(__file__).parent / "results" / "studies.json"
-ORDER = ("gamma-net", "bsce-gra", "soft-calibration", "survey")
+ORDER = ("gamma-net", "bsce-gra", "soft-calibration", "survey", "shift", "time")
 CLASSES = 20
 DATA = Path("datasets") / "cifar100-20.npz"
 OUT = Path("studies")
@@ -71,7 +71,7 @@ def found(name: str, run: bool) -> dict[str, Any] | None:
         return None
     table = measuring.rows_of(done.places, study.calibrators)
     print(reporting.report(study, done, OUT / name))
-    findings = reporting.findings(study, done, table)
+    findings = reporting.findings(study, done, table, shifted.rows_of(done.places, study.calibrators))
     seconds = sum(place.record()["seconds"] for place in done.places)
     return {"title": study.title, "about": study.about, **vars(findings), "minutes": round(seconds / 60)}
 
@@ -84,6 +84,8 @@ def markdown(record: dict[str, Any]) -> str:
         parts += [*printing.markdown(one["cells"]), "", one["summary"]]
         parts += [f"- {line}" for line in one["compared"] if "chance explains it" not in line]
         parts += ["", *one["chosen"], ""]
+        for cells in one["shifted"]:
+            parts += [*printing.markdown(cells), ""]
     return "\n".join(parts).strip()
 
 

@@ -142,6 +142,7 @@ LAYERS = {
         command
         reporting theory
         whole drawing page
+        shifted
         comparison printing tuning
         measuring choice
         running

@@ -24,6 +24,7 @@ ACROSS = 4
 COLOURS = (BAR, GAP, INK, "#54a24b", "#b279a2", LINE)
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = "osD^vPX*"
+HATCHES = ("", "////", "....", "xxxx")
 LONGEST = 14
 """Of a legend's column."""
 
@@ -75,7 +76,7 @@ def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: 
     with drawn(out, title, (8.8, 4.2), png=True) as figure:
         left, right = figure.subplots(1, 2)
         for number, (name, of_seeds) in enumerate(sums.items()):
-            style = _style(number)
+            style = line_style(number)
             floor = np.mean([[noise_floor(of, bins=bins).mean for bins in BINS] for of in of_seeds], axis=0)
             left.plot(BINS, floor, color=style["color"], linewidth=0.7, linestyle=(0, (1, 2)))
             for axes, metric in ((left, ece), (right, mce)):
@@ -89,7 +90,7 @@ def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: 
             axes.set_xticks(np.array([]), minor=True)
             axes.grid(visible=True, linewidth=0.6)
             bare(axes)
-        _legend(figure, left)
+        legend(figure, left)
 
 
 def overlay(
@@ -110,7 +111,7 @@ def overlay(
             for number, (name, of_seeds) in enumerate(curves.items()):
                 values_SE = np.stack([_smoothed(of[column], smoothing) for of in of_seeds])
                 epochs = of_seeds[0]["epoch"]
-                style = _style(number) | {"markevery": max(1, len(epochs) // 6)}
+                style = line_style(number) | {"markevery": max(1, len(epochs) // 6)}
                 axes.plot(epochs, values_SE.mean(axis=0), **style, markersize=3.5, linewidth=1.3, label=name)
                 if len(of_seeds) > 1:
                     band = values_SE.min(axis=0), values_SE.max(axis=0)
@@ -120,7 +121,7 @@ def overlay(
             bare(axes)
         for axes in grid[-1]:
             axes.set_xlabel("epoch" + (f" (smoothed, {smoothing:g})" if smoothing else ""))
-        _legend(figure, grid[0, 0])
+        legend(figure, grid[0, 0])
 
 
 def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) -> None:
@@ -133,7 +134,7 @@ def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) 
         if front:
             axes.step([one.x.value for one in front], [one.y.value for one in front], where="post", color=LINE)
         for number, one in enumerate(of):
-            style = _style(number)
+            style = line_style(number)
             spread = [[[e.value - e.lower], [e.upper - e.value]] for e in (one.x, one.y)]
             axes.errorbar(
                 one.x.value, one.y.value, xerr=np.maximum(spread[0], 0), yerr=np.maximum(spread[1], 0),
@@ -144,7 +145,7 @@ def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) 
         axes.set(xlabel=labels[0], ylabel=labels[1])
         axes.grid(visible=True, linewidth=0.6)
         bare(axes)
-        _legend(figure, axes)
+        legend(figure, axes)
 
 
 def bars(groups: Mapping[str, Mapping[str, Interval]], label: str, out: Path, title: str) -> None:
@@ -159,7 +160,7 @@ def bars(groups: Mapping[str, Mapping[str, Interval]], label: str, out: Path, ti
             at = [(k - 0.4 + (number + 0.5) * width, of[name]) for k, of in enumerate(groups.values()) if name in of]
             values = [one.value for _, one in at]
             spread = [[max(0.0, v.value - v.lower) for _, v in at], [max(0.0, v.upper - v.value) for _, v in at]]
-            hatch = ("", "////", "....", "xxxx")[number // len(COLOURS) % 4]
+            hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
             axes.bar(
                 [x for x, _ in at], values, width, color=COLOURS[number % len(COLOURS)], edgecolor="white", hatch=hatch,
                 yerr=spread, error_kw={"ecolor": INK, "elinewidth": 0.9, "capsize": 2}, label=name,
@@ -168,10 +169,51 @@ def bars(groups: Mapping[str, Mapping[str, Interval]], label: str, out: Path, ti
         axes.set(ylabel=label, ylim=(0, None))
         axes.grid(visible=True, axis="y", linewidth=0.6)
         bare(axes)
-        _legend(figure, axes)
+        legend(figure, axes)
 
 
-def _style(number: int) -> dict[str, Any]:
+def shift(lines: Mapping[str, Sequence[tuple[int, float, float | None]]], label: str, out: Path, title: str) -> None:
+    """(severity, mean, standard error) of each model, 0: rows as they are. Written to `out`.svg and `out`.png
+    (Karandikar et al. 2021, figs. 2, 7, 8, 9).
+    """
+    with drawn(out, title, (8.2, 4.4), png=True) as figure:
+        axes = figure.subplots()
+        for number, (name, of) in enumerate(lines.items()):
+            beside = (number - (len(lines) - 1) / 2) * 0.04
+            at, values, errors = zip(*of, strict=True)
+            axes.errorbar(
+                [severity + beside for severity in at], values, yerr=[error or 0.0 for error in errors],
+                **line_style(number), markersize=4.5, linewidth=1.4, elinewidth=0.9, capsize=2, label=name,
+            )  # fmt: skip
+        axes.set(xlabel="severity of the corruption (0: none; bars: one standard error)", ylabel=label, ylim=(0, None))
+        axes.set_xticks(sorted({severity for of in lines.values() for severity, *_ in of}))
+        axes.grid(visible=True, axis="y", linewidth=0.6)
+        bare(axes)
+        legend(figure, axes)
+
+
+def effects(groups: Mapping[str, Mapping[str, float]], label: str, out: Path, title: str) -> None:
+    """Effect sizes as bars from 0, in groups. Written to `out`.svg and `out`.png (Karandikar et al. 2021, fig. 1)."""
+    names = list(dict.fromkeys(name for of in groups.values() for name in of))
+    width = 0.8 / max(1, len(names))
+    with drawn(out, title, (max(6.4, 0.34 * len(names) * len(groups) + 2), 4.4), png=True) as figure:
+        axes = figure.subplots()
+        for number, name in enumerate(names):
+            at = [(k - 0.4 + (number + 0.5) * width, of[name]) for k, of in enumerate(groups.values()) if name in of]
+            hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
+            axes.bar(
+                [x for x, _ in at], [d for _, d in at], width, color=COLOURS[number % len(COLOURS)], edgecolor="white",
+                hatch=hatch, label=name,
+            )  # fmt: skip
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.set_xticks(range(len(groups)), list(groups))
+        axes.set(ylabel=label)
+        axes.grid(visible=True, axis="y", linewidth=0.6)
+        bare(axes)
+        legend(figure, axes)
+
+
+def line_style(number: int) -> dict[str, Any]:
     """The n-th of lines that differ in colour, dash and marker."""
     return {
         "color": COLOURS[number % len(COLOURS)],
@@ -191,7 +233,8 @@ def _smoothed(values: Array, smoothing: float) -> Array:
     return out
 
 
-def _legend(figure: Figure, axes: Axes) -> None:
+def legend(figure: Figure, axes: Axes) -> None:
+    """Of these axes, on the right of the figure."""
     handles, labels = axes.get_legend_handles_labels()
     columns = -(-len(labels) // LONGEST)
     figure.legend(handles, labels, loc="outside right upper", ncols=columns, fontsize=7.5, frameon=False)

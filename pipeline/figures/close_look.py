@@ -62,13 +62,13 @@ def gradients(arrays: Arrays, out: Path, title: str) -> None:
     median and the 5% and 95% quantiles of the norm at a Brier score.
     """
     norms, briers = arrays["train_gradient_norm"], arrays["train_brier"]
-    rows, edges = norms.shape[1], (_stretched(briers.max()), _stretched(norms.max()))
+    rows, edges = norms.shape[1], (stretched(briers.max()), stretched(norms.max()))
     with drawn(out, title, size(arrays, 4.6), png=True) as figure:
         panels = grid(figure, arrays, [1.9, 1], share=False)
         for epoch, (top, low) in panels:
             norm, brier, right = norms[epoch], briers[epoch], arrays["train_correct"][epoch]
-            mesh = _density(top, brier, norm, edges)
-            top.set_title(f"epoch {arrays['epochs'][epoch]}\nrank correlation {_spearman(brier, norm):.3f}")
+            mesh = cloud(top, brier, norm, edges)
+            top.set_title(f"epoch {arrays['epochs'][epoch]}\nrank correlation {spearman(brier, norm):.3f}")
             top.set_xlabel("Brier score of the row")
             for chosen, words, style in ((right, "right", RIGHT), (~right, "wrong", WRONG)):
                 weights = np.full(np.count_nonzero(chosen), 100 / rows)
@@ -84,7 +84,8 @@ def gradients(arrays: Arrays, out: Path, title: str) -> None:
         figure.legend(handles=handles, **legend(arrays))
 
 
-def _density(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> Any:
+def cloud(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> Any:
+    """Rows by Brier score and norm as a two-dimensional histogram on these edges, with quantile lines of the norm."""
     from matplotlib.colors import LogNorm
 
     counts = np.histogram2d(brier, norm, edges)[0].T
@@ -106,7 +107,7 @@ def _density(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) 
     return mesh
 
 
-def _stretched(most: float) -> Array:
+def stretched(most: float) -> Array:
     """Edges of CELLS cells of equal width in the square root, from 0 to `most`."""
     edges: Array = np.linspace(0, 1, CELLS + 1) ** 2 * max(float(most), 1e-12)
     return edges
@@ -134,7 +135,8 @@ def _percent(axes: Axes, rows: int) -> None:
     bare(axes)
 
 
-def _spearman(a: Array, b: Array) -> float:
+def spearman(a: Array, b: Array) -> float:
+    """Rank correlation; NaN where one of the two does not vary."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(a, b).statistic) if np.ptp(a) and np.ptp(b) else float("nan")

@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     runs = expansion.expand(study, arguments.params)
     home = Path.cwd()
     places = running.places(home, runs)
-    if (before := tuning.count(study, runs)) and study.tune:
-        print(f"{study.title}: tuning takes {plural(before, 'run')} at most; then, with other settings than now:")
+    if tries := running.places(home, tuning.tried(study, runs, arguments.params)):
+        print(f"{study.title}: tuning takes {plural(len(tries), 'run')} at most; then, with other settings than now:")
     print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
         for place in places[:SHOWN]:

@@ -8,24 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.figures import across, training
+from pipeline.figures import across, rows, training
 from pipeline.figures.across import Interval, Point
-from pipeline.studies import chance, choice, figure
+from pipeline.studies import chance, choice, figure, shifted
 from pipeline.studies.choice import Row, Setting
-from pipeline.studies.expansion import Run
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
-from pipeline.studies.measuring import KEY
-from pipeline.studies.running import EPOCHS, LOGITS, Place
+from pipeline.studies.measuring import KEY, PROBLEM
+from pipeline.studies.running import EPOCH_ROWS, EPOCHS, LOGITS, Place
 from trueodds import calibrators, logits
 from trueodds.errors import unknown
 from trueodds.evaluation.entries import name_and_options
+from trueodds.files import read_npz
 from trueodds.metrics import CalibrationSums
 
 PERCENT = {"error_rate": "error", "accuracy": "accuracy"}
 
 
-def draw(study: Study, places: Sequence[Place], table: Sequence[Row], out: Path) -> list[Path]:
-    """The PNGs, each with an .svg beside it: figure1.png and so on; none of a figure whose settings have no run.
+def draw(
+    study: Study, places: Sequence[Place], table: Sequence[Row], under_shift: Sequence[Row], out: Path
+) -> list[Path]:
+    """The PNGs, each with an .svg beside it: figure1.png and so on; none of a figure whose settings have no run, or not
+    what it shows. table, under_shift: of `measuring` and `shifted`.
 
     Raises:
         StudyError: a figure of training that names a column which the runs have not measured.
@@ -34,19 +37,33 @@ def draw(study: Study, places: Sequence[Place], table: Sequence[Row], out: Path)
     by_key = {place.key: place for place in places}
     written = []
     for number, spec in enumerate(study.figures, start=1):
-        rows = [row for row in table if row[CALIBRATOR] == spec.calibrator and _has(by_key[row[KEY]].run, spec.where)]
-        settings = [one for one in choice.settings_of(study, rows) if not any(row.get("problem") for row in one.rows)]
+        shown = getattr(spec, "calibrators", None) or (
+            [spec.calibrator] if spec.kind != "effects" else study.calibrators
+        )
+        of = [row for row in table if row[CALIBRATOR] in shown and by_key[row[KEY]].run.matches(spec.where)]
+        settings = [one for one in choice.settings_of(study, of) if not any(row.get(PROBLEM) for row in one.rows)]
         if settings:
             path = out / f"figure{number}"
-            _DRAWN[spec.kind](spec, _Drawing(study, settings, by_key), path, spec.title or study.title)
+            drawing = _Drawing(study, settings, by_key, under_shift)
+            try:
+                _DRAWN[spec.kind](spec, drawing, path, spec.title or study.title)
+            except _NothingError:
+                continue
             written.append(path.with_suffix(".png"))
     return written
+
+
+class _NothingError(Exception):
+    """The runs that are done have not what a figure shows."""
 
 
 class _Drawing:
     """What figures are made of: settings by short names, their runs' logits and epochs."""
 
-    def __init__(self, study: Study, settings: Sequence[Setting], places: Mapping[str, Place]) -> None:
+    def __init__(
+        self, study: Study, settings: Sequence[Setting], places: Mapping[str, Place], under_shift: Sequence[Row]
+    ) -> None:
+        self.study, self.settings, self.under_shift = study, settings, under_shift
         leaves = [leaf for leaf in choice.leaves_of(study) if len({_text(one, leaf) for one in settings}) > 1]
         self.names = {_name(one, leaves): one for one in settings}
         self._places = places
@@ -54,6 +71,16 @@ class _Drawing:
 
     def places(self, setting: Setting) -> list[Place]:
         return [self._places[row[KEY]] for row in setting.rows]
+
+    def arrays(self) -> dict[str, rows.Rows]:
+        """What the first seed of each setting kept of single rows at named epochs."""
+        found: dict[str, rows.Rows] = {name: read_npz(path) for name, one in self.names.items()
+                 if (path := self.places(one)[0].folder / EPOCH_ROWS).is_file()}  # fmt: skip
+        if not found:
+            raise _NothingError
+        if len({tuple(of["epochs"]) for of in found.values()}) > 1:
+            raise StudyError("a figure of named epochs needs the same `curves` in all of its runs; use `where`")
+        return found
 
     def sums(self, place: Place) -> CalibrationSums:
         val, test = (logits.read(place.folder / LOGITS, split) for split in ("val", "test"))
@@ -110,8 +137,50 @@ def _bars(spec: figure.Bars, drawing: _Drawing, out: Path, title: str) -> None:
     across.bars(groups, spec.y.replace("_", " "), out, title)
 
 
+def _effects(spec: figure.Effects, drawing: _Drawing, out: Path, title: str) -> None:
+    """A group for each baseline with all other leaves, a bar for each value that is compared with it."""
+    by_leaves = {_leaves(drawing, one): one for one in drawing.settings}
+    groups: dict[str, dict[str, float]] = {}
+    for leaves, one in by_leaves.items():
+        value = str(one.rows[0].get(spec.leaf))
+        other = (
+            by_leaves.get(_leaves(drawing, one, {spec.leaf: spec.against[value]})) if value in spec.against else None
+        )
+        pair = [[row[spec.y] for row in of.rows if row.get(spec.y) is not None] for of in (one, other) if of]
+        if len(pair) == 2 and min(map(len, pair)) > 1 and not math.isnan(d := chance.cohens_d(*pair)):
+            rest = [text for leaf, text in leaves if leaf != spec.leaf and len({dict(k)[leaf] for k in by_leaves}) > 1]
+            groups.setdefault("\n".join([f"against {spec.against[value]}", *rest]), {})[str(value)] = d
+    if not groups:
+        raise _NothingError
+    across.effects(groups, f"Cohen's d of {spec.y.replace('_', ' ')} (below 0: less)", out, title)
+
+
+def _shift(spec: figure.Shift, drawing: _Drawing, out: Path, title: str) -> None:
+    found = shifted.of_figure(drawing.study, drawing.under_shift, spec)
+    if not found:
+        raise _NothingError
+    lines = {
+        name: [(severity, *shifted.mean_and_error(of[severity], spec.y)) for severity in sorted(of)]
+        for name, of in found.items()
+    }
+    across.shift(lines, spec.y.replace("_", " "), out, title)
+
+
+def _densities(spec: figure.Densities, drawing: _Drawing, out: Path, title: str) -> None:
+    rows.densities(drawing.arrays(), spec.array, out, title)
+
+
+def _gradients(_spec: figure.Gradients, drawing: _Drawing, out: Path, title: str) -> None:
+    rows.gradients(drawing.arrays(), out, title)
+
+
+def _outcomes(_spec: figure.Outcomes, drawing: _Drawing, out: Path, title: str) -> None:
+    rows.outcomes(drawing.arrays(), out, title)
+
+
 _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
     "reliability": _reliability, "bins": _bins, "curves": _curves, "points": _points, "bars": _bars,
+    "effects": _effects, "shift": _shift, "densities": _densities, "gradients": _gradients, "outcomes": _outcomes,
 }  # fmt: skip
 
 
@@ -132,8 +201,11 @@ def _beats(other: tuple[float, float], one: tuple[float, float]) -> bool:
     return all(a <= b for a, b in zip(other, one, strict=True)) and other != one and not any(map(math.isnan, other))
 
 
-def _has(run: Run, leaves: Mapping[str, Any]) -> bool:
-    return run.matches(leaves)
+def _leaves(drawing: _Drawing, setting: Setting, other: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
+    """What a setting is known by, with some of its leaves as they are in another."""
+    names = [*choice.leaves_of(drawing.study), CALIBRATOR]
+    values = {**setting.rows[0], **(other or {})}
+    return tuple((name, str(values.get(name))) for name in names)
 
 
 def _name(setting: Setting, leaves: Sequence[str]) -> str:

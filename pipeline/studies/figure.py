@@ -58,4 +58,55 @@ class Bars(_Figure):
     """A leaf, such as dataset: bars of one value stand together."""
 
 
-Figure = Annotated[Reliability | Bins | Curves | Points | Bars, Field(discriminator="kind")]
+class Effects(_Figure):
+    """Cohen's d of a measure of the test rows over seeds: each value of a leaf against another value of it, all other
+    leaves as they are.
+    """
+
+    kind: Literal["effects"]
+    y: str = "ece"
+    leaf: str = "method"
+    against: dict[str, str] = Field(min_length=1)
+    """Of each value its baseline, such as {mmce_kumar: ce, focal_mmce: fl2}."""
+    calibrators: list[str] = Field(default_factory=list)
+    """Those that are compared, each with itself; empty: all of the study's."""
+
+
+class Shift(_Figure):
+    """A measure under corruption, by severity: a line for each setting and calibrator, of runs whose `shift` is set."""
+
+    kind: Literal["shift"]
+    y: Literal["error_rate", "nll", "ece", "adaptive_ece", "adaptive_ece_l2"] = "adaptive_ece_l2"
+    calibrators: list[str] = Field(default_factory=list)
+    """Lines; empty: all of the study's."""
+
+
+class Densities(_Figure):
+    """The density of a number of each row over the rows, a panel for each epoch of `curves`, a line for each setting,
+    of its first seed.
+    """
+
+    kind: Literal["densities"]
+    array: Literal[
+        "train_gradient_norm", "train_confidence", "train_brier", "test_confidence", "test_brier", "test_p"
+    ] = "test_confidence"
+
+
+class Gradients(_Figure):
+    """Gradient norm against Brier score of each training row at the last epoch of `curves`, a panel for each setting,
+    of its first seed.
+    """
+
+    kind: Literal["gradients"]
+
+
+class Outcomes(_Figure):
+    """Right and wrong test rows by p_y at each epoch of `curves`, panels for each setting, of its first seed."""
+
+    kind: Literal["outcomes"]
+
+
+Figure = Annotated[
+    Reliability | Bins | Curves | Points | Bars | Effects | Shift | Densities | Gradients | Outcomes,
+    Field(discriminator="kind"),
+]

@@ -23,6 +23,8 @@ PAPERS = Path(__file__).parent / "papers"
 CALIBRATOR = "calibrator"
 TEMPERATURE = "temperature"
 """A column of those calibrators that have one."""
+SECONDS = "seconds"
+"""A column of runs: how long the whole graph took, on the machine that it ran on, beside whatever else ran there."""
 VALIDATION = "val_"
 """Before the names of what the validation rows say: of a fitted calibrator they are the rows it was fitted on."""
 SPREADS = ("deviation", "error")
@@ -214,8 +216,8 @@ def _check(study: Study) -> None:
         raise ConfigError("it has neither vary nor runs, so there is no run; give one of them")
     check_compared(study.calibrators)
     _check_figures(study)
-    if missing := [column for column in study.report if column not in columns()]:
-        raise unknown("column in report", missing[0], sorted(columns()))
+    if missing := [column for column in study.report if column not in {*columns(), SECONDS}]:
+        raise unknown("column in report", missing[0], sorted({*columns(), SECONDS}))
     rows: Sequence[Mapping[str, Any]] = study.published.rows if study.published else ()
     known = published_keys(study)
     for number, row in enumerate(rows):
@@ -229,10 +231,11 @@ def _check(study: Study) -> None:
 def _check_figures(study: Study) -> None:
     known = {leaf for axis in study.axes for leaf in axis} | {leaf for run in [study.hold, *study.runs] for leaf in run}
     for number, figure in enumerate(study.figures):
-        if figure.calibrator not in study.calibrators:
-            raise ConfigError(f"figures.{number}: {unknown(CALIBRATOR, figure.calibrator, study.calibrators)}")
-        groups = getattr(figure, "groups", None)
-        for leaf in [*figure.where, *([] if groups is None else [groups])]:
+        for calibrator in [figure.calibrator, *getattr(figure, "calibrators", ())]:
+            if calibrator not in study.calibrators:
+                raise ConfigError(f"figures.{number}: {unknown(CALIBRATOR, calibrator, study.calibrators)}")
+        leaves = [getattr(figure, name, None) for name in ("groups", "leaf")]
+        for leaf in [*figure.where, *filter(None, leaves)]:
             if leaf not in known:
                 raise ConfigError(f"figures.{number}: {unknown('leaf', leaf, sorted(known))}")
         for column in filter(None, (getattr(figure, axis, None) for axis in "xy")):

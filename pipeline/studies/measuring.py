@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.studies.format import CALIBRATOR, TEMPERATURE, VALIDATION, columns
+from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, columns
 from pipeline.studies.running import LOGITS, Place
 from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
@@ -23,7 +23,7 @@ from trueodds.processes.progress import bar
 
 MEASURED = "measured.json"
 PROBLEM = "problem"
-KEY, SECONDS = "run", "seconds"
+KEY = "run"
 Row = dict[str, Any]
 
 
@@ -39,7 +39,7 @@ class Judging:
 def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[Row]:
     """Of the runs that are done, with each calibrator; in the order of the runs."""
     done = [place for place in places if place.is_done]
-    code = fingerprint(code_hashes(["trueodds.evaluation.measurement", "trueodds.calibrators"]))
+    code = code_in_use("trueodds.evaluation.measurement", "trueodds.calibrators")
     table = []
     with bar(len(done) * len(entries), "measure", "row") as shown:
         for place in done:
@@ -51,13 +51,18 @@ def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[Row]:
     return table
 
 
+def code_in_use(*modules: str) -> str:
+    """A short hash of these modules' code and of all that they import."""
+    return fingerprint(code_hashes(modules))[:16]
+
+
 def _measured(place: Place, entries: Sequence[str], code: str) -> dict[str, Row]:
     """By the entries, as measured now or earlier by the same code."""
     evaluation = place.run.params.evaluation
     judging = Judging(evaluation.bins, evaluation.level)
     path = place.folder / MEASURED
     kept: dict[str, Row] = read_json(path) if path.is_file() else {}
-    keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code[:16]}" for entry in entries}
+    keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
     if new := [entry for entry in entries if keys[entry] not in kept]:
         val, test = (logits.read(place.folder / LOGITS, split) for split in ("val", "test"))
         for entry in new:

@@ -20,6 +20,8 @@ class Findings:
     """What was found, in words: of `printing`, `comparison`, `tuning`, and messages of failed runs."""
 
     cells: Sequence[Sequence[str]]
+    shifted: Sequence[Sequence[Sequence[str]]]
+    """A table for each figure of a shift."""
     summary: str
     compared: Sequence[str]
     chosen: Sequence[str]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.studies import choice
 from pipeline.studies.choice import Chosen, Setting
-from pipeline.studies.format import CALIBRATOR, SPREADS, TEMPERATURE, Study, published_keys
+from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, Study, published_keys
 from pipeline.studies.measuring import PROBLEM
 
 PERCENT = 100.0
@@ -55,6 +55,22 @@ def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:
     return said
 
 
+def times(study: Study, table: Sequence[Row]) -> list[str]:
+    """Of each setting that has a baseline, by how much longer its runs took, where `seconds` is reported."""
+    if SECONDS not in study.report or not study.baseline:
+        return []
+    settings = [one for one in choice.settings_of(study, table) if one.rows[0][CALIBRATOR] == study.calibrators[0]]
+    said = []
+    for one in settings:
+        beside = _baseline(study, one, settings)
+        if beside is None or beside is one:
+            continue
+        ours, theirs = one.mean(SECONDS), beside.mean(SECONDS)
+        if ours and theirs:
+            said.append(f"{one.name}: {ours / theirs:.2f} times the baseline's time ({ours:.0f} s and {theirs:.0f} s).")
+    return said
+
+
 def published_row(study: Study, row: Row) -> Row | None:
     """The published numbers of a row's settings, if there are any."""
     for published in study.published.rows if study.published else ():
@@ -66,13 +82,20 @@ def published_row(study: Study, row: Row) -> Row | None:
     return None
 
 
+def scale_of(column: str) -> tuple[float, int]:
+    """What a column is multiplied by, and its decimals: scores are as they are."""
+    if column == SECONDS:
+        return 1.0, 0
+    return (1.0, 4) if column.startswith(SCORES) else (PERCENT, 2)
+
+
 def _cell(column: str, rows: Sequence[Row]) -> str:
     if problem := next((row[PROBLEM] for row in rows if row.get(PROBLEM)), None):
         return str(problem)
     values = [row[column] for row in rows if row.get(column) is not None]
     if not values:
         return "not defined"
-    scale, digits = _scale(column)
+    scale, digits = scale_of(column)
     mean = f"{scale * fmean(values):.{digits}f}"
     if len(values) > 1:
         return f"{mean} ± {scale * stdev(values):.{digits}f}"
@@ -87,7 +110,7 @@ def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baselin
     if stated is None:
         return ""
     values = [row[column] for row in rows if row.get(column) is not None]
-    scale, digits = _scale(column)
+    scale, digits = scale_of(column)
     as_printed = study.published.unit == "fraction" or column in (TEMPERATURE, *study.published.plain)
     unit = scale / (1.0 if as_printed else PERCENT)
     number = stated * unit
@@ -108,8 +131,3 @@ def _baseline(study: Study, setting: Setting, settings: Sequence[Setting]) -> Se
     """That with the baseline's leaves and all others as this setting's."""
     wanted = {leaf: setting.rows[0].get(leaf) for leaf in (*choice.leaves_of(study), CALIBRATOR)} | study.baseline
     return next((one for one in settings if all(one.rows[0].get(leaf) == wanted[leaf] for leaf in wanted)), None)
-
-
-def _scale(column: str) -> tuple[float, int]:
-    """What a column is multiplied by, and its decimals: scores are as they are."""
-    return (1.0, 4) if column.startswith(SCORES) else (PERCENT, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.studies import choice, comparison, drawing, measuring, page, printing
+from pipeline.studies import choice, comparison, drawing, measuring, page, printing, shifted
 from pipeline.studies.choice import Row
 from pipeline.studies.format import Study
 from pipeline.studies.page import Findings
@@ -22,14 +22,16 @@ def report(study: Study, done: Done, out: Path) -> str:
     table = measuring.rows_of(done.places, study.calibrators)
     if not table:
         return f"{study.title}: no run is done"
-    found = findings(study, done, table)
-    written = measuring.write(out, table)
-    figures = drawing.draw(study, done.places, table, out)
+    under_shift = shifted.rows_of(done.places, study.calibrators)
+    found = findings(study, done, table, under_shift)
+    written = [*measuring.write(out, table), *shifted.write(out, under_shift)]
+    figures = drawing.draw(study, done.places, table, under_shift, out)
     written += [*figures, page.write(out / PAGE, study, found, figures)]
     words = [found.summary, *(f"  {line}" for line in found.compared), *found.chosen]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
-    return "\n".join(["", *printing.markdown(found.cells), "", *filter(None, words)])
+    tables = [line for cells in (found.cells, *found.shifted) for line in ["", *printing.markdown(cells)]]
+    return "\n".join([*tables, "", *filter(None, words)])
 
 
 def cells(study: Study, done: Done) -> list[list[str]]:
@@ -37,14 +39,20 @@ def cells(study: Study, done: Done) -> list[list[str]]:
     return printing.cells(study, measuring.rows_of(done.places, study.calibrators))
 
 
-def findings(study: Study, done: Done, table: Sequence[Row]) -> Findings:
-    """In words, of `measuring.rows_of`."""
+def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequence[Row]) -> Findings:
+    """In words, of `measuring.rows_of` and `shifted.rows_of`."""
     compared = comparison.compare(study, done.places)
     chosen = choice.choose(study.choose, choice.settings_of(study, table)) if study.choose else []
     return Findings(
         cells=printing.cells(study, table),
+        shifted=[
+            cells
+            for spec in study.figures
+            if spec.kind == "shift"
+            if (cells := shifted.cells(study, under_shift, spec))
+        ],
         summary=comparison.summary(compared),
-        compared=[one.sentence() for one in compared],
+        compared=[*(one.sentence() for one in compared), *printing.times(study, table)],
         chosen=printing.chosen_lines(study, chosen),
         tuned=done.tuned,
         failed=done.failed,

@@ -31,6 +31,10 @@ STUDIES = "TRUEODDS_STUDIES"
 """Environment variable: the folder of the runs that are done (FOLDER otherwise), so that machines share them."""
 WAIT_SECONDS = 2.0
 RUN, LOGITS, EPOCHS, LOG = "run.json", "logits.npz", "epochs.csv", "log.txt"
+EPOCH_ROWS = "epoch_rows.npz"
+"""Of runs with epochs to look at closely (`curves`)."""
+SHIFT = "shift"
+"""The logits of corrupted test rows, of runs with a shift: a folder."""
 LAST = 8
 """Lines of a failed run's log that are shown."""
 
@@ -182,6 +186,10 @@ def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
         whole.mkdir()
         shutil.copyfile(work / stages.LOGITS, whole / LOGITS)
         shutil.copyfile(work / stages.MODEL / EPOCHS, whole / EPOCHS)
+        if place.run.params.training.curves:
+            shutil.copyfile(work / stages.MODEL / EPOCH_ROWS, whole / EPOCH_ROWS)
+        if place.run.params.evaluation.shift:
+            shutil.copytree(work / stages.SHIFT, whole / SHIFT)
         log.replace(whole / LOG)
         write_json(whole / RUN, {**record, **settings})
         shutil.rmtree(place.folder, ignore_errors=True)

@@ -16,10 +16,21 @@ Measure = Callable[[Sequence[Run]], list[Row | None]]
 """Runs what is not done yet; of each run its row with the rule's calibrator, None where it failed."""
 
 
-def count(study: Study, runs: Sequence[Run]) -> int:
-    """Runs that tuning makes at most, before those of the study."""
-    steps = study.tune.steps if study.tune else []
-    return sum(len(step.values) for run in _by_setting(runs).values() for step in steps if _concerns(step, run[0]))
+def tried(study: Study, runs: Sequence[Run], params: Path) -> list[Run]:
+    """Of each setting and step every value by itself: as many runs as tuning makes at most, before those of the study.
+
+    Raises:
+        ConfigError: a value that params.yaml refuses.
+    """
+    if study.tune is None:
+        return []
+    return [
+        run.with_leaves({SEED: study.tune.seed, step.leaf: value}, {step.leaf: value}, params)
+        for run, *_ in _by_setting(runs).values()
+        for step in study.tune.steps
+        if _concerns(step, run)
+        for value in step.values
+    ]
 
 
 def tuned(study: Study, runs: Sequence[Run], params: Path, measure: Measure, say: Callable[[str], None]) -> list[Run]:
@@ -37,16 +48,16 @@ def tuned(study: Study, runs: Sequence[Run], params: Path, measure: Measure, say
     of_settings = _by_setting(runs)
     chosen: dict[str, Leaves] = {key: {} for key in of_settings}
     for step in study.tune.steps:
-        tried = [(key, value) for key, of in of_settings.items() if _concerns(step, of[0]) for value in step.values]
+        tries = [(key, value) for key, of in of_settings.items() if _concerns(step, of[0]) for value in step.values]
         candidates = [
             of_settings[key][0].with_leaves(
                 {SEED: study.tune.seed, **chosen[key], step.leaf: value}, {**chosen[key], step.leaf: value}, params
             )
-            for key, value in tried
+            for key, value in tries
         ]
         rows = measure(candidates)
-        for key in dict.fromkeys(key for key, _ in tried):
-            values = [(value, row) for (of, value), row in zip(tried, rows, strict=True) if of == key]
+        for key in dict.fromkeys(key for key, _ in tries):
+            values = [(value, row) for (of, value), row in zip(tries, rows, strict=True) if of == key]
             name = _name(of_settings[key][0])
             value, line = _best(study, step, values, name)
             chosen[key] = {**chosen[key], step.leaf: value}

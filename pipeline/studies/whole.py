@@ -45,7 +45,9 @@ def carry_out(
         tuned.append(line)
         say(line)
 
-    runs = tuning.tuned(study, expansion.expand(study, params), params, measure, choice)
+    untuned = expansion.expand(study, params)
+    running.places(home, [*untuned, *tuning.tried(study, untuned, params)])  # refuses before hours of earlier steps
+    runs = tuning.tuned(study, untuned, params, measure, choice)
     places = running.places(home, runs)
     failed.update(run(home, places))
     return Done(tuple(places), tuple(tuned), tuple(failed.values()))

@@ -121,7 +121,7 @@ def test_tuning_keeps_each_choice_while_it_makes_the_next() -> None:
         ("ce", 7, 0.4, 0.1), ("ce", 7, 0.4, 0.01), ("ce", 7, 0.4, 0.001),
         ("avuc", 7, 0.2, 0.1), ("avuc", 7, 0.2, 0.01), ("avuc", 7, 0.2, 0.001),
     ]  # fmt: skip
-    assert tuning.count(study, runs) == len(tried)
+    assert len(tuning.tried(study, runs, PARAMS)) == len(tried)
     assert [(run.name, run.params.training.seed) for run in found] == [
         ("method=ce seed=0 weight_decay=0.01", 0), ("method=ce seed=1 weight_decay=0.01", 1),
         ("method=avuc seed=0 method_options.kappa=0.2 weight_decay=0.01", 0),

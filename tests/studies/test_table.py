@@ -30,13 +30,13 @@ STUDY: dict[str, Any] = {
 }
 
 
-def done(home: Path, study: Study, seconds: float = 3.0) -> list[Place]:
-    """Places of runs with logits drawn at random, those of the last not done."""
+def done(home: Path, study: Study, seconds: float = 3.0, missing: int | None = 3) -> list[Place]:
+    """Places of runs with logits drawn at random, but for one that is not done."""
     rng, places = np.random.default_rng(0), []
     for number, run in enumerate(expand(study, ROOT / "params.yaml")):
         place = Place(run, f"key{number}", home / running.FOLDER / f"key{number}")
         places.append(place)
-        if number == 3:
+        if number == missing:
             continue
         place.folder.mkdir(parents=True)
         z = rng.normal(0, 2, (2, 400, 3)).astype(np.float32)
@@ -124,3 +124,13 @@ def test_what_is_left_is_estimated_by_runs_like_it(tmp_path: Path) -> None:
     assert running.estimate(tmp_path, places) == running.Estimate(4, 3, 40.0)
     assert running.estimate(tmp_path, places[:3]) == running.Estimate(3, 3, 0.0)
     assert running.estimate(tmp_path / "empty", [place for place in places if not place.is_done]).seconds is None
+
+
+def test_times_stand_beside_the_baseline_s(tmp_path: Path) -> None:
+    study = parse({**STUDY, "report": [*STUDY["report"], "seconds"], "baseline": {"method": "ce"}})
+    table = measuring.rows_of(done(tmp_path, study), study.calibrators)
+    for row in table:
+        row["seconds"] = 5.0 if row["method"] == "fl3" else 4.0
+    assert printing.times(study, table) == ["method=fl3: 1.25 times the baseline's time (5 s and 4 s)."]
+    assert printing.times(parse(STUDY), table) == []
+    assert "| 4 ± 0 |" in "\n".join(printing.markdown(printing.cells(study, table)))

@@ -76,9 +76,7 @@ class ShiftResults:
             writer.writerow(["calibrator", "role", "corruption", "severity", *FIGURES])
             writer.writerows(self._rows())
         level = self.settings.level
-        tables = {
-            one.name: {"role": one.role, **_by_severity(one, self.severities, level)} for one in self.measurements
-        }
+        tables = {one.name: {"role": one.role, **by_severity(one, self.severities, level)} for one in self.measurements}
         problems = {name: {"role": "compared", "problem": reason} for name, reason in self.problems.items()}
         head = {**self.description, "bins": self.settings.bins, "level": level, "unit": "fraction"}
         write_json(folder / "shift.json", {**head, "calibrators": tables | problems})
@@ -122,22 +120,7 @@ def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits,
     return ShiftResults(measurements, problems, shifted.corruptions, shifted.severities, shifted.description, settings)
 
 
-def figures(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, bins: int) -> Array:
-    """FIGURES of one set of rows."""
-    p_NC = calibrator(logits_NC)
-    sums = CalibrationSums.from_probabilities(p_NC, labels_N)
-    return np.array(
-        [
-            metrics.error_rate(sums),
-            sums.total("nll") / sums.n,
-            metrics.ece(sums, bins=bins),
-            metrics.adaptive_ece(p_NC, labels_N, bins=bins),
-            metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
-        ]
-    )
-
-
-def _by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) -> dict[str, Any]:
+def by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) -> dict[str, Any]:
     """Of each figure, lists over severity 0, ..: the mean over corruptions, and how sure it is (null at 0)."""
     table: dict[str, Any] = {"severity": [0, *severities]}
     for figure in FIGURES:
@@ -151,3 +134,18 @@ def _by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float)
             "upper": [None, *(None if error is None else mean + half for mean in means)],
         }
     return table
+
+
+def figures(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, bins: int) -> Array:
+    """FIGURES of one set of rows."""
+    p_NC = calibrator(logits_NC)
+    sums = CalibrationSums.from_probabilities(p_NC, labels_N)
+    return np.array(
+        [
+            metrics.error_rate(sums),
+            sums.total("nll") / sums.n,
+            metrics.ece(sums, bins=bins),
+            metrics.adaptive_ece(p_NC, labels_N, bins=bins),
+            metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
+        ]
+    )
