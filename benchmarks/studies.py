@@ -1,6 +1,6 @@
 """Studies of small nets on 20 classes of CIFAR-100, by `trueodds study`: the papers' questions at a size of two cores.
 
-    python -m benchmarks.studies                      # all, some three hours of two cores; begun ones go on; nothing beside `time`
+    python -m benchmarks.studies                      # all, in four hours; begun ones go on
     python -m benchmarks.studies --only survey        # one of them
     python -m benchmarks.studies --table              # of those whose runs are all done
 

@@ -159,6 +159,10 @@ class Training(_Section):
     """Of the CPU, in training; 0: torch's choice."""
     curves: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
     """Epochs to look at closely, for `trueodds curves`; any: the test split is measured after every epoch."""
+    epoch_metrics: list[Literal["adaptive_ece", "brier", "classwise_ece", "mce", "sweep_ece"]] = Field(
+        default_factory=list
+    )
+    """Further columns of epochs.csv, of the validation rows and, with `curves`, of the test rows."""
 
 
 class Calibration(_Section):

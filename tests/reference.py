@@ -218,3 +218,43 @@ def binomial_tail(successes: int, n: int, chance: float) -> float:
     """P(X >= successes) for X binomial."""
     terms = (math.comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(successes, n + 1))
     return math.fsum(terms)
+
+
+def post_hoc_improvement(
+    before: Rows, after: Rows, labels: Sequence[int], level: float
+) -> dict[str, tuple[float, float, float]]:
+    """Row by row: score before less score after, mean and Student's limits, t by bisection of its tail's integral."""
+    n = len(labels)
+
+    def brier(row: Sequence[float], label: int) -> float:
+        return math.fsum((p - (k == label)) ** 2 for k, p in enumerate(row))
+
+    def log(row: Sequence[float], label: int) -> float:
+        return -math.log(row[label])
+
+    found = {}
+    for name, score in (("nll", log), ("brier", brier)):
+        d = [score(b, y) - score(a, y) for b, a, y in zip(before, after, labels, strict=True)]
+        mean = math.fsum(d) / n
+        error = math.sqrt(math.fsum((x - mean) ** 2 for x in d) / (n - 1) / n)
+        half = _student(n - 1, level) * error
+        found[name] = (mean, mean - half, mean + half)
+    return found
+
+
+def _student(freedom: int, level: float, steps: int = 20_000) -> float:
+    """t with the share `level` of Student's distribution within +- t, by Simpson's rule."""
+    scale: float = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+
+    def inside(t: float) -> float:
+        h = t / steps
+        heights = [(1 + (k * h) ** 2 / freedom) ** (-(freedom + 1) / 2) for k in range(steps + 1)]
+        simpson = heights[0] + heights[-1] + 4 * math.fsum(heights[1:-1:2]) + 2 * math.fsum(heights[2:-1:2])
+        share: float = 2 * scale * simpson * h / 3
+        return share
+
+    low, high = 0.0, 50.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if inside(middle) > level else (middle, high)
+    return (low + high) / 2

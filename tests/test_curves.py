@@ -147,6 +147,7 @@ def test_the_rows_of_named_epochs(digits: DataSet, tmp_path: Path) -> None:
     p = metrics.softmax(logits.double().numpy())
     assert rows["train_confidence"][1] == pytest.approx(p.max(1), rel=1e-4)
     assert rows["train_correct"][1].tolist() == (p.argmax(1) == labels.numpy()).tolist()
+    assert rows["train_p"][1] == pytest.approx(p[np.arange(len(labels)), labels], rel=1e-5)
     assert rows["train_brier"][1] == pytest.approx(((p - np.eye(10)[labels]) ** 2).sum(1), rel=1e-4, abs=1e-12)
     expected = reference.gradient_norms(methods.build("ce"), result.net.head.double(), features.double(), labels, 1.0)
     assert rows["train_gradient_norm"][1] == pytest.approx(expected, rel=1e-4)
@@ -283,3 +284,18 @@ def test_files_that_cannot_be_drawn(tmp_path: Path) -> None:
         epochs.write_text(text)
         with pytest.raises(FileError, match=message):
             pictures.read(epochs)
+
+
+def test_further_columns_are_those_of_the_metrics(digits: DataSet, tmp_path: Path) -> None:
+    names = ["adaptive_ece", "brier", "classwise_ece", "mce", "sweep_ece"]
+    training = Training(epochs=2, width=4, curves=[2], epoch_metrics=[*names, "mce"])  # type: ignore[list-item]
+    result = train(digits, training, tmp_path / "c")
+    p_NC, labels_N = metrics.softmax(result.logits["val"].astype(float)), digits.arrays["val"][1]
+    last = result.history[-1]
+    for name in names:
+        found = getattr(metrics, name)(p_NC, labels_N)
+        expected = found.ece if name == "sweep_ece" else found
+        assert last[f"val_{name}"] == pytest.approx(expected, rel=1e-5)
+        assert f"test_{name}" in last and f"val_{name}" in result.history[0]
+    without = train(digits, Training(epochs=2, width=4, epoch_metrics=["mce"]), tmp_path / "d")
+    assert "val_mce" in without.history[0] and "test_mce" not in without.history[0]

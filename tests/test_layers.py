@@ -56,7 +56,7 @@ LAYERS = {
         shift
         results shifted_logits
         measurement
-        entries human_labels splits
+        entries human_labels improvement splits
     """,
     "trueodds/importing": """
         calibrate command

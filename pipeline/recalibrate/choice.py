@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pipeline.config import Evaluation
 from trueodds import calibrators
 from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
-from trueodds.calibrators import Calibrator
+from trueodds.calibrators import Calibrator, Identity
 from trueodds.calibrators.held_out import calibrated_nll, stratified
 from trueodds.calibrators.selection import default_candidates
 from trueodds.evaluation.measurement import Measurement, measure, measure_probabilities
@@ -107,7 +107,7 @@ def choose(
         table,
         best,
         measure(served, logits_NC, labels_N, settings, positive),
-        measure_probabilities(best.name, p_NC, labels_N, settings, positive),
+        measure_probabilities(best.name, p_NC, labels_N, settings, positive, before_NC=Identity()(logits_NC)),
         settings,
         len(labels_N),
     )

@@ -42,9 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pipeline.studies import format as study_format
 
     if arguments.theory:
+        from pipeline.figures import weights
         from pipeline.studies import theory
 
         print(theory.lines(theory.findings()))
+        print(f"written: {weights.simplex(arguments.out / 'theory' / 'weights')}")
         return 0
     if arguments.list or arguments.study is None:
         names = study_format.names()

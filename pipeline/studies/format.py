@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pipeline import config
 from pipeline.studies.figure import Figure
+from trueodds.calibrators import Identity
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation.entries import check_compared
-from trueodds.evaluation.measurement import measure_probabilities
+from trueodds.evaluation.measurement import measure
 
 PAPERS = Path(__file__).parent / "papers"
 """Studies of the papers' tables and figures: <paper>/<table or figure>.yaml."""
@@ -272,4 +273,4 @@ def published_keys(study: Study) -> list[str]:
 def columns() -> frozenset[str]:
     """What a run is measured by: names of `trueodds.metrics`, fractions but for scores and counts."""
     p_NC = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]])
-    return frozenset([*measure_probabilities("", p_NC, np.array([0, 1, 1, 1]), _Judging()).values, TEMPERATURE])
+    return frozenset([*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), _Judging()).values, TEMPERATURE])

@@ -12,7 +12,7 @@ from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, S
 from pipeline.studies.measuring import PROBLEM
 
 PERCENT = 100.0
-SCORES = ("nll", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
+SCORES = ("nll", "refinement_nll", "phi_", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
 """How columns begin that are no fractions."""
 Row = Mapping[str, Any]
 """Of `measuring.rows_of`."""

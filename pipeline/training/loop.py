@@ -46,7 +46,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     batches = SplitBatches.of(beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts))
     method.meta.check(net, next(batches.train.ordered(2))[0])
     # What is measured, and where, is in the name of the folder, not in the model's card.
-    key = fingerprint({**settings, "device": device.type, "curves": plan.curves})
+    key = fingerprint({**settings, "device": device.type, "curves": plan.curves, "epoch_metrics": plan.epoch_metrics})
     checkpoint = Checkpoint(checkpoints / key[:16], every=every, share=share)
     _resume(state, checkpoint, device)
 

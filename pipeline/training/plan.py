@@ -31,7 +31,7 @@ class Plan:
 
     `pipeline.training.resolution.plan_of` makes it from params.yaml.
     device: auto, cpu or cuda; the loop finds it on the machine where it runs.
-    curves: the epochs that are measured row by row.
+    curves: the epochs that are measured row by row. epoch_metrics: what is measured of every epoch, besides.
     start: given weights; None: they are drawn.
     code: source file -> SHA-256, of the code that this run is made by (`pipeline.training.provenance`).
     """
@@ -44,6 +44,7 @@ class Plan:
     curves: tuple[int, ...]
     code: Mapping[str, str]
     start: Start | None = None
+    epoch_metrics: tuple[str, ...] = ()
 
     @property
     def head_alone(self) -> bool:
@@ -65,8 +66,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """All of it, file by file: two plans of equal JSON make the same net of the same data."""
-        where = {"device": self.device, "curves": list(self.curves), "code": dict(self.code)}
-        return {**self.result_settings(), **where}
+        measured = {"curves": list(self.curves), "epoch_metrics": list(self.epoch_metrics)}
+        return {**self.result_settings(), "device": self.device, **measured, "code": dict(self.code)}
 
 
 def fingerprint(tree: Any) -> str:

@@ -46,7 +46,8 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
         )
     code = code_hashes([LOOP, type(shape).__module__, *method.modules()])
     epochs = tuple(sorted(set(training.curves)))
-    return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start)
+    measured = tuple(dict.fromkeys(training.epoch_metrics))
+    return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start, measured)
 
 
 def _check_freezing(recipe: Recipe, shape: Shape, started: bool) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from pipeline import methods
+from pipeline.figures import weights
 from pipeline.studies import theory
 
 
@@ -40,3 +44,13 @@ def test_what_the_claims_say() -> None:
     assert held["bsce-gra, section 9"] == 0 and 40 < held["gamma-net, eq. 12"] <= 60
     printed = theory.lines(list(found.values()))
     assert "| 60 of 60 draws | - |" in printed and "the net answers 0.675" in printed
+
+
+def test_the_weights_of_rows_are_those_of_the_papers(tmp_path: Path) -> None:
+    p = np.array([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.2, 0.3, 0.5]])
+    focal, dual, brier = (weights.weights(loss, p) for loss in weights.WEIGHTS.values())
+    assert focal == pytest.approx((1 - p[:, 0]) ** 2)
+    assert dual == pytest.approx([(0.3 + 0.2) ** 2, (0.8 + 0.1) ** 2, 0.8**2]), "no other class is below p_y"
+    assert brier == pytest.approx(((p - [1, 0, 0]) ** 2).sum(axis=1))
+    picture = np.asarray(Image.open(weights.simplex(tmp_path / "new" / "weights")).convert("L"))
+    assert picture.std() > 10 and (tmp_path / "new" / "weights.svg").is_file()

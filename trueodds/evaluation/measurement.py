@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.calibrators import Calibrator
+from trueodds.calibrators import Calibrator, Identity
 from trueodds.evaluation import human_labels
+from trueodds.evaluation.improvement import post_hoc_improvement, refinement_nll
 from trueodds.metrics import CalibrationSums
 from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
 from trueodds.sums.inputs import Array
+from trueodds.sums.losses import SMALLEST_PROBABILITY
 from trueodds.sums.positive import PositiveClass
 
 OF_THE_TOP_LABEL = ("accuracy", "error_rate", "mean_confidence")
@@ -70,7 +73,8 @@ def measure(
     counts_NC: npt.ArrayLike | None = None,
 ) -> Measurement:
     """All metrics of one calibrator: .4 s for 10,000 x 100, 2 s for 10,000 x 1,000."""
-    return measure_probabilities(calibrator.name, calibrator(logits_NC), labels_N, settings, positive, counts_NC)
+    p_NC, before_NC = calibrator(logits_NC), Identity()(logits_NC)
+    return measure_probabilities(calibrator.name, p_NC, labels_N, settings, positive, counts_NC, before_NC=before_NC)
 
 
 def measure_probabilities(
@@ -80,8 +84,10 @@ def measure_probabilities(
     settings: Settings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
+    *,
+    before_NC: Array,
 ) -> Measurement:
-    """As `measure`, of probabilities however they were made."""
+    """As `measure`, of probabilities however they were made. before_NC: those of the same rows without a calibrator."""
     bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     ece_C = metrics.ece_per_class(p_NC, labels_N, bins=bins)
@@ -92,6 +98,8 @@ def measure_probabilities(
         **metrics.summary(sums, bins=bins, level=settings.level),
         "calibration_p_value": metrics.calibration_test(sums, bins=bins).p_value,
         "ece_l2": metrics.ece(sums, bins=bins, norm="l2"),
+        "refinement_nll": refinement_nll(np.log(np.maximum(p_NC, SMALLEST_PROBABILITY)), labels_N),
+        **_improvement(before_NC, p_NC, labels_N, settings.level),
         "label_binned_ece": metrics.label_binned_ece(p_NC, labels_N, bins=bins),
         "adaptive_ece": metrics.adaptive_ece(p_NC, labels_N, bins=bins),
         "adaptive_ece_l2": metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
@@ -144,6 +152,14 @@ def _uncertainty(
         "mce_floor_mean": largest.mean,
         "mce_floor_p95": largest.p95,
     }
+
+
+def _improvement(before_NC: Array, p_NC: Array, labels_N: npt.ArrayLike, level: float) -> dict[str, float]:
+    """PHI of NLL and Brier score with its limits: phi_nll, phi_nll_lower and so on."""
+    table: dict[str, float] = {}
+    for score, phi in post_hoc_improvement(before_NC, p_NC, labels_N, level=level).items():
+        table |= {f"phi_{score}": phi.value, f"phi_{score}_lower": phi.lower, f"phi_{score}_upper": phi.upper}
+    return table
 
 
 def positive_values(

@@ -150,8 +150,8 @@ def gradient_norms(
 
 def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
     """`epochs` (E,), and what `measure_rows` wrote for each, as (E, N): for train and test rows, in the order of the
-    data set, confidence, correct and brier, and gamma where the method has one; for train rows gradient_norm. 25 to 29
-    bytes a training row, 17 to 21 a test row.
+    data set, confidence, correct, brier and p (p_y), and gamma where the method has one; for train rows gradient_norm.
+    29 to 33 bytes a training row, 21 to 25 a test row.
     Without epochs only that empty array.
 
     Raises:
@@ -170,12 +170,13 @@ def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
 
 
 def _rows(method: Method, split: str, batch: Batch) -> Arrays:
-    """Of each row confidence, whether it was right, Brier score sum_k (p_k - [k = y])^2, and gamma if it has one."""
+    """Of each row confidence, whether it was right, Brier score sum_k (p_k - [k = y])^2, p_y, and perhaps gamma."""
     logits_NC, labels_N = batch.logits, batch.labels
     p_NC = torch.softmax(logits_NC.double(), 1)
     others_NC = p_NC.scatter(1, labels_N.unsqueeze(1), 0)  # 1 - p_y as their sum: nothing cancels
     brier_N = others_NC.square().sum(1) + others_NC.sum(1).square()
     values = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
+    values["p"] = p_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1).clamp_max(1).float()
     if (gamma_N := method.exponents(batch)) is not None:
         values["gamma"] = gamma_N.float()
     return {f"{split}_{name}": values_N.cpu().numpy() for name, values_N in values.items()}

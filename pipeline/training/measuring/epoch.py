@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,11 +15,22 @@ from pipeline.methods.method import Method
 from pipeline.training.batches import SplitBatches
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.outputs import outputs
-from pipeline.training.measuring.refinement import refinement
 from pipeline.training.plan import Plan
 from pipeline.training.state import Epoch, Row, TrainingState
 from trueodds.errors import UserError
+from trueodds.evaluation.improvement import refinement_nll
+from trueodds.metrics.binned import adaptive_ece, mce, sweep_ece
+from trueodds.metrics.classwise import classwise_ece
+from trueodds.metrics.scores import brier
+from trueodds.sums.inputs import Array, softmax
 
+ON_REQUEST: dict[str, Callable[[Array, npt.NDArray[np.integer]], float]] = {
+    "adaptive_ece": adaptive_ece,
+    "brier": brier,
+    "classwise_ece": classwise_ece,
+    "mce": mce,
+    "sweep_ece": lambda p_NC, labels_N: sweep_ece(p_NC, labels_N).ece,
+}
 SPLITS = ("train", "val", "test")
 SPREAD = ("mean", "std", "q05", "q95")
 
@@ -51,9 +65,11 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
         "weight_norm": curves.weight_norm(net.head),
         **_scores("train", losses.sum() / len(batches.train), logits, labels),
         **_scores("val", val_loss, val.logits, val.labels),
-        "val_refinement": refinement(val.logits, val.labels),
+        "val_refinement": refinement_nll(val.logits.cpu().numpy(), val.labels.cpu().numpy()),
         "test_ece": None if test is None else curves.scores(test.logits, test.labels)["ece"],
         **_gamma(method, gamma, val, test),
+        **on_request("val", plan.epoch_metrics, val),
+        **({} if test is None else on_request("test", plan.epoch_metrics, test)),
         **(
             curves.measure_rows(plan.curves, number, net, method, batches.train, test, folder, plan.recipe.batch_size)
             if plan.curves and test is not None
@@ -61,6 +77,14 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
         ),
         **method.figures(),
     }
+
+
+def on_request(split: str, names: Sequence[str], of: Batch) -> Row:
+    """Of a split's rows the metrics of these names (`trueodds.metrics`), 15 bins where they need a number of bins."""
+    if not names:
+        return {}
+    p_NC, labels_N = softmax(of.logits.cpu().numpy().astype(np.float64)), of.labels.cpu().numpy()
+    return {f"{split}_{name}": ON_REQUEST[name](p_NC, labels_N) for name in names}
 
 
 def _gamma(method: Method, train_N: Tensor, val: Batch, test: Batch | None) -> Row:
