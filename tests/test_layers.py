@@ -231,6 +231,7 @@ TORCH = (
     "pipeline/export",
     "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
+    "pipeline/figures/weights.py",
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {

@@ -30,8 +30,8 @@ def refinement_nll(logits_NC: npt.NDArray[np.floating], labels_N: npt.ArrayLike)
     An estimate of the refinement error, which calibration cannot lower (Berta et al. 2025, Rethinking Early Stopping:
     Refine, Then Calibrate). One number is fitted, so the rows' optimism about it is slight.
 
-    >>> logits, labels = np.array([[9.0, 0.0], [9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), np.array([0, 0, 1, 1])
-    >>> round(refinement_nll(logits, labels), 2), round(refinement_nll(logits / 9, labels), 2)
+    >>> logits, labels = np.array([[4.0, 0.0]] * 30 + [[0.0, 4.0]] * 10), np.zeros(40)
+    >>> round(refinement_nll(logits, labels), 2), round(refinement_nll(3 * logits, labels), 2)
     (0.57, 0.57)
     """
     labels = np.asarray(labels_N, np.int64)
