@@ -72,15 +72,19 @@ def found(name: str, run: bool) -> dict[str, Any] | None:
     table = measuring.rows_of(done.places, study.calibrators)
     print(reporting.report(study, done, OUT / name))
     findings = reporting.findings(study, done, table, shifted.rows_of(done.places, study.calibrators))
-    seconds = sum(place.record()["seconds"] for place in done.places)
-    return {"title": study.title, "about": study.about, **vars(findings), "minutes": round(seconds / 60)}
+    records = [place.record() for place in done.places]
+    return {
+        "title": study.title, "about": study.about, **vars(findings), "differs": study.differs,
+        "minutes": round(sum(record["seconds"] for record in records) / 60),
+        "commits": sorted({record["commit"][:7] for record in records}),
+    }  # fmt: skip
 
 
 def markdown(record: dict[str, Any]) -> str:
     """For docs/results.md."""
     parts = []
     for one in record["studies"].values():
-        parts += [f"**{one['title']}.** {one['about']} {one['runs']}, {one['minutes']} minutes.", ""]
+        parts += [f"**{one['title']}.** {one['about']} {one['runs']}, {one['minutes']} minutes.", *one["differs"], ""]
         parts += [*printing.markdown(one["cells"]), "", one["summary"]]
         parts += [f"- {line}" for line in one["compared"] if "chance explains it" not in line]
         parts += ["", *one["chosen"], ""]

@@ -63,7 +63,8 @@ class _Scores:
 def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
     """Every setting that shares seeds with the baseline, in the order of the runs; nothing without a baseline.
 
-    The correction is for all differences of one measure.
+    The correction is for all differences of one measure; one that a calibrator does not change, such as the error under
+    temperature scaling, counts once.
     """
     if not study.baseline:
         return []
@@ -79,7 +80,10 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
                 ours, theirs = ([_scores(of[seed], entry) for seed in shared] for of in (of_seeds, baseline))
                 if None not in (*ours, *theirs):
                     found += _differences(name, entry, ours, theirs)  # type: ignore[arg-type]
-    return [one for measure in MEASURES for one in _corrected([c for c in found if c.measure == measure])]
+    once: dict[Any, Compared] = {}
+    for one in found:
+        once.setdefault((one.setting, one.measure, one.difference), one)
+    return [one for measure in MEASURES for one in _corrected([c for c in once.values() if c.measure == measure])]
 
 
 def summary(compared: Sequence[Compared]) -> str:

@@ -106,7 +106,8 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     assert {(one.setting, one.calibrator, one.difference.seeds) for one in compared} == {
         ("method=fl3", "identity", 1), ("method=fl3", T, 1),
     }  # fmt: skip
-    assert comparison.summary(compared).startswith("Chance explains all 6 differences to the baseline")
+    assert comparison.summary(compared).startswith("Chance explains all 5 differences to the baseline")
+    assert [one.measure for one in compared].count("error_rate") == 1, "which temperature scaling leaves as it is"
     assert all("chance explains it (p " in one.sentence() for one in compared)
     for place in places[:2]:
         parts = {split: logits.read(place.folder / running.LOGITS, split) for split in ("val", "test")}
