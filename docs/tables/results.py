@@ -21,6 +21,7 @@ COMMANDS = {
     "trees": "python -m benchmarks.trees --threads 1",
     "texts": "python -m benchmarks.texts --table",
     "theory": "python -m benchmarks.theory",
+    "studies": "python -m benchmarks.studies --table",
     "lookahead": "python -m benchmarks.lookahead",
     "metrics": "python -m benchmarks.metrics",
     "calibrators": "python -m benchmarks.calibrators --limit 60",
