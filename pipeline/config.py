@@ -151,6 +151,12 @@ class Training(_Section):
     """Of trees: the learning rate of the words' vectors, by plain sgd without decay; 0: they do not learn."""
     node_weight: Annotated[float, Field(ge=0, le=1000)] | None = None
     """Of trees: the weight of a node's loss below the root, whose weight is 1; 0: roots alone."""
+    precision: Literal["float32", "bfloat16"] | None = None
+    """Of the net's body in training steps: bfloat16 is faster on GPUs; head, loss and all logits stay float32."""
+    compile: Literal["off", "features", "graphs"] | None = None
+    """off; features: the net's body by torch.compile, which takes a minute at first; graphs: as CUDA graphs, too."""
+    validate_every: Annotated[int, Field(ge=1)] | None = None
+    """So many epochs lie between two measurements of the validation rows, such as 5; the last is always measured."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

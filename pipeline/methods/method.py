@@ -38,7 +38,12 @@ PrimaryLoss = Callable[[Tensor, Tensor, Moment], Tensor]
 
 
 class Labels(Protocol):
-    """A change to labels and batches."""
+    """A change to labels and batches.
+
+    draws: whether `batch` takes numbers from the generator.
+    """
+
+    draws: bool
 
     def batch(
         self, inputs: Tensor, targets: Tensor, classes: int, generator: torch.Generator
@@ -84,6 +89,11 @@ class Method:
         for part in self.labels:
             inputs, targets = part.batch(inputs, targets, classes, generator)
         return inputs, targets
+
+    @property
+    def draws(self) -> bool:
+        """Whether `batch` takes numbers from its generator, so that nobody may draw for later steps before it."""
+        return any(part.draws for part in self.labels)
 
     def per_sample(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
@@ -32,5 +33,17 @@ def initialise_convolutions(net: nn.Module) -> None:
 
 
 def pooled(images_NCHW: Tensor) -> Tensor:
-    """(N, C): the mean over the pixels."""
-    return images_NCHW.mean(dim=(2, 3))
+    """(N, C), in float32: the mean over the pixels."""
+    return single(images_NCHW).mean(dim=(2, 3))
+
+
+class Single(nn.Module):
+    """`single`, as a layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return single(x)
+
+
+def single(x: Tensor) -> Tensor:
+    """bfloat16 as float32, what is more precise as it is."""
+    return x.float() if x.dtype == torch.bfloat16 else x

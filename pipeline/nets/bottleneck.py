@@ -12,7 +12,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, pooled, shortcut
+from pipeline.nets.blocks import convolution, pooled, shortcut, single
 from pipeline.nets.net import Net, StagedShape
 
 EXPANSION = 4
@@ -66,7 +66,7 @@ class BottleneckResNet(Net):
 
     def features(self, inputs: Tensor) -> Tensor:
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
-        return pooled(x) if self.pool == 1 else F.adaptive_avg_pool2d(x, self.pool).flatten(1)
+        return pooled(x) if self.pool == 1 else F.adaptive_avg_pool2d(single(x), self.pool).flatten(1)
 
 
 SHAPES = (

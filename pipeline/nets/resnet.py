@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, initialise_convolutions, shortcut
+from pipeline.nets.blocks import convolution, initialise_convolutions, pooled, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 
@@ -62,7 +61,7 @@ class ResNet(Net):
 
     def features(self, inputs: Tensor) -> Tensor:
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
-        return torch.mean(x, dim=(2, 3))
+        return pooled(x)
 
 
 SHAPES = (

@@ -97,24 +97,38 @@ class Augmentation:
     randaugment: int = 0
     views: Views | None = None
 
-    def __call__(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
-        """Each image its own; drawn on the CPU, so that every device sees the same."""
-        images_NHWC = self._transformed(self._moved(images_NHWC, generator), generator)
+    def __call__(self, images_NHWC: Tensor, generator: torch.Generator, moves_N3: Tensor | None = None) -> Tensor:
+        """Each image its own; drawn on the CPU, so that every device sees the same.
+
+        moves_N3: what `moves` drew for them; None: it is drawn now.
+        """
+        if moves_N3 is None and (self.padding or self.flip):
+            moves_N3 = self.moves(len(images_NHWC), generator).to(images_NHWC.device)
+        images_NHWC = images_NHWC if moves_N3 is None else self._moved(images_NHWC, moves_N3)
+        images_NHWC = self._transformed(images_NHWC, generator)
         return images_NHWC if self.views is None else self.views(images_NHWC, generator)
 
-    def _moved(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
-        if not self.padding and not self.flip:
-            return images_NHWC
+    @property
+    def is_moves_alone(self) -> bool:
+        """Whether the moves are all that it draws, so that those of an epoch may be drawn before its first step."""
+        return not self.crop_scale and not self.randaugment and self.views is None
+
+    def moves(self, n: int, generator: torch.Generator) -> Tensor:
+        """Of each image down, right and whether it is mirrored (N, 3): 3 bytes a row."""
+        top_left_2N = torch.randint(0, 2 * self.padding + 1, (2, n, 1), generator=generator).squeeze(2)
+        mirrored_N = torch.rand(n, 1, generator=generator).squeeze(1) < (0.5 if self.flip else 0.0)
+        return torch.stack([*top_left_2N, mirrored_N], dim=1).to(torch.uint8)
+
+    def _moved(self, images_NHWC: Tensor, moves_N3: Tensor) -> Tensor:
         n, height, width, _ = images_NHWC.shape
         pad, device = self.padding, images_NHWC.device
-        top, left = torch.randint(0, 2 * pad + 1, (2, n, 1), generator=generator)
-        mirrored = torch.rand(n, 1, generator=generator) < (0.5 if self.flip else 0.0)
-        rows = top + torch.arange(height)
-        columns = left + torch.where(mirrored, torch.arange(width - 1, -1, -1), torch.arange(width))
+        top_N1, left_N1, mirrored_N1 = moves_N3.long().unsqueeze(2).unbind(1)
+        across_W = torch.arange(width, device=device)
+        rows_NH = top_N1 + torch.arange(height, device=device)
+        columns_NW = left_N1 + torch.where(mirrored_N1 > 0, across_W.flip(0), across_W)
         padded = torch.nn.functional.pad(images_NHWC, (0, 0, pad, pad, pad, pad))
-        image = torch.arange(n).view(n, 1, 1)  # one gather does crop and flip
-        index = (image.to(device), rows.unsqueeze(2).to(device), columns.unsqueeze(1).to(device))
-        return padded[index]
+        image_N11 = torch.arange(n, device=device).view(n, 1, 1)  # one gather does crop and flip
+        return padded[image_N11, rows_NH.unsqueeze(2), columns_NW.unsqueeze(1)]
 
     def _transformed(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
         if not self.crop_scale and not self.randaugment:
@@ -140,6 +154,8 @@ class Batches:
     rows: on the device, but for those of a data set that is too large for it.
     labels_N: on the device, where batches are, too.
     pages: of `rows`, where they are mapped from a file.
+    draws_ahead: an epoch's moves are drawn before its first step and go to the device at once; only where nothing else
+    draws from the generator between two steps.
     """
 
     rows: Tensor
@@ -148,6 +164,7 @@ class Batches:
     augment: Augmentation
     pages: mapped.Pages
     of_nodes: bool = False
+    draws_ahead: bool = False
 
     @classmethod
     def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> Batches:
@@ -195,15 +212,21 @@ class Batches:
 
         Equal sizes, because a last batch of one row would break batch normalisation and weigh that row 128 times.
         To go on in the middle give the generator as it was at the beginning, `done`, the batches there have been, and
-        `state`, the generator's after them; without it they must have drawn nothing.
+        `state`, the generator's after them; without it they must have drawn nothing, or ahead.
         """
         order = torch.randperm(len(self), generator=generator).to(self.rows.device)
-        if state is not None:
+        parts = order.tensor_split(self.steps(batch_size))
+        ahead = self.draws_ahead and self.augment.is_moves_alone and bool(self.augment.padding or self.augment.flip)
+        moves: list[Tensor | None] = [None] * len(parts)
+        if ahead:  # drawn step by step, so that they are the same numbers as those of steps that draw their own
+            drawn_N3 = torch.cat([self.augment.moves(len(part), generator) for part in parts])
+            moves = list(drawn_N3.to(self.labels_N.device).tensor_split(len(parts)))
+        elif state is not None:
             generator.set_state(state)
-        for index in order.tensor_split(self.steps(batch_size))[done:]:
+        for index, moves_N3 in list(zip(parts, moves, strict=True))[done:]:
             rows = self._on_device(self.rows[index])
             labels = node_labels(rows) if self.of_nodes else self.labels_N[index.to(self.labels_N.device)]
-            yield self.normalise(self.augment(rows, generator)), labels
+            yield self.normalise(self.augment(rows, generator, moves_N3)), labels
 
     def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """`shuffled`, again and again; of rows that are not augmented, for then `done` batches need not be made."""
@@ -252,11 +275,20 @@ class SplitBatches:
 
     @classmethod
     def of(
-        cls, data: DataSet, device: torch.device, recipe: Recipe, views: Views | None, *, held_out: bool
+        cls,
+        data: DataSet,
+        device: torch.device,
+        recipe: Recipe,
+        views: Views | None,
+        *,
+        held_out: bool,
+        draws_ahead: bool = False,
     ) -> SplitBatches:
-        """Raises ConfigError if the recipe's batches would have a single row, or the held-out rows a single class."""
+        """draws_ahead: of the training rows.
+
+        Raises ConfigError if the recipe's batches would have a single row, or the held-out rows a single class."""
         augmentation = Augmentation(recipe.padding, recipe.flip, recipe.crop_scale, recipe.randaugment, views)
-        train = Batches.of(data, "train", device, augmentation)
+        train = replace(Batches.of(data, "train", device, augmentation), draws_ahead=draws_ahead)
         joined = recipe.held_out == "official" and not held_out and HELD_OUT in data.arrays
         if joined:
             train = train.joined(Batches.of(data, HELD_OUT, device))

@@ -17,9 +17,11 @@ from pipeline.training.measuring import curves
 from pipeline.training.measuring.epoch import measure
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
+from pipeline.training.speed import accelerated
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.state import Row, TrainingState
 from pipeline.training.trained import Trained
+from trueodds.errors import ConfigError
 from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.training")
@@ -43,7 +45,10 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     settings |= beginning.settings
     state = TrainingState.initial(plan, beginning.learner)
     net, method = state.net, state.method
-    batches = SplitBatches.of(beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts))
+    batches = SplitBatches.of(
+        beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts),
+        draws_ahead=not method.draws,
+    )  # fmt: skip
     method.meta.check(net, next(batches.train.ordered(2))[0])
     # What is measured, and where, is in the name of the folder, not in the model's card.
     key = fingerprint({**settings, "device": device.type, "curves": plan.curves, "epoch_metrics": plan.epoch_metrics})
@@ -53,7 +58,16 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     steps = batches.train.steps(recipe.batch_size)
     total = steps * recipe.epochs
     method.check(total)
-    with repeatable(device, recipe.threads), bar(total, "train", "step", done=state.steps_done(steps)) as shown:
+    if recipe.validate_every > 1 and method.learns_from_validation:
+        raise ConfigError(
+            f"training.validate_every is {recipe.validate_every}, and method {method.name} learns from the validation"
+            " rows after every epoch; set validate_every: 1"
+        )
+    with (
+        repeatable(device, recipe.threads),
+        accelerated(net, recipe, device),
+        bar(total, "train", "step", done=state.steps_done(steps)) as shown,
+    ):
         while len(state.history) < recipe.epochs:
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)
             held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, done=epoch.held_out)
@@ -99,7 +113,8 @@ def _resume(state: TrainingState, checkpoint: Checkpoint, device: torch.device) 
 
 
 def _standing(row: Row, epochs: int) -> str:
-    return f"epoch {row['epoch']}/{epochs} val error {row['val_error']:.3f} NLL {row['val_nll']:.3f}"
+    split = "train" if row["val_nll"] is None else "val"
+    return f"epoch {row['epoch']}/{epochs} {split} error {row[f'{split}_error']:.3f} NLL {row[f'{split}_nll']:.3f}"
 
 
 def _trained(

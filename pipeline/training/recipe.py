@@ -30,6 +30,9 @@ class Recipe:
     trees. The words' vectors go down by plain SGD at this rate, without decay or schedule (0: they do not learn); the
     loss of a node that is no root is multiplied by the weight.
     threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
+    precision: of the net's body in training steps, bfloat16 by autocast; pooling, head, loss, penalties, and all that
+    is measured and written are float32 in any case. compile: the same part by torch.compile; graphs: as CUDA graphs.
+    validate_every: so many epochs lie between two measurements of the validation rows; the last is always measured.
     """
 
     net: str
@@ -57,6 +60,9 @@ class Recipe:
     node_weight: float = 1.0
     held_out: Literal["apart", "official"] = "apart"
     threads: int = 0
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: Literal["off", "features", "graphs"] = "off"
+    validate_every: int = 1
 
     def rate_at(self, progress: float) -> float:
         """The learning rate at `progress` in [0, 1) through the run.
@@ -80,6 +86,8 @@ class Recipe:
             return torch.optim.AdamW(parameters, **settings)
         if self.optimizer == "adagrad":
             return torch.optim.Adagrad(parameters, **settings)
+        if parameters[0].is_cuda:  # one kernel for all parameters, and a rate that changes without a new one
+            settings |= {"fused": True, "lr": torch.tensor(self.learning_rate, device=parameters[0].device)}
         return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **settings)
 
     def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.SGD | None:

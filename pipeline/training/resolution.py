@@ -40,6 +40,11 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     if kind not in PIXELS:
         _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, recipe, held_out)
+    if recipe.validate_every > 1 and recipe.selection != "last":
+        raise ConfigError(
+            f"training.validate_every is {recipe.validate_every}, and selection {recipe.selection} looks at the"
+            " validation rows after every epoch; set validate_every: 1, or selection: last"
+        )
     if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
         raise ConfigError(
             f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"

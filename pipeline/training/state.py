@@ -70,8 +70,8 @@ class Epoch:
 class TrainingState:
     """The net and its optimizer, the method and what it learned, whose weights are taken, and a row for each epoch.
 
-    vectors: the optimizer of words' vectors, where the net learns such. middle: the saved middle of the epoch that
-    comes next, after a kill.
+    vectors: the optimizer of words' vectors, where the net learns such. rate: of the last step. middle: the saved
+    middle of the epoch that comes next, after a kill.
     """
 
     recipe: Recipe
@@ -82,6 +82,7 @@ class TrainingState:
     vectors: torch.optim.Optimizer | None = None
     history: list[Row] = field(default_factory=list)
     middle: dict[str, Any] | None = None
+    rate: float = 0.0
     _leak: list[Tensor] = field(default_factory=list)
 
     @classmethod
@@ -112,13 +113,16 @@ class TrainingState:
 
     def set_rate(self, progress: float) -> None:
         """The learning rate that the schedule has at `progress` through the run."""
+        self.rate = self.recipe.rate_at(progress)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate_at(progress)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(self.rate)
+            else:
+                group["lr"] = self.rate
 
     def look_ahead(self, meta: Meta, batch: ForwardPass, held_out: tuple[Tensor, Tensor]) -> None:
         """A meta step, before the step that it looks at."""
-        rate = self.optimizer.param_groups[0]["lr"]
-        descent = Descent(rate, summed=self.recipe.reduction == "sum", clip=self.recipe.clip)
+        descent = Descent(self.rate, summed=self.recipe.reduction == "sum", clip=self.recipe.clip)
         self._leak = meta.learn(self.method, self.net, batch, held_out, descent)
 
     def descend(
@@ -171,6 +175,7 @@ class TrainingState:
         """Takes up a `to_dict` again."""
         self.net.load_state_dict(saved["net"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.rate = float(self.optimizer.param_groups[0]["lr"])
         self.method.restore(saved["method"])
         self.selection.restore(saved["selection"])
         torch.set_rng_state(saved["rng"].cpu())

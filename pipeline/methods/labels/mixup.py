@@ -19,6 +19,8 @@ class Mixup:
     mixes = True
     """The rows of a batch are not those of the data set."""
 
+    draws = True
+
     def __init__(self, *, alpha: float = 1.0) -> None:
         self.alpha = alpha
 

@@ -24,6 +24,8 @@ def smooth(targets: Tensor, classes: int, epsilon: float | Tensor, dtype: torch.
 class Smoothing:
     """Label smoothing, the same for every row: t' = (1 - epsilon) t + epsilon / K."""
 
+    draws = False
+
     def __init__(self, *, epsilon: float = 0.1) -> None:
         self.epsilon = epsilon
 

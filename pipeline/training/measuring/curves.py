@@ -92,18 +92,18 @@ def measure_rows(
     net: Net,
     method: Method,
     train: Batches,
-    test: Batch,
+    test: Batch | None,
     folder: Path,
     batch_size: int,
 ) -> dict[str, float | None]:
     """The columns of one epoch that are logged on request; for an epoch that is named, its arrays too, in `folder`.
 
-    epochs: those named. test: what the net makes of the test rows. test_ columns belong to every epoch, clean_train_ to
-    the named ones (None elsewhere). Weights, random states and the method's state are left as they were; the net in
-    eval mode.
+    epochs: those named. test: what the net makes of the test rows; None: it was not measured. test_ columns belong to
+    every epoch, clean_train_ to the named ones (None elsewhere). Weights, random states and the method's state are left
+    as they were; the net in eval mode.
     """
-    row = _named(TEST, scores(test.logits, test.labels))
-    if epoch not in epochs:
+    row = _named(TEST, dict.fromkeys(COLUMNS) if test is None else scores(test.logits, test.labels))
+    if epoch not in epochs or test is None:
         return {**row, **_named(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
     clean = outputs(net, train, test.progress)
     assert clean.features is not None

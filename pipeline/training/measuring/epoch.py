@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pipeline.methods.batch import Batch
 from pipeline.methods.method import Method
+from pipeline.nets.net import Net
 from pipeline.training.batches import SplitBatches
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.outputs import outputs
@@ -40,7 +41,8 @@ class TrainingError(UserError, RuntimeError):
 
 
 def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatches, folder: Path) -> Row:
-    """The row of an epoch whose steps are done; a method that adapts to the validation rows does so here.
+    """The row of an epoch whose steps are done; a method that adapts to the validation rows does so here. Between two
+    epochs of `validate_every` only what the steps gave is measured, and None stands for the rest.
 
     Raises:
         TrainingError: a loss, logits or what looks ahead is no longer finite.
@@ -54,47 +56,54 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
         )
     losses, logits, labels, gamma = epoch.outputs()
     method.after_steps(logits, labels)
-    val = outputs(net, batches.val, progress)
-    test = outputs(net, batches.test, progress) if plan.curves or method.exponent else None
-    method.after_validation(val.logits, val.labels)
-    with torch.no_grad():
-        val_loss = method.loss(val.logits, val.labels, val.features, head=net.head, progress=progress)
+    due = number % plan.recipe.validate_every == 0 or number == plan.recipe.epochs or number in plan.curves
+    looked_at = due and (plan.curves or method.exponent)
+    val = outputs(net, batches.val, progress) if due else None
+    test = outputs(net, batches.test, progress) if looked_at else None
+    if val is not None:
+        method.after_validation(val.logits, val.labels)
+    close = (net, method, batches.train, test, folder, plan.recipe.batch_size)
     return {
         "epoch": number,
-        "learning_rate": state.optimizer.param_groups[0]["lr"],
+        "learning_rate": state.rate,
         "weight_norm": curves.weight_norm(net.head),
         **_scores("train", losses.sum() / len(batches.train), logits, labels),
-        **_scores("val", val_loss, val.logits, val.labels),
-        "val_refinement": refinement_nll(val.logits.cpu().numpy(), val.labels.cpu().numpy()),
+        **_of_validation(method, val, net, progress),
         "test_ece": None if test is None else curves.scores(test.logits, test.labels)["ece"],
         **_gamma(method, gamma, val, test),
         **on_request("val", plan.epoch_metrics, val),
-        **({} if test is None else on_request("test", plan.epoch_metrics, test)),
-        **(
-            curves.measure_rows(plan.curves, number, net, method, batches.train, test, folder, plan.recipe.batch_size)
-            if plan.curves and test is not None
-            else {}
-        ),
+        **(on_request("test", plan.epoch_metrics, test) if plan.curves or method.exponent else {}),
+        **(curves.measure_rows(plan.curves, number, *close) if plan.curves else {}),
         **method.figures(),
     }
 
 
-def on_request(split: str, names: Sequence[str], of: Batch) -> Row:
-    """Of a split's rows the metrics of these names (`trueodds.metrics`), 15 bins where they need a number of bins."""
-    if not names:
-        return {}
+def _of_validation(method: Method, val: Batch | None, net: Net, progress: float) -> Row:
+    if val is None:
+        return dict.fromkeys([*(f"val_{name}" for name in ("loss", *curves.COLUMNS)), "val_refinement"])
+    with torch.no_grad():
+        loss = method.loss(val.logits, val.labels, val.features, head=net.head, progress=progress)
+    refined = refinement_nll(val.logits.cpu().numpy(), val.labels.cpu().numpy())
+    return {**_scores("val", loss, val.logits, val.labels), "val_refinement": refined}
+
+
+def on_request(split: str, names: Sequence[str], of: Batch | None) -> Row:
+    """Of a split's rows the metrics of these names (`trueodds.metrics`), 15 bins where they need a number of bins; None
+    where the rows were not measured.
+    """
+    if not names or of is None:
+        return dict.fromkeys(f"{split}_{name}" for name in names)
     p_NC, labels_N = softmax(of.logits.cpu().numpy().astype(np.float64)), of.labels.cpu().numpy()
     return {f"{split}_{name}": ON_REQUEST[name](p_NC, labels_N) for name in names}
 
 
-def _gamma(method: Method, train_N: Tensor, val: Batch, test: Batch | None) -> Row:
+def _gamma(method: Method, train_N: Tensor, val: Batch | None, test: Batch | None) -> Row:
     """Columns of gamma, None without one: that of training rows as their steps had it, of the others now."""
     val_N, test_N = (None if split is None else method.exponents(split) for split in (val, test))
-    if val_N is None or test_N is None:
-        return {name: None for split in SPLITS for name in _columns(split, dict.fromkeys(SPREAD))}
+    of_splits = (train_N if method.exponent else None, val_N, test_N)
     row: Row = {}
-    for split, gamma_N in zip(SPLITS, (train_N, val_N, test_N), strict=True):
-        row |= _columns(split, spread(gamma_N))
+    for split, gamma_N in zip(SPLITS, of_splits, strict=True):
+        row |= _columns(split, dict.fromkeys(SPREAD) if gamma_N is None else spread(gamma_N))
     return row
 
 

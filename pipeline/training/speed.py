@@ -1,0 +1,86 @@
+"""Training steps that are faster and mean the same: bfloat16 and compilation of a net's body, of nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from pipeline.nets.net import Net
+from pipeline.training.recipe import Recipe
+from trueodds.errors import ConfigError
+
+COMPILERS = ("c++", "g++", "clang++")
+Features = Callable[[Tensor], Tensor]
+
+
+def check(recipe: Recipe, device: torch.device) -> None:
+    """Raises ConfigError for what this machine cannot compile."""
+    if recipe.compile == "graphs" and device.type != "cuda":
+        raise ConfigError("training.compile is graphs, and CUDA graphs need a CUDA device; use features, or off")
+    named = os.environ.get("CXX")
+    if recipe.compile == "features" and device.type == "cpu" and not any(map(shutil.which, [*COMPILERS, named or ""])):
+        raise ConfigError(
+            "training.compile is features, and on a CPU torch.compile needs a C++ compiler: none of"
+            f" {', '.join(COMPILERS)} is installed; install one (apt install g++), or set compile: off"
+        )
+
+
+@contextmanager
+def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None]:
+    """Within it `net.features` of a net in training mode is as the recipe's `precision` and `compile` say.
+
+    In evaluation mode it is the plain one: what is measured, kept and calibrated is what the exported net answers.
+    Features come out in float32 (a bfloat16 logit near 20 is a multiple of 0.125), and head, loss and penalties follow
+    in it.
+
+    Raises:
+        ConfigError: as `check`.
+    """
+    check(recipe, device)
+    plain: Features = net.features
+    fast = plain
+    if recipe.precision == "bfloat16":
+        fast = _in_bfloat16(fast, device.type)
+    if recipe.compile != "off":
+        fast = _compiled(fast, recipe.compile == "graphs")
+    if fast is plain:
+        yield
+        return
+
+    def features(inputs: Tensor) -> Tensor:
+        return fast(inputs) if net.training else plain(inputs)
+
+    net.features = features  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del net.features
+
+
+def _in_bfloat16(plain: Features, device: str) -> Features:
+    """By autocast: weights, running statistics and the optimizer stay float32."""
+
+    def features(inputs: Tensor) -> Tensor:
+        with torch.autocast(device, dtype=torch.bfloat16):
+            return plain(inputs).float()
+
+    return features
+
+
+def _compiled(plain: Features, graphs: bool) -> Features:
+    """For fixed shapes: batches of an epoch have two sizes at most, so there are two graphs."""
+    compiled = torch.compile(plain, dynamic=False, mode="reduce-overhead" if graphs else None)
+    if not graphs:
+        return compiled
+
+    def features(inputs: Tensor) -> Tensor:
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # torch's stubs
+        features_ND: Tensor = compiled(inputs)
+        return features_ND.clone()  # the next replay writes where this one's outputs lie
+
+    return features

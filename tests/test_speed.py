@@ -1,0 +1,174 @@
+"""Faster steps that mean the same: draws ahead, bfloat16 and compiled bodies, fewer validations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import data, nets
+from pipeline.config import Data, Training
+from pipeline.data.dataset import DataSet
+from pipeline.figures import training as figures
+from pipeline.nets import blocks
+from pipeline.training import speed
+from pipeline.training.batches import Augmentation, Batches
+from pipeline.training.recipe import Recipe
+from pipeline.training.trained import write_epochs
+from tests.training_runs import train
+from trueodds.errors import ConfigError
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def digits(workspace: Path) -> DataSet:
+    return data.load(Data(train_size=200))
+
+
+@pytest.mark.parametrize(("padding", "flip"), [(2, True), (1, False), (0, True), (0, False)])
+def test_draws_ahead_are_the_steps_own(digits: DataSet, padding: int, flip: bool) -> None:
+    each = Batches.of(digits, "train", CPU, Augmentation(padding, flip))
+    ahead = replace(each, draws_ahead=True)
+    first, second = ([*one.shuffled(48, torch.Generator().manual_seed(5))] for one in (each, ahead))
+    assert len(first) == len(second) == 5
+    for (x, y), (x_ahead, y_ahead) in zip(first, second, strict=True):
+        assert torch.equal(x, x_ahead) and torch.equal(y, y_ahead)
+    resumed = [*ahead.shuffled(48, torch.Generator().manual_seed(5), done=3, state=torch.Generator().get_state())]
+    assert all(torch.equal(a, b) for (a, _), (b, _) in zip(resumed, second[3:], strict=True))
+
+
+def test_only_an_epoch_whose_steps_draw_nothing_else_is_drawn_ahead(
+    digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mixup draws after each batch's moves: drawn ahead they would be other numbers."""
+    seen = []
+    moves = Augmentation.moves
+
+    def spied(self: Augmentation, n: int, generator: torch.Generator) -> torch.Tensor:
+        seen.append(n)
+        return moves(self, n, generator)
+
+    monkeypatch.setattr(Augmentation, "moves", spied)
+    small: dict[str, Any] = {"epochs": 1, "width": 4, "batch_size": 40, "padding": 1}
+    per_step = []
+    original = Batches.shuffled
+
+    def shuffled(self: Batches, *args: Any, **kwargs: Any) -> Any:
+        per_step.append(self.draws_ahead)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Batches, "shuffled", shuffled)
+    for method, ahead in (("ce", True), ("ls05", True), ("mixup", False)):
+        train(digits, Training(method=method, **small), tmp_path / method)
+        assert per_step[-1] is ahead and seen[-5:] == [40] * 5
+    assert not Augmentation(2, randaugment=1).is_moves_alone and not Augmentation(crop_scale=0.5).is_moves_alone
+
+
+def test_bfloat16_is_of_the_body_alone_and_logits_are_near(digits: DataSet, tmp_path: Path) -> None:
+    plain = train(digits, Training(epochs=6, width=8), tmp_path / "a")
+    fast = train(digits, Training(epochs=6, width=8, precision="bfloat16"), tmp_path / "b")
+    assert fast.settings["recipe"]["precision"] == "bfloat16"
+    assert all(weight.dtype == torch.float32 for weight in fast.net.state_dict().values() if weight.is_floating_point())
+    again = fast.net(Batches.of(digits, "val", CPU).normalise(torch.from_numpy(np.array(digits.arrays["val"][0]))))
+    assert again.detach().numpy() == pytest.approx(fast.logits["val"], abs=1e-4), "written as the float32 net answers"
+    losses = [[row["train_loss"] for row in result.history] for result in (plain, fast)]
+    assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.05)
+    net, rows = fast.net.train(), Batches.of(digits, "train", CPU)
+    inputs = rows.normalise(torch.from_numpy(np.array(digits.arrays["train"][0])))
+    with torch.no_grad():
+        single = net(inputs)
+        with speed.accelerated(net, Recipe("resnet8", 1, precision="bfloat16"), CPU):
+            half = net(inputs)
+    gap = float((half - single).abs().mean() / single.abs().mean())
+    assert 0 < gap < 8 * 2**-8, "eight roundings to eight bits, one for each layer"
+
+
+@pytest.mark.parametrize("name", ["resnet8", "resnet50_tiny", "densenet100", "wrn28_10"])
+def test_pooling_head_and_logits_are_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    width = {"width": 2 if name == "wrn28_10" else 4}
+    if name in ("resnet50_tiny", "densenet100", "wrn28_10"):
+        width |= {"depth": 1}
+    shape = nets.resolve(name, **width)
+    net = shape.build(3, 4).train()
+    seen = []
+    single = blocks.single
+
+    def spied(x: torch.Tensor) -> torch.Tensor:
+        seen.append((x.dtype, single(x).dtype))
+        return single(x)
+
+    for module in ("blocks", "bottleneck"):
+        monkeypatch.setattr(f"pipeline.nets.{module}.single", spied)
+    inputs = torch.randn(4, 3, 16, 16)
+    with speed.accelerated(net, Recipe(name, 1, precision="bfloat16"), CPU):
+        assert net.features(inputs).dtype == torch.float32 and net(inputs).dtype == torch.float32
+        assert seen == [(torch.bfloat16, torch.float32)] * 2
+        net.eval()
+        net.features(inputs)
+        assert seen[-1] == (torch.float32, torch.float32), "what is measured is float32"
+    assert "features" not in vars(net)
+    net.train()
+    net.features(inputs)
+    assert seen[-1] == (torch.float32, torch.float32)
+
+
+def test_a_rate_in_a_tensor_and_fused_steps_are_the_plain_ones() -> None:
+    """As on CUDA, where the optimizer is made so; torch has fused steps on CPUs, too."""
+    weights = [torch.nn.Parameter(torch.linspace(-1, 1, 12).reshape(3, 4).clone()) for _ in range(2)]
+    plain = torch.optim.SGD(weights[:1], 0.1, momentum=0.9, weight_decay=1e-2, nesterov=True)
+    fused = torch.optim.SGD(weights[1:], torch.tensor(0.1), momentum=0.9, weight_decay=1e-2, nesterov=True, fused=True)
+    for step in range(5):
+        plain.param_groups[0]["lr"] = 0.1 / (step + 1)
+        fused.param_groups[0]["lr"].fill_(0.1 / (step + 1))
+        for weight, optimizer in zip(weights, (plain, fused), strict=True):
+            weight.grad = torch.cos(weight.detach())
+            optimizer.step()
+    assert torch.allclose(weights[0], weights[1], rtol=1e-6)
+
+
+def test_fewer_validations_change_no_weight(digits: DataSet, tmp_path: Path) -> None:
+    each = train(digits, Training(epochs=5, width=4), tmp_path / "a")
+    some = train(digits, Training(epochs=5, width=4, validate_every=3, curves=[2]), tmp_path / "b")
+    weights = [result.net.state_dict().values() for result in (each, some)]
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+    assert [row["val_nll"] is None for row in some.history] == [True, False, False, True, False]
+    assert len({tuple(row) for row in some.history}) == 1, "every epoch has the same columns"
+    for a, b in zip(each.history, some.history, strict=True):
+        assert a["train_nll"] == b["train_nll"] and (b["val_ece"] is None or a["val_ece"] == b["val_ece"])
+    write_epochs(tmp_path / "epochs.csv", some.history)
+    assert math.isnan(figures.read(tmp_path / "epochs.csv")["val_nll"][0])
+    figures.curves(figures.read(tmp_path / "epochs.csv"), tmp_path / "curves", "with gaps")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"validate_every": 2, "selection": "val_nll"}, "selection val_nll looks at the validation rows"),
+        ({"validate_every": 2, "method": "adafocal"}, "method adafocal learns from the validation rows"),
+        ({"compile": "graphs"}, "CUDA graphs need a CUDA device"),
+    ],
+)
+def test_what_cannot_be(digits: DataSet, tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train(digits, Training(epochs=2, width=4, device="cpu", **settings), tmp_path / "c")
+
+
+def test_compiling_without_a_compiler_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"needs a C\+\+ compiler.*apt install g\+\+"):
+        speed.check(Recipe("resnet8", 1, compile="features"), CPU)
+
+
+@pytest.mark.full
+def test_a_compiled_body_learns_the_same(digits: DataSet, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 2, "width": 4, "batch_size": 48, "device": "cpu"}
+    plain = train(digits, Training(**settings), tmp_path / "a")
+    compiled = train(digits, Training(compile="features", **settings), tmp_path / "b")
+    assert plain.logits["val"] == pytest.approx(compiled.logits["val"], rel=2e-2, abs=2e-2)
+    assert plain.history[0]["train_loss"] == pytest.approx(compiled.history[0]["train_loss"], rel=1e-3)
