@@ -8,7 +8,10 @@ from pipeline.methods.batch import Batch
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
 
-ROWS = 500
+ROWS = {"cpu": 128, "cuda": 500}
+"""That are passed through a net at once: as many as a step's, so that on a CPU measuring takes no more memory than
+training (500 took a tenth more, and no less time).
+"""
 
 
 def outputs(net: Net, batches: Batches, progress: float = 1.0) -> Batch:
@@ -18,7 +21,9 @@ def outputs(net: Net, batches: Batches, progress: float = 1.0) -> Batch:
     """
     net.eval()
     with torch.no_grad():
-        parts = [(net.features(inputs), labels_N) for inputs, labels_N in batches.ordered(ROWS)]
+        parts = [
+            (net.features(inputs), labels_N) for inputs, labels_N in batches.ordered(ROWS[batches.labels_N.device.type])
+        ]
         logits_NC = torch.cat([net.answers(features_ND) for features_ND, _ in parts])
     features_ND, labels_N = (torch.cat(part) for part in zip(*parts, strict=True))
     return Batch(
