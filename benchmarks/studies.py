@@ -4,7 +4,7 @@
     python -m benchmarks.studies --only survey        # one of them
     python -m benchmarks.studies --table              # of those whose runs are all done
 
-The files lie in benchmarks/studies/. The data set is made of cifar100 (TRUEODDS_DATA, or the download): its first 20
+The files lie in benchmarks/study_files/. The data set is made of cifar100 (TRUEODDS_DATA, or the download): its first 20
 classes, 10,000 training and 2,000 test images, as datasets/cifar100-20.npz. Every difference is judged on the same test
 rows and seeds, and corrected for the number of differences.
 """
@@ -30,7 +30,7 @@ from pipeline.studies import measuring, printing, reporting, running, shifted, w
 from pipeline.studies.format import StudyError
 from pipeline.studies.running import Place
 
-FILES = Path(__file__).parent / "studies"
+FILES = Path(__file__).parent / "study_files"
 RESULT = Path(__file__).parent / "results" / "studies.json"
 ORDER = ("gamma-net", "bsce-gra", "soft-calibration", "survey", "shift", "time")
 CLASSES = 20

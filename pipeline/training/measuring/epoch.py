@@ -83,8 +83,8 @@ def _of_validation(method: Method, val: Batch | None, net: Net, progress: float)
         return dict.fromkeys([*(f"val_{name}" for name in ("loss", *curves.COLUMNS)), "val_refinement"])
     with torch.no_grad():
         loss = method.loss(val.logits, val.labels, val.features, head=net.head, progress=progress)
-    refined = refinement_nll(val.logits.cpu().numpy(), val.labels.cpu().numpy())
-    return {**_scores("val", loss, val.logits, val.labels), "val_refinement": refined}
+    scores = _scores("val", loss, val.logits, val.labels)  # first: of a run that has diverged nothing else can be said
+    return {**scores, "val_refinement": refinement_nll(val.logits.cpu().numpy(), val.labels.cpu().numpy())}
 
 
 def on_request(split: str, names: Sequence[str], of: Batch | None) -> Row:
