@@ -4,9 +4,9 @@
     python -m benchmarks.studies --only survey        # one of them
     python -m benchmarks.studies --table              # of those whose runs are all done
 
-The files lie in benchmarks/study_files/. The data set is made of cifar100 (TRUEODDS_DATA, or the download): its first 20
-classes, 10,000 training and 2,000 test images, as datasets/cifar100-20.npz. Every difference is judged on the same test
-rows and seeds, and corrected for the number of differences.
+The files lie in benchmarks/study_files/. The data set is made of cifar100 (TRUEODDS_DATA, or the download): its first
+20 classes, 10,000 training and 2,000 test images, as datasets/cifar100-20.npz. Every difference is judged on the same
+test rows and seeds, and corrected for the number of differences.
 """
 
 from __future__ import annotations
