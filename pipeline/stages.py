@@ -91,12 +91,17 @@ def train(params: Params) -> None:
         imported.score(params.training, dataset, MODEL, LOGITS)
         return
     from pipeline.training import loop
+    from pipeline.training.machine.processes import joined
     from pipeline.training.resolution import plan_of
 
     card = dataset.card
     held_out = data.HELD_OUT in card["splits"]
     resolved = plan_of(params.training, card["name"], card["input"]["kind"], held_out=held_out)
-    loop.train(dataset, resolved, CHECKPOINTS).write(MODEL, LOGITS, dataset)
+    with joined(params.training.device) as processes:
+        trained = loop.train(dataset, resolved, CHECKPOINTS, processes=processes)
+        if processes.is_first:
+            trained.write(MODEL, LOGITS, dataset)
+        processes.wait()
 
 
 def shift(params: Params) -> None:

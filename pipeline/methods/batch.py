@@ -81,10 +81,11 @@ class ForwardPass(Batch):
         labels: Tensor,
         progress: float = 0.0,
         weights: Tensor | None = None,
+        features_of: Callable[[Tensor], Tensor] | None = None,
     ) -> ForwardPass:
-        """One pass through the net."""
+        """One pass through the net; features_of: in place of the net's own, of several processes'."""
         random = RandomState.of(inputs.device)
-        features = net.features(inputs)
+        features = (features_of or net.features)(inputs)
         return cls(
             logits=net.head(features), targets=targets, labels=labels, features=features, head=net.head,
             progress=progress, weights=weights, inputs=inputs, random=random,

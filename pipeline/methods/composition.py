@@ -83,6 +83,16 @@ class Composition:
         return method
 
     @property
+    def has_views(self) -> bool:
+        """Whether the net sees several views of each row."""
+        return any(part.role == "views" for part in self.components)
+
+    @property
+    def looks_through_all(self) -> bool:
+        """Whether a part looks ahead through every layer."""
+        return any(part.options.get("lookahead") == "all" for part in self.components)
+
+    @property
     def held_out_parts(self) -> tuple[str, ...]:
         """The parts that learn from a split of their own: interleaved penalties, and those that look ahead."""
         return tuple(

@@ -9,8 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pipeline.methods.gathered import gathered
-
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """(logits_NC, labels_N) -> a scalar, added to the mean of the primary loss with its weight."""
 
@@ -81,7 +79,7 @@ class Weighted:
 
     def value(self, logits_NC: Tensor, labels_N: Tensor, counted: bool = True) -> Tensor:
         """The penalty, not weighted; counted where gradients are on: then it is a step of training."""
-        value = self.penalty(*gathered(logits_NC, labels_N))
+        value = self.penalty(logits_NC, labels_N)
         if counted and torch.is_grad_enabled():
             self.tally.add(value)
         return value

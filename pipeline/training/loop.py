@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pipeline.data.dataset import DataSet
 from pipeline.methods.batch import ForwardPass
 from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
-from pipeline.training.device import device_of, repeatable
+from pipeline.training.machine.device import device_of, repeatable
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.epoch import measure
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
-from pipeline.training.speed import accelerated
+from pipeline.training.machine.processes import ALONE, Processes
+from pipeline.training.machine.speed import accelerated
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.state import Row, TrainingState
 from pipeline.training.trained import Trained
@@ -27,11 +30,20 @@ from trueodds.processes.progress import bar
 log = logging.getLogger("pipeline.training")
 
 
-def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY, share: float = SHARE) -> Trained:
+def train(
+    data: DataSet,
+    plan: Plan,
+    checkpoints: Path,
+    *,
+    every: float = EVERY,
+    share: float = SHARE,
+    processes: Processes = ALONE,
+) -> Trained:
     """Trains as `plan` says; a run that was killed goes on from its last checkpoint to the same weights.
 
     On one machine the CPU result is repeatable bit for bit (same number of threads); on CUDA it is not promised.
-    `every` and `share` say how often the middle of an epoch is kept (`Checkpoint`).
+    `every` and `share` say how often the middle of an epoch is kept (`Checkpoint`). Of several `processes` each calls
+    this, with the same data and plan, and gets the same result; the first one writes checkpoints and shows the bar.
 
     Raises:
         WeightsError: given weights that cannot be had, or of another net.
@@ -39,12 +51,20 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
             cannot look ahead through, or a part that would never learn.
         TrainingError: the loss is no longer finite.
     """
+    check_processes(plan, data, processes)
     recipe, device, classes = plan.recipe, device_of(plan.device), len(data.card["classes"])
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
-    beginning = Beginning.of(data, plan, device, checkpoints)
+    beginning = processes.in_turn(lambda: Beginning.of(data, plan, device, checkpoints))
     settings |= beginning.settings
+    if processes.world > 1:  # each normalises its own share of a batch
+        settings["processes"] = processes.world
     state = TrainingState.initial(plan, beginning.learner)
+    state.processes = processes
     net, method = state.net, state.method
+
+    def features_of(inputs: Tensor) -> Tensor:
+        return processes.gather(net.features(processes.share(inputs)), len(inputs))
+
     batches = SplitBatches.of(
         beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts),
         draws_ahead=not method.draws,
@@ -52,8 +72,14 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     method.meta.check(net, next(batches.train.ordered(2))[0])
     # What is measured, and where, is in the name of the folder, not in the model's card.
     key = fingerprint({**settings, "device": device.type, "curves": plan.curves, "epoch_metrics": plan.epoch_metrics})
-    checkpoint = Checkpoint(checkpoints / key[:16], every=every, share=share)
+    checkpoint = Checkpoint(checkpoints / key[:16], every=every if processes.is_first else math.inf, share=share)
+    rows_folder = checkpoint.folder / ("" if processes.is_first else f"process-{processes.rank}")
     _resume(state, checkpoint, device)
+    if processes.from_first(len(state.history)) != len(state.history):
+        raise ConfigError(
+            f"process {processes.rank} finds no checkpoint in {checkpoint.folder}, and the first one does: processes of"
+            " several machines go on from a folder that all see; put the checkout on a shared disk, or remove it there"
+        )
 
     steps = batches.train.steps(recipe.batch_size)
     total = steps * recipe.epochs
@@ -66,7 +92,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
     with (
         repeatable(device, recipe.threads),
         accelerated(net, recipe, device),
-        bar(total, "train", "step", done=state.steps_done(steps)) as shown,
+        bar(total, "train", "step", done=state.steps_done(steps), hidden=not processes.is_first) as shown,
     ):
         while len(state.history) < recipe.epochs:
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)
@@ -79,7 +105,7 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                 state.set_rate(progress)
                 weights = batches.train.weights(inputs, recipe.node_weight)
                 inputs, targets = method.batch(inputs, labels, classes, epoch.generator)
-                batch = ForwardPass.of(net, inputs, targets, labels, progress, weights)
+                batch = ForwardPass.of(net, inputs, targets, labels, progress, weights, features_of)
                 for meta in method.meta.due(before + epoch.steps + 1):
                     state.look_ahead(meta, batch, epoch.next(held_out))
                 loss = method.objective(batch)
@@ -89,7 +115,8 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                 epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
-                    state.descend(term.at(progress) * term.value(net(inputs), labels), len(labels), decay=False)
+                    value = term.value(net.head(features_of(inputs)), labels)
+                    state.descend(term.at(progress) * value, len(labels), decay=False)
                 shown.update()
                 if method.validates_after(before + epoch.steps):
                     val = outputs(net, batches.val, progress)
@@ -97,11 +124,33 @@ def train(data: DataSet, plan: Plan, checkpoints: Path, *, every: float = EVERY,
                     net.train()
                 if checkpoint.due():
                     checkpoint.save_middle(state, epoch)
-            row = measure(plan, state, epoch, batches, checkpoint.folder)
+            state.agree()
+            row = measure(plan, state, epoch, batches, rows_folder)
             state.end_epoch(row)
             shown.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
-            checkpoint.save(state, last=len(state.history) == recipe.epochs)
-    return _trained(beginning, plan, state, batches, settings, checkpoint)
+            if processes.is_first:
+                checkpoint.save(state, last=len(state.history) == recipe.epochs)
+    trained = _trained(beginning, plan, state, batches, settings, checkpoint, rows_folder)
+    processes.wait()  # the first one removes the checkpoint, from which all read
+    return trained
+
+
+def check_processes(plan: Plan, data: DataSet, processes: Processes) -> None:
+    """Raises ConfigError for what several processes cannot do as one would."""
+    if processes.world == 1:
+        return
+    said = f"{processes.world} processes train together"
+    if data.card["input"]["kind"] == "tree":
+        raise ConfigError(f"{said}, and trees, whose rows have many labels, are learned from in one; start one process")
+    if plan.method.has_views:
+        raise ConfigError(f"{said}, and method {plan.method.name} has several views of each row; start one process")
+    if plan.method.looks_through_all:
+        raise ConfigError(f"{said}, and lookahead: all is done in one; set method_options.lookahead: head")
+    if plan.recipe.batch_size < 2 * processes.world:
+        raise ConfigError(
+            f"{said} on batches of {plan.recipe.batch_size} rows, and batch normalisation needs two rows in each; raise"
+            f" batch_size to {2 * processes.world} or more"
+        )
 
 
 def _resume(state: TrainingState, checkpoint: Checkpoint, device: torch.device) -> None:
@@ -124,6 +173,7 @@ def _trained(
     batches: SplitBatches,
     settings: dict[str, Any],
     checkpoint: Checkpoint,
+    rows_folder: Path,
 ) -> Trained:
     """The net with the weights that the selection takes, its logits, and what its card must say."""
     net, method, selection = state.net, state.method, state.selection
@@ -148,5 +198,5 @@ def _trained(
     }
     splits = {"val": batches.val, "test": batches.test}
     logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
-    rows = curves.read_rows(checkpoint.folder, plan.curves)
+    rows = curves.read_rows(rows_folder, plan.curves)
     return Trained(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)

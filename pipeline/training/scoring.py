@@ -13,7 +13,7 @@ from pipeline.data.dataset import DataSet
 from pipeline.data.raw import Inputs
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
-from pipeline.training.device import device_of, repeatable
+from pipeline.training.machine.device import device_of, repeatable
 
 ROWS = 500
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.methods.batch import ForwardPass
-from pipeline.methods.gradients import backward
+from pipeline.methods.gradients import backward, nothing
 from pipeline.methods.looking_ahead import Descent, Meta
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from pipeline.training.plan import Plan
+from pipeline.training.machine.processes import ALONE, Processes, is_of_head
 from pipeline.training.recipe import Recipe
 from pipeline.training.selection import Selection
 from pipeline.training.start.freezing import BODY, freeze
@@ -83,6 +84,7 @@ class TrainingState:
     history: list[Row] = field(default_factory=list)
     middle: dict[str, Any] | None = None
     rate: float = 0.0
+    processes: Processes = ALONE
     _leak: list[Tensor] = field(default_factory=list)
 
     @classmethod
@@ -147,7 +149,7 @@ class TrainingState:
             loss = loss * labels
         elif rows is not None:
             loss = loss * (labels / rows)
-        backward(loss, apart, self.net)
+        backward(loss, apart, self.net, nothing if self.processes.world == 1 else self._add_up)
         learning = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         for parameter, leak in zip(learning, self._leak, strict=bool(self._leak)):
             parameter.grad = leak if parameter.grad is None else parameter.grad + leak
@@ -157,6 +159,15 @@ class TrainingState:
         self.optimizer.step()
         if self.vectors is not None:
             self.vectors.step()
+
+    def _add_up(self, gradients: Sequence[Tensor]) -> None:
+        self.processes.add_up(gradients, is_of_head(self.net))
+
+    def agree(self) -> None:
+        """All processes have the first one's net and learners; batch normalisation's statistics differ until then."""
+        if self.processes.world > 1:
+            self.processes.agree([*self.net.state_dict().values()])
+            self.method.restore(self.processes.from_first(self.method.state()))
 
     def to_dict(self, epoch: Epoch | None = None) -> dict[str, Any]:
         """All of it, for a checkpoint, with the random states; `epoch`: the one under way."""

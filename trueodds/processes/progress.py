@@ -24,11 +24,12 @@ class _Lines:
         self._stream.flush()
 
 
-def bar(total: int, what: str, unit: str, *, done: int = 0) -> tqdm[Any]:
+def bar(total: int, what: str, unit: str, *, done: int = 0, hidden: bool = False) -> tqdm[Any]:
     """A bar on stderr with the estimated end; `update(n)` moves it. In a log it speaks every 15 s and at the end."""
     live = sys.stderr.isatty()
     return tqdm(
         total=total,
+        disable=hidden,
         initial=done,
         desc=what,
         unit=unit,

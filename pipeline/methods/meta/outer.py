@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.methods import penalties
-from pipeline.methods.gathered import gathered
 
 CE = "ce"
 NAMES = (CE, *penalties.__all__, *(f"{CE}+{name}" for name in penalties.__all__))
@@ -23,7 +22,6 @@ class OuterLoss:
 
     def __call__(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         """A scalar, for logits (N, C) and labels (N,)."""
-        logits_NC, labels_N = gathered(logits_NC, labels_N)
         first, _, second = self.name.partition("+")
         if first != CE:
             return self._penalty(first, logits_NC, labels_N)
