@@ -37,8 +37,8 @@ from pipeline import nets
 from pipeline.config import Training
 from pipeline.data import vision
 from pipeline.data.dataset import DataSet
-from pipeline.training.machine.device import device_of
 from pipeline.training.loop import train
+from pipeline.training.machine.device import device_of
 from pipeline.training.resolution import plan_of
 from pipeline.training.state import Row, TrainingState
 

@@ -16,8 +16,8 @@ from pipeline.config import Data, Training
 from pipeline.data.dataset import DataSet
 from pipeline.figures import training as figures
 from pipeline.nets import blocks
-from pipeline.training.machine import speed
 from pipeline.training.batches import Augmentation, Batches
+from pipeline.training.machine import speed
 from pipeline.training.recipe import Recipe
 from pipeline.training.trained import write_epochs
 from tests.training_runs import train

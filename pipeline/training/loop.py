@@ -15,12 +15,12 @@ from pipeline.methods.batch import ForwardPass
 from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.machine.device import device_of, repeatable
+from pipeline.training.machine.processes import ALONE, Processes
+from pipeline.training.machine.speed import accelerated
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.epoch import measure
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
-from pipeline.training.machine.processes import ALONE, Processes
-from pipeline.training.machine.speed import accelerated
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.state import Row, TrainingState
 from pipeline.training.trained import Trained

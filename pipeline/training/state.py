@@ -14,8 +14,8 @@ from pipeline.methods.gradients import backward, nothing
 from pipeline.methods.looking_ahead import Descent, Meta
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
-from pipeline.training.plan import Plan
 from pipeline.training.machine.processes import ALONE, Processes, is_of_head
+from pipeline.training.plan import Plan
 from pipeline.training.recipe import Recipe
 from pipeline.training.selection import Selection
 from pipeline.training.start.freezing import BODY, freeze
