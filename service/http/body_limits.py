@@ -10,6 +10,7 @@ import time
 from starlette.types import Message, Receive
 
 from service.errors import ServiceError
+from service.http import eager
 from service.settings import Settings
 
 DRAINED = 4
@@ -48,8 +49,7 @@ class LimitedBody:
         if self._announced is not None and self._announced > self.limit:
             raise too_large("has", self.limit)
         try:
-            async with asyncio.timeout(self._deadline - time.monotonic()):
-                message = await self._next()
+            message = await eager.within(self._next(), self._deadline - time.monotonic())
         except TimeoutError:
             what = "nothing more of the body came for" if self._streamed else "the body did not arrive within"
             text = f"{what} {self._seconds:g} s; send it faster, or in smaller parts"

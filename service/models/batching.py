@@ -77,6 +77,9 @@ class Batcher(Generic[Call, Scored, Result]):
         self._threads: list[threading.Thread] = []
         self._finishing: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[None] | None = None
+        self._limits: dict[asyncio.Future[Result], tuple[float, float]] = {}
+        """When a request's time is up on the loop's clock, and how many seconds it had."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -94,6 +97,8 @@ class Batcher(Generic[Call, Scored, Result]):
         await asyncio.gather(*self._finishing)
         if self._asking:
             self._asking.cancel()
+        if self._timer:
+            self._timer.cancel()
 
     async def submit(self, call: Call, *, gone: Gone | None = None, seconds: float | None = None) -> Result:
         """Wait for the result. A caller who cancels, or is `gone` after a long wait, is not scored.
@@ -118,12 +123,29 @@ class Batcher(Generic[Call, Scored, Result]):
             self._changed.notify()
         if gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
-        limit = loop.call_later(seconds, _too_slow, future, seconds, self._noun) if seconds else None
+        if seconds:
+            self._limit(future, seconds)
         try:
             return await future
         finally:
-            if limit:
-                limit.cancel()
+            self._limits.pop(future, None)
+
+    def _limit(self, future: asyncio.Future[Result], seconds: float) -> None:
+        """Fail it when its time is up; one timer for all, for one each took 5 us of an image's time."""
+        end = self._loop.time() + seconds
+        self._limits[future] = end, seconds
+        if self._timer is None or end < self._timer.when():
+            if self._timer:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(end, self._look_at_limits)
+
+    def _look_at_limits(self) -> None:
+        self._timer, now = None, self._loop.time()
+        for future, (end, seconds) in list(self._limits.items()):
+            if end <= now:
+                _too_slow(future, seconds, self._noun)
+        if ends := [end for end, _ in self._limits.values() if end > now]:
+            self._timer = self._loop.call_at(min(ends), self._look_at_limits)
 
     async def _ask(self) -> None:
         """Look for callers who are gone, while anything waits."""

@@ -195,7 +195,7 @@ def test_a_black_png_is_whole() -> None:
     for channels in (1, 3):
         black = np.zeros((300, 400, channels), np.uint8)
         picture = png.plain(pictures.encode_png(black))
-        assert picture is not None and picture.image() is not None
+        assert picture is not None and picture.pixels() is not None
         assert not pictures.read(pictures.encode_png(black), channels).any()
     alpha = np.dstack([np.zeros((900, 700, 3), np.uint8), np.full((900, 700), 9, np.uint8)])
     assert not pictures.read(encoded(Image.fromarray(alpha)), 3).any()
@@ -305,7 +305,7 @@ def test_only_plain_pngs_go_the_short_way() -> None:
     assert peak < 1024**2, "nothing is kept of what is left out"
     short = png_header(4, 4)
     picture = png.plain(short)
-    assert picture is not None and picture.image() is None
+    assert picture is not None and picture.pixels() is None
     with pytest.raises(PictureError, match="damaged or cut short"):
         pictures.read(short, 3)
 

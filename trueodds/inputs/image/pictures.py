@@ -83,7 +83,10 @@ def read(
         _check_size(*plain.size, max_pixels)
         if accept:
             accept(*plain.size)
-        flat = plain.image()
+        if (pixels := plain.pixels()) is not None:
+            if plain.mode == mode and not scaling:
+                return pixels
+            flat = Image.fromarray(pixels[..., 0] if plain.mode == "L" else pixels)
     if flat is None:
         with _opened(data, max_pixels) as image:
             if accept and not plain:

@@ -7,9 +7,16 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from PIL import Image
+import numpy as np
+import numpy.typing as npt
+
+try:
+    import pyspng
+except ImportError:  # an extra brings it
+    pyspng = None
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+START = SIGNATURE + b"\0\0\0\x0dIHDR"
 KEPT = (b"tRNS", b"eXIf")
 """Optional chunks that change pixels: transparency, which conversion looks at, and the orientation."""
 MODES = {b"\x08\x00\x00\x00\x00": "L", b"\x08\x02\x00\x00\x00": "RGB"}
@@ -21,7 +28,6 @@ ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (
 """Passes of an interlaced image: the first column and row, and the steps to the next ones."""
 PIECE, STEP = 64 * 1024, 1024**2
 """Bytes that are inflated at once, and that come of it at most: 64 KB can hold 64 MB."""
-BLACK = (0, (0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -31,52 +37,44 @@ class Plain:
     mode: str
     size: tuple[int, int]
     """Width and height, both at least 1."""
-    compressed: bytes
+    data: bytes
+    """The file, of those chunks alone that have pixels."""
 
-    def image(self) -> Image.Image | None:
-        """The decoded image, by the decoder that Pillow's own reader ends up with; None where the data are damaged, or
-        are fewer rows than the header says.
+    def pixels(self) -> npt.NDArray[np.uint8] | None:
+        """H x W x C by libspng, in a seventh of Pillow's time; None without it, and where the data are damaged or
+        fewer rows than the header says, which Pillow and `check_whole` put into words.
         """
-        image = Image.new(self.mode, self.size, None)  # zeros; painting them black too costs a turn of the GIL
-        try:
-            image.frombytes(self.compressed, "zip", self.mode, 0)
-        except ValueError:
+        if pyspng is None:
             return None
-        width, height = self.size
-        # The decoder takes data that end after any row for the whole, and leaves the others black. Only where the last
-        # pixel is black must the rows be counted: .5 us for a look at it, 4 to 18 us for inflating 32 x 32 again.
-        if image.getpixel((width - 1, height - 1)) in BLACK:
-            row_bytes = 1 + width * len(self.mode)
-            return image if _inflates_to([self.compressed], height * row_bytes) else None
-        return image
+        try:
+            pixels: npt.NDArray[np.uint8] = pyspng.load(self.data)
+        except RuntimeError:
+            return None
+        return pixels.reshape(self.size[1], self.size[0], len(self.mode))
 
 
 def plain(data: bytes) -> Plain | None:
-    """Content of a plain and sound PNG; None for any other, of which Pillow's reader says better what is wrong.
+    """A plain and sound PNG; None for any other, of which Pillow's reader says better what is wrong.
 
-    A 32 x 32 PNG takes a third of that reader's time, in a service that answers thousands of them a second.
+    libspng looks at no checksum but that of the pixels, and keeps all texts that it meets.
     """
-    if not data.startswith(SIGNATURE):
+    mode = MODES.get(data[24:29], "")
+    size = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
+    if not data.startswith(START) or not mode or not min(size):
         return None
-    mode, size, compressed, last = "", (0, 0), list[bytes](), b""
-    for place, (name, start, end) in enumerate(_chunks(data)):  # one by one: 16 MB can hold a million of them
-        if last == b"IEND":
-            return None
-        last = name
+    name, end, whole = b"", 0, True
+    for name, start, end in _chunks(data):  # one by one: 16 MB can hold a million of them
         if not _matters(name):
-            continue
-        if zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
+            whole = False
+        elif zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
             return None
-        content = data[start + 8 : end - 4]
-        if name == b"IHDR" and not place:
-            mode, size = MODES.get(content[8:], ""), (int.from_bytes(content[:4]), int.from_bytes(content[4:8]))
-            if not mode or not min(size):
-                return None
-        elif name == b"IDAT" and mode:
-            compressed.append(content)
-        elif name != b"IEND":
+        elif name == b"IEND":
+            break
+        elif name != b"IDAT" and start != len(SIGNATURE):
             return None
-    return Plain(mode, size, b"".join(compressed)) if mode and last == b"IEND" else None
+    if name != b"IEND" or end != len(data):
+        return None
+    return Plain(mode, size, data if whole else pixels_only(data))
 
 
 def check_whole(data: bytes) -> None:
