@@ -90,12 +90,30 @@ def read_webhooks(text: str) -> tuple[Webhook, ...]:
     return tuple(webhooks)
 
 
+def read_providers(text: str) -> tuple[str, ...]:
+    """The providers of a setting, the first choice first.
+
+    Raises:
+        ValueError: one that the installed onnxruntime does not have.
+    """
+    import onnxruntime  # 40 ms that only the service's own process has to wait
+
+    known = [n.removesuffix("ExecutionProvider").lower() for n in onnxruntime.get_available_providers()]
+    names = tuple(dict.fromkeys(filter(None, (word.strip().lower() for word in text.split(",")))))
+    if not names or (unknown := [name for name in names if name not in known]):
+        problem = f"{unknown[0]!r} is none of them" if names else "none is named"
+        cure = "; cuda comes with onnxruntime-gpu in onnxruntime's place" if "cuda" not in known else ""
+        raise ValueError(f"{problem}; the installed onnxruntime has {', '.join(sorted(known))}{cure}")
+    return names
+
+
 def _from_text(read: Callable[[str], object]) -> BeforeValidator:
     """Reads a text with `read`; what is read already, such as the default, stays."""
     return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
 
 
 KeyHashes = Annotated[tuple[str, ...], NoDecode, _from_text(read_hashes)]
+Providers = Annotated[tuple[str, ...], NoDecode, _from_text(read_providers)]
 Webhooks = Annotated[tuple[Webhook, ...], NoDecode, _from_text(read_webhooks)]
 
 
@@ -145,6 +163,12 @@ class Settings(BaseSettings):
         ge=1,
         description="threads of each model; left out: one, for a slow one the worker's share of the cores."
         " With several, the model is in memory twice",
+    )
+
+    providers: Providers = Field(
+        ("cpu",),
+        description="what runs the models, with commas: the first that reproduces a bundle's golden prediction; cuda"
+        " needs onnxruntime-gpu",
     )
 
     retention_days: int | None = Field(

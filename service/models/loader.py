@@ -68,7 +68,9 @@ class Loader:
             if known and known.signature == stamp and time.monotonic() < known.again:
                 return None
             try:
-                model = await asyncio.to_thread(Model.load, folder, self._threads, adapt=self._adapt)
+                model = await asyncio.to_thread(
+                    Model.load, folder, self._threads, adapt=self._adapt, providers=self._settings.providers
+                )
                 engine = await self._start(model, key)
             except BundleError as error:
                 self._refuse(key, str(error), stamp, float("inf"))

@@ -6,9 +6,11 @@ number of threads when it loads a model, and which is better depends on what wai
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -28,6 +30,11 @@ SHARED_SECONDS = 0.002
 and .19 ms, ResNet-20 .56 and .69, with twice its width 1.7 and 1.6, ResNet-18 6.7 and 4.1; and two threads take up to
 1.6 times the processor time, which a busy service has not."""
 TRIALS = 5
+CPU = "cpu"
+OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
+"""Of providers. TensorFloat-32 keeps 10 bits of a factor: the golden prediction would be missed."""
+
+log = logging.getLogger("trueodds")
 
 
 @dataclass(frozen=True)
@@ -47,25 +54,37 @@ class Scores:
 class Model:
     """A checked bundle and its onnxruntime sessions: one of a single thread, and one of `threads` if they are more."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        self.bundle = bundle
+    def __init__(self, bundle: Bundle, provider: str = CPU) -> None:
+        self.bundle, self.provider = bundle, provider
         self.threads = 1
         """Batches that may be scored at once, each by one of them."""
         self._one = self._all = self._session(1)
 
     @classmethod
-    def load(cls, directory: Path, threads: int, *, adapt: bool = False) -> Self:
+    def load(cls, directory: Path, threads: int, *, adapt: bool = False, providers: Sequence[str] = (CPU,)) -> Self:
         """Load a bundle, check that its model takes what its card says, and reproduce its golden prediction.
 
-        `adapt`: `threads` only for a model that is slow enough to gain by them, else one.
+        `adapt`: `threads` only for a model that is slow enough to gain by them, else one. `providers`: the first of
+        them that reproduces it; one that does not is logged where another follows.
 
         Raises:
             BundleError: a damaged bundle, a graph onnxruntime refuses, another input shape, another answer.
         """
-        model = cls(Bundle.load(directory))
-        if threads > 1 and not (adapt and model._seconds() < SHARED_SECONDS):
+        model = cls._by_first(Bundle.load(directory), providers)
+        several = threads > 1 and model.provider == CPU
+        if several and not (adapt and model._seconds() < SHARED_SECONDS):
             model._all, model.threads = model._session(threads), threads
         return model
+
+    @classmethod
+    def _by_first(cls, bundle: Bundle, providers: Sequence[str]) -> Self:
+        *others, last = providers
+        for provider in others:
+            try:
+                return cls(bundle, provider)
+            except BundleError as error:
+                log.warning("%s is not run by %s: %s", bundle.directory, provider, error)
+        return cls(bundle, last)
 
     def _session(self, threads: int) -> ort.InferenceSession:
         options = ort.SessionOptions()
@@ -73,11 +92,16 @@ class Model:
         # Spinning threads win microseconds for one client, and take the cores from HTTP and SQLite under load.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
-        bundle = self.bundle
+        bundle, name = self.bundle, providers_by_name()[self.provider]
+        wanted = list(dict.fromkeys([name, providers_by_name()[CPU]]))
         try:
-            session = ort.InferenceSession(str(bundle.model_path), options, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(
+                str(bundle.model_path), options, providers=wanted, provider_options=[OPTIONS.get(n, {}) for n in wanted]
+            )
         except Exception as error:  # onnxruntime has a dozen exception types without a common base
             raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
+        if session.get_providers()[0] != name:  # it goes on with the next one, and says so on stderr only
+            raise BundleError(f"onnxruntime cannot start {name} here; its libraries or its device are missing")
         _check_signature(bundle, session)
         try:
             bundle.check_golden(lambda inputs: _logits(bundle, session, inputs))
@@ -135,6 +159,11 @@ def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Sco
     odds_NC = np.exp(logits_NC.astype(np.float64))
     raw_confidence_N = odds_NC[rows_N, index_N] / odds_NC.sum(axis=1)
     return Scores(logits_NC, probabilities_NC, index_N, raw_confidence_N, probabilities_NC[rows_N, index_N])
+
+
+def providers_by_name() -> dict[str, str]:
+    """What this onnxruntime can run models with, by the names of the setting `providers`: cpu, cuda, ..."""
+    return {name.removesuffix("ExecutionProvider").lower(): name for name in ort.get_available_providers()}
 
 
 def available_cores(cpu_max: Path = CPU_MAX) -> int:

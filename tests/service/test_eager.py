@@ -30,7 +30,12 @@ async def fails(turns: int) -> None:
 def test_the_value_is_that_of_the_coroutine(monkeypatch: pytest.MonkeyPatch) -> None:
     timers: list[float] = []
     real = asyncio.timeout
-    monkeypatch.setattr(asyncio, "timeout", lambda seconds: timers.append(seconds) or real(seconds))
+
+    def counted(seconds: float) -> asyncio.Timeout:
+        timers.append(seconds)
+        return real(seconds)
+
+    monkeypatch.setattr(asyncio, "timeout", counted)
     assert asyncio.run(eager.within(ends_at_once(), 1)) == 3 and not timers
     assert [asyncio.run(eager.within(waits(n), 1)) for n in (0, 1, 2)] == [0, 1, 2] and timers == [1, 1, 1]
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from service.models.model import Model, available_cores
+from service.models.model import Model, available_cores, providers_by_name
+from service.settings import Settings
 from tests.service.tiny_bundle import change_card, write_bundle, write_model
 from trueodds.bundle import CARD, MODEL, BundleError
 from trueodds.files import sha256
@@ -86,3 +88,26 @@ def test_cores_follow_the_containers_quota(
     (tmp_path / "cpu.max").write_text(text)
     assert available_cores(tmp_path / "cpu.max") == cores
     assert available_cores(tmp_path / "none") == 99
+
+
+def test_each_provider_has_to_reproduce_the_golden_prediction(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """This machine's onnxruntime has the provider azure beside cpu; cuda is one that cannot be started."""
+    assert Model.load(folder, 2).provider == "cpu"
+    azure = Model.load(folder, 2, providers=("azure", "cpu"))
+    assert azure.provider == "azure" and azure.threads == 1 and azure._one.get_providers()[0].startswith("Azure")
+    known = {**providers_by_name(), "cuda": "CUDAExecutionProvider"}
+    monkeypatch.setattr("service.models.model.providers_by_name", lambda: known)
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider"):
+        assert Model.load(folder, 1, providers=("cuda", "cpu")).provider == "cpu"
+    assert "is not run by cuda: onnxruntime cannot start CUDAExecutionProvider here" in caplog.text
+    with pytest.warns(UserWarning), pytest.raises(BundleError, match="its libraries or its device are missing"):
+        Model.load(folder, 1, providers=("cuda",))
+
+
+@pytest.mark.parametrize(("text", "words"), [("cuda", "'cuda' is none of them"), (" , ", "none is named")])
+def test_a_provider_that_is_not_installed_is_refused_at_once(text: str, words: str) -> None:
+    with pytest.raises(ValidationError, match=f"{words}; the installed onnxruntime has azure, cpu; cuda comes with"):
+        Settings(providers=text)
+    assert Settings(providers="Azure, cpu,azure").providers == ("azure", "cpu")
