@@ -40,6 +40,7 @@ def browser() -> Iterator[Chromium]:
 @pytest.fixture
 def tab(browser: Chromium) -> Iterator[Chromium]:
     """A desktop with script, on which nothing may go wrong unseen."""
+    browser.open("about:blank")  # what the page before had still under way is not this test's problem
     browser.screen(1200)
     browser.call("Emulation.setScriptExecutionDisabled", value=False)
     browser.problems.clear()
@@ -55,12 +56,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def live(folder: Path) -> Iterator[httpx.Client]:
+def live(folder: Path, tab: Chromium) -> Iterator[httpx.Client]:
     with server(folder) as (client, _):
         if client.get("/calibration-report").json()["answers"] == 0:
             answers = predict(client, pictures(60))
             label(client, answers[:40])
         yield client
+        tab.open("about:blank")  # or the page asks for news when the service has gone
 
 
 def label(client: httpx.Client, answers: list[dict[str, Any]], index: int | None = None) -> None:
