@@ -33,8 +33,8 @@ class Variant:
 
 OURS = Variant("ours")
 RAW = "onnxruntime alone"
-# Workers: LitServe's documentation says as many as cores on a CPU. Batching: both documentations advise it; a waiting
-# time only loses here, so LitServe's is 0 (its default) and BentoML's the adaptive one.
+# Workers: LitServe's documentation says as many as cores on a CPU. Batching: all documentations advise it; a waiting
+# time only loses here, so LitServe's is 0 (its default), BentoML's the adaptive one, mosec's the least that it takes.
 VARIANTS: dict[str, tuple[Variant, ...]] = {
     "ours": (OURS,),  # as it comes: what a user who reads nothing gets
     "LitServe": (
@@ -44,6 +44,14 @@ VARIANTS: dict[str, tuple[Variant, ...]] = {
         Variant("LitServe", {"WORKERS": "2", "BATCH": "16", "FAST_QUEUE": "1"}),
     ),
     "BentoML": (Variant("BentoML"), Variant("BentoML", {"WORKERS": "2"}), Variant("BentoML", {"BATCH": "32"})),
+    "mosec": (
+        Variant("mosec", {"BATCH": "32", "WAIT_MS": "1"}),
+        Variant("mosec", {"BATCH": "32", "WAIT_MS": "3"}),
+        Variant("mosec", {"BATCH": "16", "WAIT_MS": "1"}),
+        Variant("mosec", {"BATCH": "32", "WAIT_MS": "1", "DECODERS": "1"}),
+        Variant("mosec", {"BATCH": "32", "WAIT_MS": "1", "DECODERS": "2"}),
+        Variant("mosec", {"BATCH": "16", "WAIT_MS": "1", "WORKERS": "2"}),
+    ),
 }
 
 
@@ -110,6 +118,9 @@ def _command(
     }
     if variant.server == "LitServe":
         return [str(peers), "litserve_server.py"], environment, PEERS
+    if variant.server == "mosec":
+        arguments = ["--address", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+        return [str(peers), "mosec_server.py", *arguments], environment, PEERS
     arguments = ["serve", "bentoml_server:Service", "--host", "127.0.0.1", "--port", str(port)]
     return [str(peers), "-m", "bentoml", *arguments], environment, PEERS
 

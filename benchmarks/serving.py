@@ -1,8 +1,8 @@
-"""What the service answers per second beside LitServe, BentoML and onnxruntime alone, and labels per second.
+"""What the service answers per second beside mosec, LitServe, BentoML and onnxruntime alone, and labels per second.
 
-    python -m venv .peers && .peers/bin/pip install litserve bentoml onnxruntime pillow uvloop httptools
+    python -m venv .peers && .peers/bin/pip install mosec litserve bentoml onnxruntime pillow orjson uvloop httptools
     apt-get install wrk
-    python -m benchmarks.serving --peers .peers/bin/python     # some twenty minutes
+    python -m benchmarks.serving --peers .peers/bin/python     # some thirty minutes
     python -m benchmarks.serving --peers .peers/bin/python --quick
     python -m benchmarks.serving --table                       # the table of docs/results.md, from the committed result
 
@@ -11,7 +11,7 @@ The best options of each peer for each net are found by a short trial at 32 conn
 rounds: in each, every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every
 server's answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others
 store nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
-Beside it and LitServe ours is measured once more, in short turns (benchmarks.serving_turns).
+Beside it, LitServe and mosec ours is measured once more, in short turns (benchmarks.serving_turns).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NETS = ("resnet8", "resnet20", "resnet18")
 SLOWEST = NETS[-1]
 CONNECTIONS, CLASSES = (1, 8, 32), 100
 LABELS = 20_000
-PACKAGES = ("litserve", "bentoml", "onnxruntime", "uvicorn", "fastapi", "numpy", "pillow")
+PACKAGES = ("litserve", "bentoml", "mosec", "onnxruntime", "uvicorn", "fastapi", "numpy", "pillow")
 started = time.perf_counter()
 
 
@@ -164,24 +164,28 @@ class Bench:
             self._keep(net, RAW, "none", batch, max(both, key=lambda measured: measured.rps))
 
     def in_turns(self, net: str, variants: list[Variant]) -> None:
-        """Ours beside LitServe, or of the slowest net, of which HTTP takes least, beside onnxruntime alone."""
+        """Ours beside each peer; of the slowest net, of which HTTP takes least, beside onnxruntime alone too."""
         peers, model, turns = self.peers, self.models[net], serving_turns.QUICK if self.quick else serving_turns.TURNS
         assert peers
         by_server, body = {v.server: v for v in variants}, self.bodies["png"]
         with self.running(by_server[OURS.server], net) as ours:
             if net == SLOWEST:
-                found = serving_turns.beside_raw(
+                alone = serving_turns.beside_raw(
                     ours,
                     lambda spinning: servers.raw(peers, model, 32, self.seconds, spinning=spinning),
                     body,
                     self.seconds,
                     turns,
                 )
-            else:
-                with self.running(by_server["LitServe"], net) as theirs:
-                    found = serving_turns.beside_peer(ours, theirs, body, self.seconds, turns)
+                self._tell(net, alone)
+            for peer in serving_turns.CONNECTIONS:
+                with self.running(by_server[peer], net) as theirs:
+                    self._tell(net, serving_turns.beside_peer(ours, theirs, body, self.seconds, turns))
+
+    def _tell(self, net: str, found: dict[str, Any]) -> None:
         self.turns.append({"net": net, **found})
-        say(f"{net:9} in turns: {found['ratio']:.3f} of {found['beside']}")
+        each = ", ".join(f"{ratio:.3f} at {n}" for n, ratio in found.get("ratios", {}).items())
+        say(f"{net:9} in turns: {found['ratio']:.3f} of {found['beside']}{f' ({each} connections)' if each else ''}")
 
     def _keep(self, net: str, server: str, body: str, connections: int, measured: load.Load) -> None:
         self.cells.setdefault((net, server, body, connections), []).append(measured)
@@ -239,7 +243,7 @@ def peer_versions(peers: Path | None, packages: tuple[str, ...] = PACKAGES) -> d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
-    parser.add_argument("--peers", type=Path, help="python of an environment with litserve and bentoml")
+    parser.add_argument("--peers", type=Path, help="python of an environment with the peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--quick", action="store_true", help="one net, one round, one second: does it work?")

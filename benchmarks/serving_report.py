@@ -8,30 +8,43 @@ from typing import Any
 
 from benchmarks.servers import RAW
 
-SERVERS = ("ours", "LitServe", "BentoML", RAW)
-WANTED = {("resnet8", "LitServe"): 2.0, ("resnet20", "LitServe"): 1.4, ("resnet18", RAW): 0.9}
-"""Ours by theirs in requests per second: the goals."""
+BEST = "best"
+"""Each with the connections that suit it best."""
+SERVERS = ("ours", "mosec", "LitServe", "BentoML", RAW)
+WANTED = {
+    ("resnet8", "LitServe", BEST): 2.0,
+    ("resnet20", "LitServe", BEST): 1.4,
+    ("resnet18", RAW, BEST): 0.9,
+    **{
+        (net, "mosec", n): ratio
+        for net in ("resnet8", "resnet20")
+        for n, ratio in (("1", 1.6), ("8", 1.1), ("32", 1.0))
+    },
+}
+"""Ours by theirs in requests per second, by connections: the goals."""
 
 
 def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
     """What was aimed at, and what was found; `ratio` is of requests per second, ours by theirs, in turns.
 
-    Beside LitServe our p99 has to be lower with every number of connections, not only with that of the best rate.
+    Our p99 must be no higher at 32 connections; where the best rates are compared, with every number of them.
     """
     found: list[dict[str, Any]] = []
     for turns in result["turns"]:
-        wanted = WANTED.get((turns["net"], turns["beside"]))
-        if wanted is not None:
-            p99 = _p99(turns)
-            reached = turns["ratio"] >= wanted and all(mine < theirs for mine, theirs in p99.values())
-            found.append({"net": turns["net"], "beside": turns["beside"], "wanted": wanted, "ratio": turns["ratio"]})
-            found[-1] |= {"p99_ms": p99, "reached": reached}
+        for connections, ratio in {BEST: turns["ratio"], **turns.get("ratios", {})}.items():
+            wanted = WANTED.get((turns["net"], turns["beside"], connections))
+            if wanted is None:
+                continue
+            p99 = {c: both for c, both in _p99(turns).items() if connections == BEST or connections == c == "32"}
+            reached = ratio >= wanted and all(mine <= theirs for mine, theirs in p99.values())
+            goal = {"net": turns["net"], "beside": turns["beside"], "connections": connections, "wanted": wanted}
+            found.append({**goal, "ratio": ratio, "p99_ms": p99, "reached": reached})
     rate = max((row["labels_per_second"] for row in result["labels"]), default=0.0)
     return [*found, {"labels_per_second": rate, "wanted": 20_000, "reached": rate >= 20_000}]
 
 
 def _p99(turns: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """By connections ours and LitServe's, medians over the turns; none beside onnxruntime alone, which has no queue."""
+    """By connections ours and the peer's, medians over the turns; none beside onnxruntime alone, which has no queue."""
     if turns["beside"] == RAW:
         return {}
     middle = {(row["server"], row["connections"]): statistics.median(row["p99_ms"]) for row in turns["series"]}
@@ -56,7 +69,10 @@ def _chosen(trials: list[dict[str, Any]], net: str) -> list[str]:
 
 def _beside(turns: dict[str, Any]) -> str:
     p99 = [f"{mine:.0f} and {theirs:.0f} ms at {c}" for c, (mine, theirs) in _p99(turns).items()]
+    each = [f"{ratio:.2f} at {c}" for c, ratio in turns.get("ratios", {}).items()]
     ratio = f"{turns['net']} {turns['ratio']:.2f} times {turns['beside']}'s"
+    if each:
+        ratio = f"{ratio} ({', '.join(each)})"
     return f"{ratio} (p99 ours and theirs: {', '.join(p99)} connections)" if p99 else ratio
 
 
@@ -64,16 +80,17 @@ def markdown(result: dict[str, Any]) -> str:
     """The table of docs/results.md: requests per second, and p50 / p99 in milliseconds."""
     cells = {(c["net"], c["body"], c["connections"], c["server"]): c for c in result["cells"]}
     memory = {(m["net"], m["server"]): m for m in result["memory"]}
-    lines = ["| net, body | connections | " + " | ".join(SERVERS) + " |", "|---" * (2 + len(SERVERS)) + "|"]
+    servers = [name for name in SERVERS if any(key[3] == name for key in cells)]
+    lines = ["| net, body | connections | " + " | ".join(servers) + " |", "|---" * (2 + len(servers)) + "|"]
     for net, body, connections in dict.fromkeys(k[:3] for k in cells if k[1] != "none"):
         row = [f"{net}, {body}", str(connections)]
-        for name in SERVERS:
+        for name in servers:
             cell = cells.get((net, "none" if name == RAW else body, connections, name))
             text = f"{cell['rps']:,.0f}/s, {cell['p50_ms']:.1f} / {cell['p99_ms']:.1f} ms" if cell else ""
             row.append(text + (f", {cell['failed']:,} failed" if cell and cell["failed"] else ""))
         lines.append("| " + " | ".join(row) + " |")
     for net in dict.fromkeys(net for net, _ in memory):
-        held = [memory.get((net, name)) for name in SERVERS]
+        held = [memory.get((net, name)) for name in servers]
         row = [f"{m['pss_mb']:,.0f} MB" if m else "" for m in held]
         lines.append(f"| {net}, memory (PSS) | | {' | '.join(row)} |")
     chosen = [f"{net}: {', '.join(_chosen(result['trials'], net))}" for net in dict.fromkeys(net for net, _ in memory)]

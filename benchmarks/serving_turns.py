@@ -20,34 +20,36 @@ TURNS, LONGER = 12, 3
 not count, up to 32 of the 560 images that ResNet-18 answers in two seconds."""
 QUICK = 2
 """Turns that tell whether it works."""
-CONNECTIONS = (8, 32)
+CONNECTIONS = {"LitServe": (8, 32), "mosec": (1, 8, 32)}
 
 Series = dict[tuple[str, int], list[load.Load]]
 """By server and connections, a load for each turn."""
 
 
 def beside_peer(ours: Running, theirs: Running, body: Path, seconds: float, turns: int) -> dict[str, Any]:
-    """`ratio`: ours by theirs in requests per second, each with the connections that suit it best; turn by turn, of
-    which the median."""
+    """`ratio`: ours by theirs in requests per second, each with the connections that suit it best, and `ratios`, with
+    the same; turn by turn, of which the median."""
     series: Series = {}
-    order, servers = Random(0), [ours, theirs]
+    order, servers, numbers = Random(0), [ours, theirs], CONNECTIONS[theirs.server]
     for running in servers:
-        load.wrk(running.url(body.stem), body, CONNECTIONS[-1], 1)  # warm
+        load.wrk(running.url(body.stem), body, numbers[-1], 1)  # warm
     for _ in range(turns):
         order.shuffle(servers)
         for running, other in zip(servers, servers[::-1], strict=True):
             with load.stopped(other.pid):
-                for connections in CONNECTIONS:
+                for connections in numbers:
                     found = load.wrk(running.url(body.stem), body, connections, seconds)
                     series.setdefault((running.server, connections), []).append(found)
-    return _result(theirs.server, _ratio(_best(series, ours.server), _best(series, theirs.server)), series)
+    best = _ratio(_best(series, ours.server), _best(series, theirs.server))
+    ratios = {str(n): _ratio(series[ours.server, n], series[theirs.server, n]) for n in numbers}
+    return {**_result(theirs.server, best, series), "ratios": ratios}
 
 
 def beside_raw(
     ours: Running, raw: Callable[[bool], load.Load], body: Path, seconds: float, turns: int
 ) -> dict[str, Any]:
     """`raw`: onnxruntime alone, with or without spinning threads: what is better in the median counts."""
-    connections = CONNECTIONS[-1]
+    connections = 32
     series: Series = {}
     load.wrk(ours.url(body.stem), body, connections, 1)  # warm
     for _ in range(turns):

@@ -2,7 +2,7 @@
 
 ORT_DISABLE_TELEMETRY=1 MODEL=model.onnx WORKERS=1 BATCH=32 WAIT_MS=1 DECODERS=0 python mosec_server.py --port 8000
 
-JSON is read and written by orjson, as ours is: with the json of its default the same options answered a tenth less.
+JSON is read and written by orjson, as ours is.
 """
 
 from __future__ import annotations
