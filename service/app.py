@@ -60,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             store, chosen = runtime.store, runtime.settings
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve.keep_pairs(store, runtime.telemetry)
-            async with _background(housekeeping, pairs, Watch(store, chosen).keep_watching()):
+            async with _background(housekeeping, pairs, Watch(store, chosen, runtime.telemetry).keep_watching()):
                 yield
         finally:
             await runtime.close()
@@ -76,7 +76,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
-    app.state.recent, app.state.gauges = Recent(), Gauges()
+    app.state.recent, app.state.gauges = Recent(), Gauges(VERSION)
     documentation.install(app, lambda: _examples(runtime))
     app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
     app.add_middleware(

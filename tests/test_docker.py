@@ -183,7 +183,29 @@ def test_health_is_asked_for_where_the_service_listens() -> None:
 
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert len(ports) == 3 and all(port.startswith("127.0.0.1:") for port in ports)
+    assert len(ports) == 4 and all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_grafana_shows_and_changes_nothing() -> None:
+    grafana = COMPOSE["services"]["grafana"]
+    switches = grafana["environment"]
+    assert switches["GF_AUTH_ANONYMOUS_ENABLED"] == "true" and switches["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert switches["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true", "no account with a known password"
+    targets = {mount.split(":")[1]: DOCKER / mount.split(":")[0] for mount in grafana["volumes"] if mount[0] == "."}
+    assert all(mount.endswith(":ro") for mount in grafana["volumes"])
+    home = PurePosixPath(switches["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (targets[str(home.parent)] / home.name).is_file()
+    provisioning = targets["/etc/grafana/provisioning"]
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "trueodds.yml").read_text())["providers"]
+    assert provider["options"]["path"] == str(home.parent) and provider["allowUiUpdates"] is False
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090" and "prometheus" in COMPOSE["services"]
+
+
+def test_images_that_others_make_are_pinned() -> None:
+    for name, service in COMPOSE["services"].items():
+        if not service["image"].startswith("trueodds-"):
+            assert re.fullmatch(r"[\w./-]+:v?\d+[\w.-]*", service["image"]), name
 
 
 def test_services_come_back_and_reap_their_children() -> None:

@@ -99,14 +99,16 @@ async def try_webhooks(request: Request) -> Response:
     gets a run with `dry_run`, which only looks whether all that it needs is there.
     """
     runtime = cast("Runtime", request.app.state.runtime)
-    version, settings = runtime.engine.version, runtime.settings
+    version, settings, count = runtime.engine.version, runtime.settings, runtime.telemetry.delivery
     body = webhooks.trial_news(version.model, version.version, address=settings.address)
 
     async def attempt(hook: Webhook) -> WebhookTest:
         try:
             run = await webhooks.send(hook, body)
         except webhooks.WebhookError as error:
+            count(str(hook), delivered=False)
             return WebhookTest(webhook=str(hook), taken=False, problem=str(error), flow_run=None)
+        count(str(hook), delivered=True)
         return WebhookTest(webhook=str(hook), taken=True, problem=None, flow_run=run)
 
     test = AlarmTest(webhooks=await asyncio.gather(*map(attempt, settings.alarm_webhook)))

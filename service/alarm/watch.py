@@ -20,6 +20,7 @@ from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
 from service.settings import Settings, Webhook
 from service.store import Store, StoreError
 from service.store.rows import LabelBlock
+from service.telemetry.metrics import Telemetry
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics import ece
 
@@ -61,9 +62,11 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
 class Watch:
     """`keep_watching` runs until it is cancelled."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
-        self._store, self._settings = store, settings
+    def __init__(self, store: Store, settings: Settings, telemetry: Telemetry) -> None:
+        self._store, self._settings, self._telemetry = store, settings, telemetry
         self._webhooks = settings.alarm_webhook
+        for hook in self._webhooks:
+            telemetry.webhook(str(hook))
         self._seen: dict[Key, int] = {}
         """Labels taken by the states that this process has seen."""
         self._due: dict[Key, int] = {}
@@ -171,6 +174,7 @@ class Watch:
             problem = f"{hook} was not told within the {CLAIM_MS / 1000:g} s of a try"
         except WebhookError as error:
             problem = str(error)
+        self._telemetry.delivery(str(hook), delivered=not problem)
         if problem:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 

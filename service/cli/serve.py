@@ -141,7 +141,9 @@ def worker_app() -> FastAPI:
     from service.telemetry import worker_files
     from trueodds.processes import binding
 
-    worker_files.hold(Path(os.environ[SHARED_METRICS]))
+    folder = Path(os.environ[SHARED_METRICS])
+    worker_files.hold(folder)
+    worker_files.sign_in(folder)
     if parent := multiprocessing.parent_process():
         binding.die_with_parent(signal.SIGTERM, parent.pid or 0)
     return create_app()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import onnxruntime as ort
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
@@ -38,7 +40,9 @@ class VersionState:
 class Gauges:
     """Makes the gauges; keeps the intervals of versions whose sums have not changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str) -> None:
+        """`version`: of the service."""
+        self._build = _build(version)
         self._intervals: dict[tuple[str, str], tuple[Array, EceInterval]] = {}
 
     def families(
@@ -50,6 +54,7 @@ class Gauges:
     ) -> list[Metric]:
         """All gauges; `loaded` and `altered` as `Registry` gives them."""
         return [
+            self._build,
             *_stored(states),
             *self._calibration(states),
             *_evidence(states),
@@ -79,6 +84,18 @@ class Gauges:
         if before is None or not np.array_equal(before[0], cells):
             before = self._intervals[key] = cells, ece_interval(state.sums.labelled)
         return before[1]
+
+
+def _build(version: str) -> Metric:
+    build = {
+        "version": version,
+        "python": platform.python_version(),
+        "onnxruntime": ort.__version__,
+        "numpy": np.__version__,
+    }
+    family = GaugeMetricFamily("trueodds_build_info", "1; its labels say what answers", labels=list(build))
+    family.add_metric(list(build.values()), 1.0)
+    return family
 
 
 def _stored(states: Sequence[VersionState]) -> list[Metric]:

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+    multiprocess,
+)
 from prometheus_client.core import Metric
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -51,6 +59,19 @@ class Telemetry:
         self._events = Counter(
             "trueodds_kserve_events", "Events of KServe's logger, by outcome", ["type", "outcome"], registry=registry
         )
+        self._deliveries = Counter(
+            "trueodds_webhook_deliveries",
+            "Tries to tell a webhook of an alarm, or of a test, by outcome",
+            ["webhook", "outcome"],
+            registry=registry,
+        )
+        self._delivered = Gauge(
+            "trueodds_webhook_last_delivery_timestamp_seconds",
+            "When a webhook last took what it was told, Unix time; no series before the first since the start",
+            ["webhook"],
+            registry=registry,
+            multiprocess_mode="max",
+        )
         self._request_of = lru_cache(4096)(self._children)
 
     def of(self, model: str, version: str) -> VersionTelemetry:
@@ -86,15 +107,25 @@ class Telemetry:
         if count:
             self._events.labels(kind, outcome).inc(count)
 
+    def webhook(self, name: str) -> None:
+        """Count a webhook's deliveries from 0 on: an alert rule sees no increase in a series that begins with 1."""
+        for outcome in ("delivered", "failed"):
+            self._deliveries.labels(name, outcome)
+
+    def delivery(self, webhook: str, *, delivered: bool) -> None:
+        self._deliveries.labels(webhook, "delivered" if delivered else "failed").inc()
+        if delivered:
+            self._delivered.labels(webhook).set_to_current_time()
+
     def text(self, gauges: list[Metric]) -> bytes:
-        """The exposition format: all that was counted, and `gauges`, which the files of workers do not hold."""
-        counted = self._registry
+        """The exposition format: what was counted, what the processes use, and `gauges`, which no worker's file has."""
+        counted, processes = self._registry, list(ProcessCollector(registry=None).collect())
         if folder := os.environ.get(SHARED_FOLDER):
             _forget_the_dead(Path(folder))
-            counted = CollectorRegistry()
+            counted, processes = CollectorRegistry(), _of_all_processes(Path(folder))
             multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
         current = CollectorRegistry()
-        current.register(_Families(gauges))
+        current.register(_Families([*processes, *gauges]))
         return generate_latest(counted) + generate_latest(current)
 
     def _children(self, route: str, status: int, key: tuple[str, str]) -> tuple[Counter, Histogram]:
@@ -124,6 +155,21 @@ class _Families:
 
     def collect(self) -> Iterator[Metric]:
         yield from self._families
+
+
+def _of_all_processes(folder: Path) -> list[Metric]:
+    """What supervisor and workers use of the machine, each with its `pid`: added up, the processor time would fall
+    when a worker ends, which Prometheus takes for a restart.
+    """
+    from service.telemetry import worker_files  # its locks are not to be had on Windows, where one process serves
+
+    families: dict[str, Metric] = {}
+    for pid in worker_files.processes(folder):
+        for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
+            family = families.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            for sample in metric.samples:
+                family.add_sample(sample.name, {**sample.labels, "pid": str(pid)}, sample.value)
+    return list(families.values())
 
 
 def _forget_the_dead(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The folder in which several workers count together, and those that killed services have left behind.
 
-Whoever uses a folder holds a shared lock on it, which the kernel lets go of however the process ends.
+Whoever uses a folder holds a shared lock on it, which the kernel lets go of however the process ends. A worker leaves a
+file with its process id there, so that each can say of all what they take from the machine.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "trueodds-metrics-"
+WORKER = "worker-"
 
 
 @contextlib.contextmanager
@@ -40,6 +43,27 @@ def hold(folder: Path) -> int:
     with contextlib.suppress(OSError):  # a file system without locks: there nobody can remove it either
         fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
+
+
+def sign_in(folder: Path) -> None:
+    """Name this process among the workers, for as long as it lives."""
+    (folder / f"{WORKER}{os.getpid()}").touch()
+
+
+def processes(folder: Path, proc: Path = Path("/proc")) -> list[int]:
+    """The supervisor and its workers, as one of these sees them; who has ended is left out, whoever has its id now."""
+    supervisor = os.getppid()
+    pids = sorted(int(path.name.removeprefix(WORKER)) for path in folder.glob(f"{WORKER}*"))
+    return [supervisor, *(pid for pid in pids if _parent(proc / str(pid)) == supervisor)]
+
+
+def _parent(process: Path) -> int | None:
+    try:
+        status = (process / "status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^PPid:\s*(\d+)$", status, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def remove_abandoned() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,7 @@ from service.http import keys
 from service.settings import Settings, Webhook, read_webhooks
 from service.store import Store, StoreError, open_store
 from service.store.rows import Label
+from service.telemetry.metrics import Telemetry
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import Hook, until
@@ -157,7 +159,15 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
     assert "cannot be reached" in tries[2]["problem"] and "token" not in str(tries)
     run, plain = (next(c for c in hook.calls if c.path.endswith(end)) for end in ("/create_flow_run", "/hook"))
     assert run.body["parameters"]["dry_run"] is True, "nothing is recalibrated"
-    assert plain.body["type"] == "calibration-alarm-test" and client.report()["alarm"]["state"] == "quiet"
+    assert plain.body["type"] == "calibration-alarm-test"
+    authorized = {"authorization": f"Bearer {key[0]}"}
+    assert client.get("/calibration-report", headers=authorized).json()["alarm"]["state"] == "quiet"
+    text, counted = client.get("/metrics", headers=authorized).text, "trueodds_webhook_deliveries_total"
+    assert f'{counted}{{outcome="delivered",webhook="{base}"}} 2.0' in text
+    assert f'{counted}{{outcome="failed",webhook="{base}"}} 0.0' in text, "counted from 0 on, for alert rules"
+    assert f'{counted}{{outcome="failed",webhook="http://127.0.0.1:1"}} 1.0' in text and "token" not in text
+    last = re.findall(r'trueodds_webhook_last_delivery_timestamp_seconds{webhook="(.+)"} (\S+)', text)
+    assert [name for name, _ in last] == [base] and abs(time.time() - float(last[0][1])) < 60
 
 
 def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) -> None:
@@ -217,7 +227,7 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
         nonlocal forward_ms
         stores = [await open_store(address) for _ in range(4)]
         chosen = Settings(alarm_webhook=hook.url)
-        tasks = [asyncio.create_task(Watch(store, chosen).keep_watching()) for store in stores]
+        tasks = [asyncio.create_task(Watch(store, chosen, Telemetry()).keep_watching()) for store in stores]
         await answered_wrong(stores[0], "m")
         while not hook.calls:
             await asyncio.sleep(0.01)
@@ -229,7 +239,7 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)  # all die, in the middle of a call
         hook.gate.set()
-        tasks = [asyncio.create_task(Watch(store, chosen).keep_watching()) for store in stores]
+        tasks = [asyncio.create_task(Watch(store, chosen, Telemetry()).keep_watching()) for store in stores]
         await asyncio.sleep(0.3)
         assert len(hook.calls) == 1
         forward_ms = 100_000
@@ -256,7 +266,7 @@ def test_a_call_ends_with_its_claim(tmp_path: Path, hook: Hook, monkeypatch: pyt
     async def main() -> None:
         store = await open_store(str(tmp_path / "store.sqlite"))
         await answered_wrong(store, "m")
-        watch = Watch(store, Settings(alarm_webhook=hook.url))
+        watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
         while "was not told within the 0.2 s of a try" not in json.dumps(await store.read_state("m", "v1", ALARM)):
             await watch.poll()
             await asyncio.sleep(0.01)
@@ -279,7 +289,7 @@ def test_all_workers_keep_the_pause_after_a_failure(
     async def main() -> None:
         store = await open_store(str(tmp_path / "store.sqlite"))
         await answered_wrong(store, "m")
-        first, second = (Watch(store, Settings(alarm_webhook=hook.url)) for _ in range(2))
+        first, second = (Watch(store, Settings(alarm_webhook=hook.url), Telemetry()) for _ in range(2))
         await first.poll()
         while '"problem": "http' not in json.dumps(await store.read_state("m", "v1", ALARM)):
             await asyncio.sleep(0.01)
@@ -311,7 +321,7 @@ def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> 
         store = await open_store(str(tmp_path / "store.sqlite"))
         await answered_wrong(store, "m", shadow=True)
         assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
-        watch = Watch(store, Settings(alarm_webhook=hook.url))
+        watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
         await watch.poll()
         assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
         while not hook.calls:
@@ -340,7 +350,7 @@ def test_trouble_is_logged_once_and_the_watch_goes_on(
         more = batch(1, version(model="m"), seed=9)
         await store.put_predictions(more)
         await store.put_labels([Label(more.ids[0], 0)])
-        watch = Watch(store, Settings())
+        watch = Watch(store, Settings(), Telemetry())
         for _ in range(3):
             await watch.poll()
         assert caplog.text.count("damaged or of another release") == 1

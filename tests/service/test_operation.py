@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import sqlite3
 import subprocess
@@ -14,6 +15,8 @@ from typing import Any
 
 import httpx
 import numpy as np
+import onnxruntime as ort
+import psutil
 import pytest
 
 from service.app import create_app
@@ -95,6 +98,20 @@ def test_metrics(client: Client) -> None:
         f"trueodds_label_coverage{key} 0.5",
     ]:
         assert line in text
+    (build,) = re.findall(r"trueodds_build_info{(.+)} 1.0", text)
+    versions = {"numpy": np.__version__, "onnxruntime": ort.__version__, "version": client.app.version}
+    versions["python"] = platform.python_version()
+    assert dict(re.findall(r'(\w+)="(.+?)"', build)) == versions
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process metrics are read from /proc")
+def test_what_the_process_takes_from_the_machine(client: Client) -> None:
+    numbers = dict(re.findall(r"^(process_\w+) (\S+)$", client.get("/metrics").text, re.MULTILINE))
+    process = psutil.Process()
+    assert float(numbers["process_resident_memory_bytes"]) == pytest.approx(process.memory_info().rss, rel=0.2)
+    assert float(numbers["process_start_time_seconds"]) == pytest.approx(process.create_time(), abs=2)
+    assert 0 < float(numbers["process_cpu_seconds_total"]) <= sum(process.cpu_times()[:2]) + 0.02
+    assert 0 < float(numbers["process_open_fds"]) <= float(numbers["process_max_fds"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -192,6 +193,10 @@ def test_several_workers_share_the_port_the_store_and_the_counts(folder: Path) -
         assert f"trueodds_predictions_total{key} 60.0" in texts
         assert f"trueodds_answers{key} 60.0" in texts
         assert 'trueodds_labels_total{outcome="stored"} 30.0' in texts
+        resident = re.findall(r'process_resident_memory_bytes{pid="(\d+)"} (\S+)', "\n".join(texts))
+        serving = [worker.pid for worker in workers if "resource_tracker" not in " ".join(worker.cmdline())]
+        assert {int(pid) for pid, _ in resident} == {process.pid, *serving} and len(serving) == 2
+        assert all(float(size) > 10_000_000 for _, size in resident), "whichever worker was asked, it says it of each"
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
         assert (process.returncode, err) == (0, "")
