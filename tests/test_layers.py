@@ -49,6 +49,7 @@ LAYERS = {
         published
         contents audit_log
         bundle locks
+        model_card
         card
         risk_coverage shadows
     """,

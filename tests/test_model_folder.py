@@ -46,7 +46,12 @@ def test_publish(models: ModelFolder, good: Path) -> None:
     target = models.publish(good)
     assert target == models.path / "tiny" / Bundle.load(good).version
     assert models.default() == target
-    assert sorted(path.name for path in target.iterdir()) == ["calibrator.json", "card.json", "model.onnx"]
+    assert sorted(path.name for path in target.iterdir()) == [
+        "MODEL_CARD.md",
+        "calibrator.json",
+        "card.json",
+        "model.onnx",
+    ]
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
     assert Bundle.load(target).card == Bundle.load(good).card
 

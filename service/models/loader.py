@@ -15,7 +15,7 @@ from service.models.model import Model, available_cores
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError, Key
+from trueodds.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Key
 from trueodds.inputs import KINDS
 
 RETRY_SECONDS = 30.0
@@ -156,7 +156,7 @@ def _difference(folder: Path, key: Key) -> str:
 def signature(folder: Path) -> Signature:
     """Changes when one of a bundle's files does."""
     beside = [name for kind in KINDS for name in kind.beside]
-    return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, CARD, *beside))
+    return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, MODEL_CARD, CARD, *beside))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

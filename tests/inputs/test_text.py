@@ -159,7 +159,7 @@ def test_graphs_that_do_not_fit(inputs: list[Tensor], words: str) -> None:
 
 def test_a_bundle_holds_its_tokenizer(tmp_path: Path) -> None:
     bundle = Bundle.load(write_bundle(tmp_path / "b", words=WORDS))
-    assert set(bundle.card.files) == {"model.onnx", "calibrator.json", "tokenizer.json"}
+    assert set(bundle.card.files) == {"model.onnx", "calibrator.json", "MODEL_CARD.md", "tokenizer.json"}
     assert bundle.card.input.from_json(["two"], ANY).tolist() == [[1, 3, *[0] * 7]]
     other = Bundle.load(write_bundle(tmp_path / "other", words=WORDS[::-1]))
     assert other.version != bundle.version and other.card.input != bundle.card.input

@@ -37,7 +37,7 @@ True
 """
 
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
-from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError, Infer
+from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
 from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
 from trueodds.bundle.locks import BusyError
@@ -51,6 +51,7 @@ __all__ = [
     "DEFAULT",
     "METRICS",
     "MODEL",
+    "MODEL_CARD",
     "SHADOW",
     "VARIABLE",
     "AuditLogError",

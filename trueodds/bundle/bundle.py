@@ -1,5 +1,5 @@
-"""A servable model: a folder with model.onnx (logits), calibrator.json and card.json, and of texts tokenizer.json,
-checked before it is trusted.
+"""A servable model: a folder with model.onnx (logits), calibrator.json and card.json, of texts tokenizer.json, and
+MODEL_CARD.md for people, checked before it is trusted.
 
 The card holds the sha256 of the other files, so the card's own hash names the whole content: that is the
 bundle's version.
@@ -22,12 +22,13 @@ from pydantic import ValidationError
 
 from trueodds import calibrators
 from trueodds.bundle.card import Card, Description, Golden, Reference
+from trueodds.bundle.model_card import model_card
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import read_json, sha256, write_json
 from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
 
-MODEL, CALIBRATOR, CARD = "model.onnx", "calibrator.json", "card.json"
+MODEL, CALIBRATOR, CARD, MODEL_CARD = "model.onnx", "calibrator.json", "card.json", "MODEL_CARD.md"
 GOLDEN_TOLERANCE = (
     1e-3  # of a logit, absolute and relative: processors differ in the last bits, wrong models by far more
 )
@@ -61,6 +62,11 @@ class Bundle:
     @property
     def model_path(self) -> Path:
         return self.directory / MODEL
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of its files, the card's last."""
+        return (*_hashed(self.card), CARD)
 
     @classmethod
     def write(
@@ -103,7 +109,10 @@ class Bundle:
             write_json(aside / CALIBRATOR, calibrator.to_json())
             for name, data in description.input.files_beside.items():
                 (aside / name).write_bytes(data)
-            files = (MODEL, CALIBRATOR, *description.input.beside)
+            (aside / MODEL_CARD).write_text(
+                model_card(description, calibrator, reference), encoding="utf-8", newline="\n"
+            )
+            files = (MODEL, CALIBRATOR, MODEL_CARD, *description.input.beside)
             logits_NC = np.asarray(golden_logits)[None]
             stated = {name: getattr(description, name) for name in Description.model_fields}
             card = Card(
@@ -135,7 +144,7 @@ class Bundle:
         try:
             raw = (directory / CARD).read_bytes()
             card = Card.model_validate_json(raw)
-            for name in (MODEL, CALIBRATOR, *card.input.beside):
+            for name in _hashed(card):
                 actual, stated = sha256(directory / name), card.files.get(name)
                 if actual != stated:
                     raise BundleError(
@@ -194,3 +203,8 @@ class Bundle:
         if not np.allclose(actual_C, stored, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
             off = float(np.abs(actual_C - np.asarray(stored)).max())
             raise BundleError(f"{self.directory}: golden {name} differ by {off:.2g}: not the model that was exported")
+
+
+def _hashed(card: Card) -> list[str]:
+    """The files that a bundle must have besides its card. One of before MODEL_CARD.md has none."""
+    return [MODEL, CALIBRATOR, *([MODEL_CARD] if MODEL_CARD in card.files else []), *card.input.beside]

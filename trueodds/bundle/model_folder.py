@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trueodds.bundle import locks
 from trueodds.bundle.audit_log import Action, Append, AuditLog, AuditLogError, Reason, previous
-from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, Bundle, BundleError
+from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.card import NAME
 from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Role, identity_of
 from trueodds.bundle.published import PublishedModels
@@ -235,7 +235,7 @@ def _copy(source: Bundle, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
     try:
-        for name in (MODEL, CALIBRATOR, *source.card.input.beside, CARD):
+        for name in source.files:
             shutil.copyfile(source.directory / name, aside / name)
         aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
         aside.rename(target)

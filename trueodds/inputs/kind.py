@@ -53,6 +53,8 @@ class InputKind(BaseModel, ABC):
 
     noun: ClassVar[str]
     """What one row is called in messages."""
+    task: ClassVar[str]
+    """Of a classifier of such rows, as Hugging Face names it."""
     tensor: ClassVar[str]
     """The name of the input tensor, of the ONNX graph and of the Open Inference Protocol."""
     datatype: ClassVar[str]

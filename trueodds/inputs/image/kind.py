@@ -34,6 +34,7 @@ class ImageInput(InputKind):
     """
 
     noun: ClassVar[str] = "image"
+    task: ClassVar[str] = "image-classification"
     tensor: ClassVar[str] = "images"
     datatype: ClassVar[str] = "UINT8"
     onnx_type: ClassVar[str] = "uint8"

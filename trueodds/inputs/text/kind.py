@@ -39,6 +39,7 @@ class TextInput(InputKind):
     """
 
     noun: ClassVar[str] = "text"
+    task: ClassVar[str] = "text-classification"
     tensor: ClassVar[str] = "texts"
     datatype: ClassVar[str] = "BYTES"
     onnx_type: ClassVar[str] = "int64"

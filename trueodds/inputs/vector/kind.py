@@ -35,6 +35,7 @@ class VectorInput(InputKind):
     """
 
     noun: ClassVar[str] = "vector"
+    task: ClassVar[str] = "tabular-classification"
     tensor: ClassVar[str] = "features"
     datatype: ClassVar[str] = "FP32"
     onnx_type: ClassVar[str] = "float"

@@ -1,0 +1,203 @@
+"""MODEL_CARD.md: the card in words, in the format of Hugging Face's model cards. It says no more than the card.
+
+https://huggingface.co/docs/hub/model-cards (YAML front matter, then sections)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from trueodds.bundle.card import Description, Reference
+from trueodds.calibrators import Calibrator
+
+SHOWN = 20
+"""Classes that are listed; the card has all."""
+THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Confidences for which selective prediction is tabled."""
+NAMES = {
+    "accuracy": "accuracy",
+    "nll": "NLL",
+    "brier": "Brier score, multi-class",
+    "ece": "ECE",
+    "adaptive_ece": "adaptive ECE",
+    "classwise_ece": "class-wise ECE",
+    "mce": "MCE",
+    "ks_error": "KS calibration error",
+    "smooth_ece": "smooth ECE",
+    "mean_confidence": "mean confidence",
+    "signed_gap": "signed gap, accuracy less mean confidence",
+}
+"""The metrics that the card speaks of, by their names in the table of an evaluation."""
+
+Numbers = Mapping[str, Any]
+
+
+def model_card(description: Description, calibrator: Calibrator, reference: Reference | None) -> str:
+    """The text of the file; equal arguments give equal texts."""
+    sections = {
+        "Intended use": _use(description),
+        "Training data and method": _training(description),
+        "Metrics": _metrics(description),
+        "Calibration": _calibration(description, calibrator, reference),
+        "Limitations": _limitations(description, calibrator),
+        "How to load it": _loading(),
+    }
+    front = yaml.safe_dump(_front_matter(description), sort_keys=False, allow_unicode=True)
+    body = "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items())
+    return f"---\n{front}---\n\n# {description.name}\n\n{body}\n"
+
+
+def _front_matter(description: Description) -> dict[str, Any]:
+    task = description.input.task
+    front: dict[str, Any] = {
+        "library_name": "trueodds",
+        "pipeline_tag": task,
+        "tags": ["trueodds", "calibration", "onnx"],
+    }
+    after = _table(description, "after")
+    if after and description.data_sha256:
+        metrics = [{"type": name, "name": NAMES[name], "value": after[name]} for name in NAMES if name in after]
+        dataset = {"type": description.data_sha256, "name": _rows(description)}
+        result = {"task": {"type": task}, "dataset": dataset, "metrics": metrics}
+        front["model-index"] = [{"name": description.name, "results": [result]}]
+    return front
+
+
+def _use(description: Description) -> str:
+    kind, classes = description.input, description.classes
+    listed = ", ".join(map(_code, classes[:SHOWN]))
+    more = f", and {len(classes) - SHOWN} more, which `card.json` lists" if len(classes) > SHOWN else ""
+    lines = [
+        f"Gives each {kind.noun} ({_code(kind.size)}) a calibrated probability for each of {len(classes)} classes:"
+        f" {listed}{more}.",
+        "The probabilities add up to 1 over these classes: an input that is of none of them gets them all the same.",
+    ]
+    if description.positive is not None:
+        lines.insert(1, f"It is asked about {_code(description.positive)}, the positive class.")
+    return "\n".join(lines)
+
+
+def _training(description: Description) -> str:
+    lines = [f"Method: {_code(description.method)}."]
+    for name, digest in (("data", description.data_sha256), ("code", description.code_sha256)):
+        if digest:
+            lines.append(f"SHA-256 of the {name}: {_code(digest)}.")
+    if description.training:
+        lines += [
+            "",
+            "```yaml",
+            yaml.safe_dump(description.training, sort_keys=False, allow_unicode=True).rstrip(),
+            "```",
+        ]
+    return "\n".join(lines)
+
+
+def _metrics(description: Description) -> str:
+    before, after = (_table(description, moment) for moment in ("before", "after"))
+    if not after:
+        return "None were stated when the bundle was written: how good it is, this card does not know."
+    level = description.metrics.get("level")
+    interval = f" with intervals of {level:.0%}" if isinstance(level, float) else ""
+    bins = description.metrics.get("bins")
+    binned = f" Binned errors have {bins} bins." if isinstance(bins, int) else ""
+    rows = [
+        (NAMES[name], _value(name, before), _value(name, after)) for name in NAMES if name in before or name in after
+    ]
+    table = _markdown(("metric", "before calibration", "after"), rows)
+    return f"On {_rows(description)}{interval}.{binned}\n\n{table}"
+
+
+def _calibration(description: Description, calibrator: Calibrator, reference: Reference | None) -> str:
+    after = _table(description, "after")
+    lines = [
+        f"Calibrator: {_code(calibrator.name)}, in `calibrator.json`; it is applied to the logits of `model.onnx`."
+    ]
+    if {"ece", "floor_mean", "floor_p95"} <= after.keys():
+        where = "within" if after["ece"] <= after["floor_p95"] else "above"
+        lines.append(
+            f"On as many rows a perfectly calibrated model would show an ECE of {after['floor_mean']:.4f} on average,"
+            f" and above {after['floor_p95']:.4f} at one time in 20. This one's, {after['ece']:.4f}, is {where} that."
+        )
+    if "calibration_p_value" in after:
+        lines.append(f"A test of calibration has p = {after['calibration_p_value']:.3g}.")
+    if reference is not None:
+        lines.append(
+            f"Mean confidence on the {reference.rows:,} rows that live ones are compared with: {reference.mean:.4f}."
+        )
+    if (curve := description.risk_coverage) is not None:
+        points = [curve.at(threshold) for threshold in THRESHOLDS]
+        rows = [
+            (
+                f"{point.threshold:.2f}",
+                f"{point.coverage:.1%} of {point.rows:,}",
+                "-" if point.risk is None else f"{point.risk:.2%} ({point.risk_lower:.2%} to {point.risk_upper:.2%})",
+            )
+            for point in points
+        ]
+        head = ("confidence above", "answered", "of these wrong, 95% interval")
+        lines += ["", f"Answering only where it is sure enough ({curve.split} rows):", "", _markdown(head, rows)]
+    return "\n".join(lines)
+
+
+def _limitations(description: Description, calibrator: Calibrator) -> str:
+    lines = [*description.notes, *calibrator.warnings]
+    if _table(description, "after"):
+        lines.append(
+            f"The metrics are of {_rows(description)}; of inputs from elsewhere, or of later ones, they say nothing."
+            " A service with labels does: `/calibration-report`."
+        )
+    lines.append("Nothing here was measured by group of people or by subgroup of the inputs.")
+    return "\n".join(f"- {' '.join(line.split())}" for line in lines)
+
+
+def _loading() -> str:
+    return """\
+`FOLDER` is where this file lies.
+
+```python
+import onnxruntime
+import trueodds
+
+bundle = trueodds.Bundle.load("FOLDER")
+session = onnxruntime.InferenceSession(bundle.model_path)
+inputs = bundle.card.input.feed(bundle.golden_input(), [tensor.name for tensor in session.get_inputs()])
+probabilities = bundle.calibrator(session.run(None, inputs)[0])
+```
+
+To serve it: `trueodds publish --bundle FOLDER`, then `trueodds serve`."""
+
+
+def _table(description: Description, moment: str) -> Numbers:
+    """The numbers of the evaluation before or after the calibrator; what is no number is left out."""
+    table = description.metrics.get(moment)
+    if not isinstance(table, Mapping):
+        return {}
+    return {name: value for name, value in table.items() if isinstance(value, int | float)}
+
+
+def _rows(description: Description) -> str:
+    n = description.metrics.get("n")
+    split = description.risk_coverage.split if description.risk_coverage else "held-out"
+    return f"{n:,} {split} rows" if isinstance(n, int) else f"{split} rows"
+
+
+def _value(name: str, numbers: Numbers) -> str:
+    if name not in numbers:
+        return "-"
+    ends = (numbers.get(f"{name}_lower"), numbers.get(f"{name}_upper"))
+    if name == "accuracy" and "error_rate_lower" in numbers:
+        ends = (1 - numbers["error_rate_upper"], 1 - numbers["error_rate_lower"])
+    lower, upper = ends
+    return f"{numbers[name]:.4f}" + ("" if lower is None or upper is None else f" ({lower:.4f} to {upper:.4f})")
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def _code(text: str) -> str:
+    """Inline code, whatever the text holds."""
+    return f"`{' '.join(text.replace('`', chr(39)).split())}`"
