@@ -20,10 +20,11 @@ ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY docker/serve.txt /tmp/
 RUN pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check
 
-# The same user as in the training image, for both mount the models; what has to be kept is under /store.
+# The same user as in the training image, for both mount the models; what has to be kept is under /store. All else is
+# root's, bytecode (by pip) too: nothing has to be written, so that it runs on a read-only file system (compose.yaml).
 RUN useradd --uid 1000 --create-home trueodds \
- && mkdir -p /app /models /store \
- && chown 1000:1000 /app /models /store
+ && mkdir -p /models /store \
+ && chown 1000:1000 /models /store
 
 # The console script with every command; one whose packages are not in this image says which extra it needs.
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels pip install --no-deps /wheels/*.whl && pip check

@@ -16,31 +16,35 @@ RUN pip install --extra-index-url "${TORCH_INDEX}" -c /tmp/constraints.txt torch
 
 # 1000 is the first user of most Linux machines, whose files under datasets/ it can therefore read; the service's image
 # has the same one, for both mount the models. A new volume takes its owner from the folder that it is mounted on.
-RUN useradd --uid 1000 --create-home trueodds \
- && mkdir -p /app/.dvc/cache /app/.runs /models /downloads /home/trueodds/.prefect \
- && chown -R 1000:1000 /app /models /downloads /home/trueodds/.prefect
-
-# --chown: in a checkout made under a strict umask the files are for their owner only.
 WORKDIR /app
-COPY --chown=1000:1000 .dvc/config .dvc/
-COPY --chown=1000:1000 datasets/README.md datasets/
-COPY --chown=1000:1000 dvc.yaml params.yaml prefect.yaml .dvcignore pyproject.toml README.md ./
-COPY --chown=1000:1000 trueodds trueodds
-COPY --chown=1000:1000 pipeline pipeline
-COPY --chown=1000:1000 service service
+RUN useradd --uid 1000 --create-home trueodds \
+ && mkdir -p /app/.dvc/cache /app/.dvc/tmp /app/.runs /models /downloads /home/trueodds/.prefect \
+ && chown 1000:1000 /app/.dvc/cache /app/.dvc/tmp /app/.runs /models /downloads /home/trueodds/.prefect
+
+# Root's: what runs here cannot change the code that runs next.
+COPY .dvc/config .dvc/
+COPY datasets/README.md datasets/
+COPY dvc.yaml params.yaml prefect.yaml .dvcignore pyproject.toml README.md ./
+COPY trueodds trueodds
+COPY pipeline pipeline
+COPY service service
 # Editable: DVC watches the code in this folder, so it is this code that runs. setuptools came with torch's needs.
-RUN pip install --no-deps --no-build-isolation --editable . && pip check
+# Without git DVC must be told not to look for it; a run's copy of this folder takes config.local along. In a checkout made
+# under a strict umask the files are for their owner only. Bytecode could not be written later.
+RUN pip install --no-deps --no-build-isolation --editable . && pip check \
+ && printf '[core]\n    no_scm = true\n' > .dvc/config.local \
+ && chmod -R u=rwX,go=rX .dvc/config .dvc/config.local datasets ./*.* .dvcignore trueodds pipeline service \
+ && python -m compileall -q trueodds pipeline service
 USER 1000:1000
 
-# Without git DVC must be told not to look for it. A run's copy of this folder takes config.local along.
-RUN printf '[core]\n    no_scm = true\n' > .dvc/config.local
-
 # PREFECT_SERVER_UI_STATIC_DIRECTORY: otherwise the server writes its page into site-packages, which is root's.
-# The four after it are those of [tool.prefect] in pyproject.toml, which Prefect reads in this folder only.
+# DVC_SITE_CACHE_DIR: otherwise DVC writes to /var/tmp. MPLCONFIGDIR: to the home folder. The four after it are those of [tool.prefect] in pyproject.toml, which Prefect reads in this folder only.
 ENV PIPELINE_HOME=/app \
     TRUEODDS_MODELS=/models \
     TRUEODDS_DOWNLOADS=/downloads \
-    PREFECT_SERVER_UI_STATIC_DIRECTORY=/home/trueodds/ui \
+    DVC_SITE_CACHE_DIR=/tmp/dvc \
+    MPLCONFIGDIR=/tmp/matplotlib \
+    PREFECT_SERVER_UI_STATIC_DIRECTORY=/tmp/prefect-ui \
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
     PREFECT_WORKER_QUERY_SECONDS=2 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
@@ -49,4 +53,5 @@ ENV PIPELINE_HOME=/app \
     DO_NOT_TRACK=1 \
     ORT_DISABLE_TELEMETRY=1
 
-CMD ["prefect", "worker", "start", "--pool", "gpu", "--type", "process", "--limit", "1"]
+# Its health is asked for at port 8080 (compose.yaml): whether it has asked the server for runs of late.
+CMD ["prefect", "worker", "start", "--pool", "gpu", "--type", "process", "--limit", "1", "--with-healthcheck"]

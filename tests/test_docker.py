@@ -21,6 +21,7 @@ DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("*.Dockerfile"))
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
 PROMETHEUS = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+SCALE_FILE = "compose.scale.yaml"
 GPU = yaml.safe_load((DOCKER / "compose.gpu.yaml").read_text(encoding="utf-8"))
 
 each_dockerfile = pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.stem)
@@ -211,7 +212,9 @@ def test_images_that_others_make_are_pinned() -> None:
 def test_services_come_back_and_reap_their_children() -> None:
     for name, service in COMPOSE["services"].items():
         assert service["init"] is True, name
-        assert ("restart" in service) == (name != "register"), "what runs once is not restarted"
+        assert service["restart"] == ("no" if name == "register" else "unless-stopped"), (
+            "what runs once is not restarted"
+        )
 
 
 def test_the_override_moves_every_user_of_the_training_image() -> None:
@@ -222,6 +225,30 @@ def test_the_override_moves_every_user_of_the_training_image() -> None:
     (arguments,) = [service["build"]["args"] for service in GPU["services"].values() if "build" in service]
     (train,) = [rest for word, rest in last_stage(DOCKER / "train.Dockerfile") if word == "ARG"]
     assert set(arguments) == {train.split("=")[0]}
+
+
+def test_every_container_is_confined() -> None:
+    """A read-only file system, no capability, a limit to memory and to the log."""
+    for name, service in COMPOSE["services"].items():
+        assert service["read_only"] is True and "/tmp" in service["tmpfs"], name
+        assert service["cap_drop"] == ["ALL"] and "cap_add" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"] and "privileged" not in service, name
+        assert service["mem_limit"] and service["logging"]["options"].keys() == {"max-size", "max-file"}, name
+    assert "healthcheck" in COMPOSE["services"]["worker"]
+
+
+@each_dockerfile
+def test_the_code_is_roots_and_compiled(file: Path) -> None:
+    """What runs cannot change what runs next, and could not write bytecode on a read-only file system."""
+    text = file.read_text(encoding="utf-8")
+    assert "--chown" not in text and "PYTHONDONTWRITEBYTECODE" not in text and "--no-compile" not in text
+    owned = {word for given in re.findall(r"chown 1000:1000 ([^\n&]+)", text) for word in given.split()}
+    assert owned and not owned & {"/app", ".", "trueodds", "pipeline", "service"}
+    if "--editable" in text:  # pip compiles what it installs, and leaves this to us
+        assert "python -m compileall -q trueodds pipeline service" in text
+    stage = last_stage(file)
+    root = stage[: next(at for at, (word, _) in enumerate(stage) if word == "USER")]
+    assert not [rest for word, rest in stage[len(root) :] if word in ("RUN", "COPY")], "made by root"
 
 
 @pytest.fixture(scope="module")
@@ -242,9 +269,34 @@ def test_compose_has_prometheus_for_those_who_ask(compose: list[str]) -> None:
         "target": "/etc/prometheus",
         "read_only": True,
     }.items() <= (service["volumes"][0].items())
-    assert [target for config in PROMETHEUS["scrape_configs"] for target in config["static_configs"][0]["targets"]] == [
-        f"service:{environment_of(DOCKER / 'serve.Dockerfile')['TRUEODDS_PORT']}"
+    (found,) = PROMETHEUS["scrape_configs"][0]["dns_sd_configs"]
+    assert (found["names"], found["type"]) == (["service"], "A"), "the addresses of all replicas"
+    assert str(found["port"]) == environment_of(DOCKER / "serve.Dockerfile")["TRUEODDS_PORT"]
+
+
+def test_the_service_can_be_scaled(compose: list[str]) -> None:
+    """A port for each replica, one store for all, and no file that two of them write."""
+    command = [
+        *compose,
+        "-f",
+        str(DOCKER / "compose.yaml"),
+        "-f",
+        str(DOCKER / SCALE_FILE),
+        "config",
+        "--format",
+        "json",
     ]
+    services = json.loads(run(command, ROOT).stdout)["services"]
+    service, store, database = services["service"], services["store"], services["database"]
+    (port,) = service["ports"]
+    first, last = map(int, port["published"].split("-"))
+    assert last - first == 9 and port["host_ip"] == "127.0.0.1"
+    assert [mount["source"] for mount in service["volumes"]] == ["models"] and service["volumes"][0]["read_only"]
+    assert service["environment"]["TRUEODDS_STORE"].startswith("postgresql://trueodds:trueodds@store:5432/")
+    assert service["depends_on"]["store"]["condition"] == "service_healthy"
+    own = ("volumes", "environment", "healthcheck")
+    assert {k: v for k, v in store.items() if k not in own} == {k: v for k, v in database.items() if k not in own}
+    assert not {v["source"] for v in store["volumes"]} & {v["source"] for v in database["volumes"]}
 
 
 @pytest.mark.parametrize("files", [["compose.yaml"], ["compose.yaml", "compose.gpu.yaml"]], ids=["cpu", "gpu"])

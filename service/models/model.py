@@ -6,6 +6,7 @@ number of threads when it loads a model, and which is better depends on what wai
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -24,7 +25,7 @@ from trueodds.bundle import Bundle, BundleError
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs
 
-CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+CGROUP = Path("/sys/fs/cgroup")
 SHARED_SECONDS = 0.002
 """Time for one input from which several threads are worth their hand-overs. Measured, one thread and two: ResNet-8 .17
 and .19 ms, ResNet-20 .56 and .69, with twice its width 1.7 and 1.6, ResNet-18 6.7 and 4.1; and two threads take up to
@@ -166,14 +167,20 @@ def providers_by_name() -> dict[str, str]:
     return {name.removesuffix("ExecutionProvider").lower(): name for name in ort.get_available_providers()}
 
 
-def available_cores(cpu_max: Path = CPU_MAX) -> int:
-    """Cores this process may use: its affinity mask, cut to the container's quota (cgroup v2), at least 1."""
+def available_cores(cgroup: Path = CGROUP) -> int:
+    """Cores this process may use: its affinity mask, cut to the container's quota, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = cpu_max.read_text().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
+    return max(1, min(cores, math.ceil(_quota(cgroup) or cores)))
+
+
+def _quota(cgroup: Path) -> float | None:
+    """The container's share of the processors, in cores; None where it has no limit, or none that can be read."""
+    first = cgroup / "cpu"
+    for files in ([cgroup / "cpu.max"], [first / "cpu.cfs_quota_us", first / "cpu.cfs_period_us"]):  # cgroup v2, v1
+        with contextlib.suppress(OSError, ValueError):  # v2 says "max" where there is no limit, v1 -1
+            quota, period = (int(word) for file in files for word in file.read_text().split())
+            return quota / period if quota > 0 else None
+    return None
 
 
 def _check_signature(bundle: Bundle, session: ort.InferenceSession) -> None:

@@ -80,14 +80,31 @@ def test_one_thread_and_all_give_the_same_scores(folder: Path) -> None:
     np.testing.assert_allclose(one.logits_NC, all_.logits_NC, atol=1e-6)
 
 
-@pytest.mark.parametrize(("text", "cores"), [("100000 100000", 1), ("150000 100000", 2), ("max 100000", 99), ("x", 99)])
+V1 = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "100000 100000"}, 1),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "max 100000"}, 99),
+        ({"cpu.max": "x"}, 99),
+        ({}, 99),
+        (dict(zip(V1, ("150000\n", "100000\n"), strict=True)), 2),
+        (dict(zip(V1, ("5000\n", "100000\n"), strict=True)), 1),
+        (dict(zip(V1, ("-1\n", "100000\n"), strict=True)), 99),
+        ({V1[0]: "150000"}, 99),
+    ],
+)
 def test_cores_follow_the_containers_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cores: int
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(99)), raising=False)
-    (tmp_path / "cpu.max").write_text(text)
-    assert available_cores(tmp_path / "cpu.max") == cores
-    assert available_cores(tmp_path / "none") == 99
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert available_cores(tmp_path) == cores
 
 
 def test_each_provider_has_to_reproduce_the_golden_prediction(
