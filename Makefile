@@ -11,7 +11,7 @@ export ORT_DISABLE_TELEMETRY := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo serve prefect prefect-stop test fast-tests test-full lint docs constraints constraints-diff clean
+.PHONY: help setup run demo serve prefect prefect-stop test fast-tests test-full test-containers lint docs constraints constraints-diff clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -65,6 +65,9 @@ fast-tests: setup
 
 test-full: setup ## every test, the long ones too
 	@OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test-containers: setup ## docker/compose.yaml on a Docker engine: DOCKER_HOST's, or that of the script TRUEODDS_ENGINE
+	@python -m pytest -n 0 -m containers tests/containers
 
 lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy

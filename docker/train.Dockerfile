@@ -38,7 +38,8 @@ RUN pip install --no-deps --no-build-isolation --editable . && pip check \
 USER 1000:1000
 
 # PREFECT_SERVER_UI_STATIC_DIRECTORY: otherwise the server writes its page into site-packages, which is root's.
-# DVC_SITE_CACHE_DIR: otherwise DVC writes to /var/tmp. MPLCONFIGDIR: to the home folder. The four after it are those of [tool.prefect] in pyproject.toml, which Prefect reads in this folder only.
+# DVC_SITE_CACHE_DIR and MPLCONFIGDIR: DVC would write to /var/tmp, matplotlib into the home folder. The four of Prefect
+# after it are those of [tool.prefect] in pyproject.toml, which Prefect reads in this folder only.
 ENV PIPELINE_HOME=/app \
     TRUEODDS_MODELS=/models \
     TRUEODDS_DOWNLOADS=/downloads \

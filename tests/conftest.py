@@ -28,6 +28,10 @@ IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "containers" not in str(config.getoption("markexpr")):
+        chosen = [item for item in items if item.get_closest_marker("containers") is None]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
     if hasattr(config, "workerinput"):  # one of pytest-xdist's processes
         longest_first(items)
 
