@@ -45,6 +45,7 @@ class Stack:
     """Runs `docker compose`; `folder` gets a Compose file of this test's own."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        self.folder, self.client = folder, httpx.Client(timeout=30)
         several = free_ports(len(PORTS) + 10)
         self.ports = dict(zip(PORTS, several, strict=False))
         self.environment = {**environment, **{name: str(port) for name, port in self.ports.items()}}
@@ -54,7 +55,6 @@ class Stack:
         (folder / "override.yaml").write_text(self._override(), encoding="utf-8")
         engines = [environment["ENGINE_OVERRIDE"]] if environment.get("ENGINE_OVERRIDE") else []
         self._beside = [*engines, str(folder / "override.yaml")]
-        self.folder, self.client = folder, httpx.Client(timeout=30)
 
     def _override(self) -> str:
         """Tags of this test; no Grafana where its image is not to be had."""
@@ -119,10 +119,9 @@ class Stack:
         return answer.json()
 
     def remove(self) -> None:
-        """Containers, volumes, network and the images built here."""
-        self.compose(
-            "down", "--volumes", "--remove-orphans", "--timeout", "5", files=("compose.yaml", "compose.scale.yaml")
-        )
+        """Containers, volumes, network and the images built here. `down` knows only volumes that its files mount."""
+        for files in (("compose.yaml", "compose.scale.yaml"), ("compose.yaml",)):
+            self.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", files=files)
         self.docker("image", "rm", "--force", *{f"trueodds-{image}:{PROJECT}" for image in BUILT.values()}, check=False)
         self.client.close()
 
