@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import time
@@ -22,7 +23,7 @@ BUILT = {"server": "train", "register": "train", "worker": "train", "service": "
 """Services whose images are built here."""
 PORTS = {"PORT": 8000, "PREFECT_PORT": 4200, "PROMETHEUS_PORT": 9090, "GRAFANA_PORT": 3000}
 """Variables of compose.yaml, and the ports that the documentation names."""
-DOCUMENTED = "docker compose -f docker/compose.yaml"
+DOCUMENTED = re.compile(r"docker compose((?: -f docker/\S+)+)")
 KILL = "import os, sys; os.kill(int(sys.argv[1]), 9)"
 
 
@@ -78,8 +79,9 @@ class Stack:
 
     def typed(self, command: str) -> str:
         """Run a line of docs/containers.md, as written but for the project, the tags and the ports."""
-        beside = " ".join(f"-f {file}" for file in self._beside)
-        command = command.replace(DOCUMENTED, f"docker compose -p {PROJECT} -f {DOCKER / 'compose.yaml'} {beside}")
+        beside = "".join(f" -f {file}" for file in self._beside)
+        command = DOCUMENTED.sub(lambda found: f"docker compose -p {PROJECT}{found[1]}{beside}", command)
+        command = command.replace("-f docker/", f"-f {DOCKER}/")
         for variable, port in PORTS.items():
             command = command.replace(f"127.0.0.1:{port}", f"127.0.0.1:{self.ports[variable]}")
         return self.run(["bash", "-c", command], check=True, timeout=900).stdout

@@ -17,7 +17,7 @@ from tests.docs.terminal import blocks
 
 pytestmark = pytest.mark.containers
 
-PAGE = [command for block in blocks(ROOT / "docs" / "containers.md") for command in block.commands()]
+PAGE, SCALED = (block.commands() for block in blocks(ROOT / "docs" / "containers.md"))
 RUNS = ("database", "server", "worker", "service", "prometheus")
 UNCOMPILED = """
 import importlib.util, os, sys
@@ -188,22 +188,23 @@ def newest_done(stack: Stack, count: int) -> list[dict[str, Any]]:
     return runs if all(run["state_type"] == "COMPLETED" for run in runs) else []
 
 
-def test_two_services_on_postgresql(stack: Stack) -> None:
-    """400 answers, half of each service, each labelled at the other one."""
-    files = ("compose.yaml", "compose.scale.yaml")
-    stack.compose("up", "-d", "--scale", "service=2", "--scale", "worker=1", files=files)
-    addresses = [
-        f"http://{stack.compose('port', '--index', str(k), 'service', '8000', files=files).strip()}" for k in (1, 2)
-    ]
-    assert len(set(addresses)) == 2
-    until(lambda: all(stack.client.get(f"{one}/health/ready").status_code == 200 for one in addresses), 60, "both")
+def test_three_services_on_postgresql(stack: Stack) -> None:
+    """300 answers, a third of each service, each labelled at another one."""
+    up, port, down = SCALED
+    assert "--scale service=3" in up and "--index 2" in port
+    stack.typed(up)
+    addresses = [f"http://{stack.typed(port.replace('--index 2', f'--index {k}')).strip()}" for k in (1, 2, 3)]
+    assert len(set(addresses)) == 3
+    until(lambda: all(stack.client.get(f"{one}/health/ready").status_code == 200 for one in addresses), 60, "all three")
     answered = []
     for k, address in enumerate(addresses):
-        answered.append(stack.client.post(f"{address}/predict", json=digits(200 * k, 200)).json()["predictions"])
-    for k, address in enumerate(reversed(addresses)):
-        counts = stack.client.post(f"{address}/feedback", json=label(answered[k], 200 * k)).json()
-        assert counts["stored"] == 200, counts
+        answered.append(stack.client.post(f"{address}/predict", json=digits(100 * k, 100)).json()["predictions"])
+    for k, address in enumerate([*addresses[1:], addresses[0]]):
+        counts = stack.client.post(f"{address}/feedback", json=label(answered[k], 100 * k)).json()
+        assert counts["stored"] == 100, counts
     seen = [stack.client.get(f"{address}/calibration-report").json() for address in addresses]
-    assert [(one["answers"], one["labelled"]) for one in seen] == [(400, 400)] * 2
-    assert seen[0]["ece"] == seen[1]["ece"]
-    until(lambda: [v for _, v in asked(stack, 'up{job="trueodds"} == 1')] == [1, 1], 90, "both in Prometheus, by DNS")
+    assert [(one["answers"], one["labelled"]) for one in seen] == [(300, 300)] * 3
+    assert len({one["ece"] for one in seen}) == 1
+    until(lambda: [v for _, v in asked(stack, 'up{job="trueodds"} == 1')] == [1] * 3, 90, "all in Prometheus, by DNS")
+    stack.typed(down)
+    assert stack.containers() == {}
