@@ -240,7 +240,7 @@ EXTRAS = {
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
-    "inputs/image": {"simplejpeg", "pyspng", "pybase64"},
+    "inputs/image": {"simplejpeg", "pyspng"},
     "inputs/columns.py": {"pyarrow"},
     "inputs/text/tokens.py": {"tokenizers"},
     "processes/progress.py": {"tqdm"},
