@@ -33,6 +33,7 @@ import torch
 from torch import nn
 
 from benchmarks.interval_coverage import processor
+from benchmarks.metrics import commit
 from pipeline import nets
 from pipeline.config import Training
 from pipeline.data import vision
@@ -214,6 +215,7 @@ def main() -> None:
             break
     record = {
         "command": shlex.join(["python", "-m", "benchmarks.loop", *sys.argv[1:]]),
+        "commit": commit(),
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "machine": processor() if options.device == "cpu" else torch.cuda.get_device_name(),
         **both,

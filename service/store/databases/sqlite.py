@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 from service.store.databases.database import Database
 from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_VERSION, other_version
-from service.store.databases.sqlite_statements import run
+from service.store.databases.sqlite_statements import CACHED, run
 from service.store.rows import RowsError, StoreError
 from service.store.work.statements import MakeWork
 
@@ -203,7 +203,9 @@ class SqliteDatabase(Database):
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=CACHED
+    )
     db.execute("PRAGMA synchronous=FULL")
     return db
 

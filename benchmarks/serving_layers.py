@@ -1,9 +1,9 @@
 """Where the time of an answer goes: processor time by thread and by layer, under load.
 
     apt-get install wrk
-    python -m benchmarks.layers              # a minute; writes benchmarks/results/layers.json
-    python -m benchmarks.layers --quick      # one second each: does it work?
-    python -m benchmarks.layers --table
+    python -m benchmarks.serving_layers              # a minute; writes benchmarks/results/serving_layers.json
+    python -m benchmarks.serving_layers --quick      # one second each: does it work?
+    python -m benchmarks.serving_layers --table
 
 One process serves an untrained net, PNG in JSON as benchmarks.serving sends it; wrk beside it keeps so many connections
 busy. Threads: what the kernel counted of each, by answer. Layers: the same functions called alone, with warm caches,
@@ -44,7 +44,7 @@ from service.predict.route import encode
 from service.settings import Settings
 from trueodds.inputs import Limits
 
-RESULT = Path(__file__).parent / "results" / "layers.json"
+RESULT = Path(__file__).parent / "results" / "serving_layers.json"
 NETS, CONNECTIONS = ("resnet8", "resnet20"), (1, 8, 32)
 REPEATS, CALLS = 30, 50
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -237,7 +237,7 @@ def main() -> None:
         for net in NETS[:1] if options.quick else NETS:
             rows += measure(net, Path(folder), 1.0 if options.quick else 5.0)
     result = {
-        "command": shlex.join(["python", "-m", "benchmarks.layers", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", "benchmarks.serving_layers", *sys.argv[1:]]),
         "commit": commit(),
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
