@@ -38,7 +38,6 @@ COMMANDS = {
     "headline": "python -m benchmarks.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.weighted_evidence",
     "training": "python -m benchmarks.training --rounds 14",
-    "loop": "python -m benchmarks.loop",
     "photos": "python -m benchmarks.photos --before 7f39044",
     "finetuning": "python -m benchmarks.finetuning",
     "checkpoints": "python -m benchmarks.checkpoints",
