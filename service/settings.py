@@ -127,6 +127,9 @@ class Settings(BaseSettings):
     url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
     workers: int = Field(1, ge=1, le=64, description="processes that share the port; each loads the models")
     models: Path = Field(Path("models"), description="folder of published bundles")
+    bundle: Path | None = Field(
+        None, description="folder of one bundle, served alone in place of `models`, as a storage initialiser mounts it"
+    )
     store: Annotated[str, BeforeValidator(str)] = Field(
         "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
     )

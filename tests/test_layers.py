@@ -46,7 +46,7 @@ LAYERS = {
     """,
     "trueodds/bundle": """
         model_folder
-        published
+        published single
         contents audit_log
         bundle locks
         model_card

@@ -97,6 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
             place = f"--{name.replace('_', '-')} or TRUEODDS_{name.upper()}"
             print(f"{name}{value}: {problem['msg']} ({place})", file=sys.stderr)
         return 2
+    if {"bundle", "models"} <= options.keys():  # the environment's TRUEODDS_MODELS, which an image may set, gives way
+        print("--bundle and --models are both given; the service takes one bundle or a folder of them", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn repeats the signal once it has shut down in order
     try:
         if settings.url_file and not settings.url_file.parent.is_dir():

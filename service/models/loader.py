@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,10 @@ class Refused:
 class Loader:
     """The engines that are loaded, what became of their files since, and the bundles that were refused."""
 
-    def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, folder: Callable[[Key], Path]
+    ) -> None:
+        """`folder`: where a published version lies."""
         self.engines: dict[Key, Engine] = {}
         self.refused: dict[Key, Refused] = {}
         self.altered: dict[Key, str] = {}
@@ -48,6 +51,7 @@ class Loader:
         self._seen: dict[Key, Signature] = {}
         """Of the files of loaded versions, when their content was last looked at."""
         self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
+        self._folder = folder
         self._threads = settings.threads or max(1, available_cores() // settings.workers)
         self._adapt = settings.threads is None
         self._one = asyncio.Lock()
@@ -63,7 +67,7 @@ class Loader:
         async with self._one:
             if (engine := self.engines.get(key)) is not None:
                 return engine
-            folder, known = self._settings.models.joinpath(*key), self.refused.get(key)
+            folder, known = self._folder(key), self.refused.get(key)
             stamp = await asyncio.to_thread(signature, folder)
             if known and known.signature == stamp and time.monotonic() < known.again:
                 return None
@@ -92,7 +96,7 @@ class Loader:
 
         What is in memory is sound whatever becomes of the files, and goes on answering.
         """
-        folders = {key: self._settings.models.joinpath(*key) for key in self.engines}
+        folders = {key: self._folder(key) for key in self.engines}
         stamps = await asyncio.to_thread(lambda: {key: signature(folder) for key, folder in folders.items()})
         for key, stamp in stamps.items():
             if stamp == self._seen.get(key):

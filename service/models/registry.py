@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import Contents, Key, PublishedModels
+from trueodds.bundle import Contents, Key, PublishedModels, SingleBundle
 from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
@@ -38,9 +38,10 @@ class Registry:
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
         self._settings = settings
-        self._models, self._store = PublishedModels(settings.models), store
+        self._models = SingleBundle(settings.bundle) if settings.bundle else PublishedModels(settings.models)
+        self._store = store
         self._contents = Contents()
-        self._loader = Loader(settings, store, telemetry, find)
+        self._loader = Loader(settings, store, telemetry, find, self._models.folder)
         self._engines = self._loader.engines
         """In the order of their last use, as far as they are pinned."""
         self._default: Engine | None = None

@@ -44,6 +44,7 @@ from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
 from trueodds.bundle.published import VARIABLE, PublishedModels
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
+from trueodds.bundle.single import SingleBundle
 
 __all__ = [
     "CALIBRATOR",
@@ -72,5 +73,6 @@ __all__ = [
     "RiskCoverage",
     "RiskCoveragePoint",
     "Role",
+    "SingleBundle",
     "user",
 ]

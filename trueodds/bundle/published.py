@@ -18,7 +18,17 @@ from typing import Self
 from trueodds.bundle.audit_log import AuditLog, Change
 from trueodds.bundle.bundle import BundleError
 from trueodds.bundle.card import NAME
-from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Role, default_model_of, default_of, names_in, version_of
+from trueodds.bundle.contents import (
+    DEFAULT,
+    SHADOW,
+    Contents,
+    Key,
+    Role,
+    default_model_of,
+    default_of,
+    names_in,
+    version_of,
+)
 from trueodds.bundle.shadows import shadow_of
 
 VARIABLE = "TRUEODDS_MODELS"
@@ -42,6 +52,10 @@ class PublishedModels:
             OSError: a folder that is there and cannot be read.
         """
         return Contents.read(self.path)
+
+    def folder(self, key: Key) -> Path:
+        """Where a version of the contents lies."""
+        return self.path.joinpath(*key)
 
     def names(self) -> list[str]:
         """The names of the models."""

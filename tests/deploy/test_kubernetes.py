@@ -1,0 +1,151 @@
+"""deploy/kubernetes, built by kustomize and held against Kubernetes' own schemas; no cluster is needed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="the extra dev brings kubernetes-validate")
+
+from tests.conftest import ROOT  # noqa: E402
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+OVERLAYS = ("plain", "replicas", "monitoring")
+VERSIONS = ("1.32", "1.37")
+"""Of Kubernetes: the oldest that the pages name, and the newest that the validator knows."""
+MANIFESTS = sorted(path.relative_to(FOLDER) for path in FOLDER.rglob("*.yaml"))
+Object = dict[str, Any]
+
+
+def kustomize(folder: Path) -> list[Object]:
+    """The objects of an overlay.
+
+    Raises:
+        subprocess.CalledProcessError: kustomize refuses it.
+    """
+    if shutil.which("kubectl"):
+        command = ["kubectl", "kustomize"]
+    elif shutil.which("kustomize"):
+        command = ["kustomize", "build"]
+    else:
+        pytest.skip("neither kubectl nor kustomize is on the PATH")
+    done = subprocess.run([*command, str(folder)], check=True, capture_output=True, text=True, timeout=60)
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def check(objects: list[Object], version: str = VERSIONS[-1]) -> None:
+    for one in objects:
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def templates(objects: list[Object]) -> Iterator[Object]:
+    """The pods of deployments and stateful sets."""
+    for one in objects:
+        if one["kind"] in ("Deployment", "StatefulSet"):
+            yield one["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_each_overlay_is_valid(overlay: str) -> None:
+    objects = kustomize(FOLDER / overlay)
+    for version in VERSIONS:
+        check(objects, version)
+    names = [(one["kind"], one["metadata"]["name"]) for one in objects]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_pod_is_confined_probed_and_of_a_version(overlay: str) -> None:
+    pods = list(templates(kustomize(FOLDER / overlay)))
+    assert pods
+    for pod in pods:
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert re.search(r":v?\d[\w.-]*$", container["image"]), container["image"]
+            assert container["readinessProbe"] and container["livenessProbe"]
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert container["resources"]["limits"]["memory"]
+
+
+def test_the_service_ends_in_order_and_stays_up_while_nodes_are_drained() -> None:
+    objects = kustomize(FOLDER / "replicas")
+    by_kind = {(one["kind"], one["metadata"]["name"]): one for one in objects}
+    deployment, budget = by_kind["Deployment", "trueodds"], by_kind["PodDisruptionBudget", "trueodds"]
+    pod = deployment["spec"]["template"]
+    assert budget["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"]
+    container = pod["spec"]["containers"][0]
+    # uvicorn's own limit is 8 s (service/cli/serve.py).
+    assert container["lifecycle"]["preStop"]["sleep"]["seconds"] + 8 < pod["spec"]["terminationGracePeriodSeconds"]
+    assert container["env"][0]["valueFrom"]["secretKeyRef"]["key"] == "url"
+    database = by_kind["StatefulSet", "trueodds-store"]["spec"]["template"]["metadata"]["labels"]
+    assert by_kind["Service", "trueodds"]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert not by_kind["Service", "trueodds"]["spec"]["selector"].items() <= database.items()
+
+
+def test_a_single_pod_keeps_its_store() -> None:
+    objects = kustomize(FOLDER / "plain")
+    claims = {one["metadata"]["name"] for one in objects if one["kind"] == "PersistentVolumeClaim"}
+    (deployment,) = [one["spec"] for one in objects if one["kind"] == "Deployment"]
+    assert deployment["replicas"] == 1 and deployment["strategy"] == {"type": "Recreate"}
+    pod = deployment["template"]["spec"]
+    named = {volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName") for volume in pod["volumes"]}
+    (container,) = pod["containers"]
+    mounts = {mount["mountPath"]: named[mount["name"]] for mount in container["volumeMounts"]}
+    assert mounts == {"/store": "trueodds-store", "/models": "trueodds-models", "/tmp": None}
+    assert claims == {"trueodds-store", "trueodds-models"}
+
+
+def test_the_images_are_those_of_compose() -> None:
+    compose = (ROOT / "docker" / "compose.yaml").read_text()
+    images = {c["image"] for o in OVERLAYS for pod in templates(kustomize(FOLDER / o)) for c in pod["containers"]}
+    for image in images - {"registry.example.org/trueodds-serve:0.1.0"}:
+        assert f"image: {image}\n" in compose
+    assert "image: trueodds-serve\n" in compose
+
+
+def test_prometheus_has_the_rules_and_asks_every_pod() -> None:
+    objects = kustomize(FOLDER / "monitoring")
+    maps = {one["metadata"]["name"].rpartition("-")[0]: one["data"] for one in objects if one["kind"] == "ConfigMap"}
+    assert maps["trueodds-rules"] == {"trueodds.rules.yml": (ROOT / "docker/prometheus/trueodds.rules.yml").read_text()}
+    config = yaml.safe_load(maps["trueodds-prometheus"]["prometheus.yml"])
+    assert config["rule_files"] == ["/etc/prometheus/rules/trueodds.rules.yml"]
+    (job,) = config["scrape_configs"]
+    beside = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yml").read_text())["scrape_configs"][0]
+    assert job["job_name"] == beside["job_name"], "the rules ask for the job by its name"
+    (pods,) = [one for one in objects if one["metadata"]["name"] == job["dns_sd_configs"][0]["names"][0]]
+    assert pods["spec"]["clusterIP"] == "None" and pods["spec"]["ports"][0]["port"] == job["dns_sd_configs"][0]["port"]
+
+
+def misspelt(text: str) -> str:
+    """With a letter too many in a key, the third that is not a name."""
+    keys = [key for key in re.finditer(r"(?m)^[ -]*([a-z]\w+):", text) if key[1] not in ("name", "labels")]
+    end = keys[2].end(1)
+    return f"{text[:end]}x{text[end:]}"
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=str)
+def test_a_typo_in_any_file_is_found(manifest: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "deploy" / "kubernetes"
+    shutil.copytree(FOLDER, copy)
+    for beside in ("prometheus", "grafana"):
+        shutil.copytree(ROOT / "docker" / beside, tmp_path / "docker" / beside)
+    (copy / manifest).write_text(misspelt((FOLDER / manifest).read_text()))
+    overlays = [folder for folder in OVERLAYS if manifest.parts[0] in ("base", folder)]
+    with pytest.raises((subprocess.CalledProcessError, kubernetes_validate.ValidationError)):
+        for overlay in overlays:
+            check(kustomize(copy / overlay))
