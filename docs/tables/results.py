@@ -43,7 +43,6 @@ COMMANDS = {
     "checkpoints": "python -m benchmarks.checkpoints",
     "importing": "python -m benchmarks.importing --write",
     "serving": "python -m benchmarks.serving --peers .peers/bin/python",
-    "serving_layers": "python -m benchmarks.serving_layers",
     "vector_serving": "python -m benchmarks.vector_serving --peers .peers/bin/python",
     "observe": "python -m benchmarks.observe --write",
     "faults": "python -m benchmarks.faults --kills 200",
