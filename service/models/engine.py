@@ -43,7 +43,7 @@ class Engine:
             self._store_and_answer,
             max_batch=max_batch,
             max_waiting=max_waiting,
-            lanes=model.threads,
+            lanes=model.lanes,
             noun=self.input.noun,
         )
         self._in_use = 0

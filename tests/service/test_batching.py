@@ -71,6 +71,28 @@ def test_takes_what_waits_and_keeps_order() -> None:
     asyncio.run(run())
 
 
+def test_a_batch_is_at_most_half_of_what_is_here_and_a_few_are_not_halved() -> None:
+    async def sizes(requests: int) -> list[int]:
+        doubler, answered = Doubler(max_batch=64, max_waiting=100), asyncio.Event()
+
+        async def held(scored: list[list[int]]) -> list[list[int]]:
+            await answered.wait()
+            return scored
+
+        doubler.batcher._finish = held
+        tasks = await submitted(doubler, *(images(n) for n in range(20, 20 + requests)))
+        doubler.go.set()
+        while sum(doubler.sizes) < requests:
+            await asyncio.sleep(0.001)
+        answered.set()
+        await asyncio.gather(*tasks)
+        await doubler.batcher.close()
+        return doubler.sizes
+
+    assert asyncio.run(sizes(24)) == [1, 12, 11]
+    assert asyncio.run(sizes(5)) == [1, 4]
+
+
 def test_every_lane_takes_its_share_unless_a_request_is_alone() -> None:
     async def run() -> None:
         doubler, together = Doubler(max_batch=8, max_waiting=100, lanes=3), threading.Barrier(3)
@@ -126,7 +148,7 @@ def test_a_request_that_cannot_be_scored_fails_alone() -> None:
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
             assert [o for o in outcomes if isinstance(o, list)] == [[2], [4], [6], [8]]
             assert isinstance(outcomes[2], ArithmeticError) and isinstance(outcomes[4], ArithmeticError)
-            assert doubler.sizes == [1, 6, 1, 2, 1, 1, 1]
+            assert doubler.sizes == [1, 4, 1, 2, 1, 2, 1, 1]
         await doubler.batcher.close()
         assert doubler.batcher._room == room
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from service.models.model import Model, available_cores, providers_by_name
+from service.models.model import Model, _worth, available_cores, providers_by_name
 from service.settings import Settings
 from tests.service.tiny_bundle import change_card, write_bundle, write_model
 from trueodds.bundle import CARD, MODEL, BundleError
@@ -62,15 +62,37 @@ def test_an_altered_file_is_refused(folder: Path) -> None:
         Model.load(folder, 1)
 
 
-@pytest.mark.parametrize(("worth", "adapt", "threads"), [(0.0, True, 3), (60.0, True, 1), (60.0, False, 3)])
-def test_only_a_slow_model_gets_all_threads(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, worth: float, adapt: bool, threads: int
+@pytest.mark.parametrize(
+    ("slow", "worth", "adapt", "lanes", "one", "all_"),
+    [
+        (0.0, False, True, 3, 1, 3),
+        (60.0, True, True, 1, 3, 3),
+        (60.0, False, True, 1, 1, 1),
+        (60.0, False, False, 1, 3, 3),
+    ],
+)
+def test_threads_go_where_they_gain(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    slow: float,
+    worth: bool,
+    adapt: bool,
+    lanes: int,
+    one: int,
+    all_: int,
 ) -> None:
-    monkeypatch.setattr("service.models.model.SHARED_SECONDS", worth)
+    monkeypatch.setattr("service.models.model.SLOW_SECONDS", slow)
+    monkeypatch.setattr("service.models.model._worth", lambda seconds, gain: worth)
     model = Model.load(folder, 3, adapt=adapt)
-    assert model.threads == model._all.get_session_options().intra_op_num_threads == threads
-    assert model._one.get_session_options().intra_op_num_threads == 1
-    assert Model.load(folder, 1, adapt=adapt).threads == 1
+    threads = [session.get_session_options().intra_op_num_threads for session in (model._one, model._all)]
+    assert (model.lanes, threads) == (lanes, [one, all_])
+    assert Model.load(folder, 1, adapt=adapt).lanes == 1
+
+
+def test_several_threads_are_worth_it_where_the_model_is_most_of_an_answer() -> None:
+    assert not _worth(0.000226, 1.65)  # ResNet-8 in two cores
+    assert _worth(0.00071, 1.8)  # ResNet-20
+    assert not _worth(0.00071, 1.2)  # in two hyperthreads of one core
 
 
 def test_one_thread_and_all_give_the_same_scores(folder: Path) -> None:
@@ -113,7 +135,7 @@ def test_each_provider_has_to_reproduce_the_golden_prediction(
     """This machine's onnxruntime has the provider azure beside cpu; cuda is one that cannot be started."""
     assert Model.load(folder, 2).provider == "cpu"
     azure = Model.load(folder, 2, providers=("azure", "cpu"))
-    assert azure.provider == "azure" and azure.threads == 1 and azure._one.get_providers()[0].startswith("Azure")
+    assert azure.provider == "azure" and azure.lanes == 1 and azure._one.get_providers()[0].startswith("Azure")
     known = {**providers_by_name(), "cuda": "CUDAExecutionProvider"}
     monkeypatch.setattr("service.models.model.providers_by_name", lambda: known)
     with pytest.warns(UserWarning, match="CUDAExecutionProvider"):
