@@ -22,6 +22,12 @@ from trueodds.bundle import ModelFolder
 BLACK = [[[[0]] * SHAPE[1]] * SHAPE[0]]
 
 
+@pytest.fixture(autouse=True)
+def _undivided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that waits is one batch."""
+    monkeypatch.setattr("service.models.batching.FEW", 64)
+
+
 def answers_of_one_batch(
     client: Client, bodies: list[dict[str, Any]], meanwhile: Callable[[], None] = lambda: None
 ) -> list[httpx.Response]:
