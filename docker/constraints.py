@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = "docker/constraints.txt"
-IMAGES = {"docker/serve.txt": ("serve", "text"), "docker/train.txt": ("train", "workflow")}
+IMAGES = {"docker/serve.txt": ("serve", "text", "s3"), "docker/train.txt": ("train", "workflow", "s3")}
 TORCH = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")
 """Packages left out of train.txt: torch, and what only its CUDA build brings."""
 PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)\s*(?:;\s*(?P<marker>[^\\\n]+))?", re.MULTILINE)
