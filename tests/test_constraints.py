@@ -142,7 +142,7 @@ def wheel(folder: Path, name: str, version: str) -> None:
 def test_the_command_writes_keeps_and_compares(tmp_path: Path) -> None:
     """The real uv, on a project of two packages and an index in a folder."""
     index, pyproject = tmp_path / "simple", tmp_path / "pyproject.toml"
-    extras = '[project.optional-dependencies]\nserve = []\ntext = []\nworkflow = []\ntrain = ["torch"]\n'
+    extras = '[project.optional-dependencies]\nserve = []\ntext = []\ns3 = []\nworkflow = []\ntrain = ["torch"]\n'
     about = '[project]\nname = "small"\nversion = "1"\ndependencies = ["alpha>=1,<2"]\n'
     pyproject.write_text(about + extras, encoding="utf-8")
     (tmp_path / "docker").mkdir()
