@@ -32,6 +32,7 @@ class Variant:
 
 
 OURS = Variant("ours")
+TWO_WORKERS = Variant("ours, two workers", {"--workers": "2"})
 RAW = "onnxruntime alone"
 # Workers: LitServe's documentation says as many as cores on a CPU. Batching: all documentations advise it; a waiting
 # time only loses here, so LitServe's is 0 (its default), BentoML's the adaptive one, mosec's the least that it takes.
@@ -101,10 +102,11 @@ def raw(peers: Path, model: Path, batch: int, seconds: float, *, spinning: bool)
 def _command(
     variant: Variant, model: Path, peers: Path | None, scratch: Path, port: int
 ) -> tuple[list[str], dict[str, str], Path]:
-    if variant.server == "ours":
-        for old in scratch.glob("store.sqlite*"):
+    if variant.server in (OURS.server, TWO_WORKERS.server):
+        store = scratch / f"{variant.server.replace(', ', '-').replace(' ', '-')}.sqlite"
+        for old in scratch.glob(f"{store.name}*"):
             old.unlink()
-        options = {"--models": model.parents[1], "--store": scratch / "store.sqlite", "--port": port, **variant.options}
+        options = {"--models": model.parents[1], "--store": store, "--port": port, **variant.options}
         words = [str(word) for option in options.items() for word in option]
         return [sys.executable, "-m", "service", *words], {}, ROOT
     assert peers is not None

@@ -11,7 +11,8 @@ The best options of each peer for each net are found by a short trial at 32 conn
 rounds: in each, every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every
 server's answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others
 store nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
-Beside it, LitServe and mosec ours is measured once more, in short turns (benchmarks.serving_turns).
+Beside it, LitServe, mosec and two workers of ours one worker is measured once more, in short turns
+(benchmarks.serving_turns).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from PIL import Image
 from benchmarks import load, servers, serving_turns, untrained
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit, installed
-from benchmarks.servers import OURS, RAW, VARIANTS, Running, Variant
+from benchmarks.servers import OURS, RAW, TWO_WORKERS, VARIANTS, Running, Variant
 from benchmarks.serving_report import goals, markdown, rate
 
 RESULT = Path(__file__).parent / "results" / "serving.json"
@@ -167,7 +168,7 @@ class Bench:
         """Ours beside each peer; of the slowest net, of which HTTP takes least, beside onnxruntime alone too."""
         peers, model, turns = self.peers, self.models[net], serving_turns.QUICK if self.quick else serving_turns.TURNS
         assert peers
-        by_server, body = {v.server: v for v in variants}, self.bodies["png"]
+        by_server, body = {v.server: v for v in (*variants, TWO_WORKERS)}, self.bodies["png"]
         with self.running(by_server[OURS.server], net) as ours:
             if net == SLOWEST:
                 alone = serving_turns.beside_raw(

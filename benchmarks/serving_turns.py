@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 from benchmarks import load
-from benchmarks.servers import OURS, RAW, Running
+from benchmarks.servers import OURS, RAW, TWO_WORKERS, Running
 
 TURNS, LONGER = 12, 3
 """Turns, and how much longer ours is loaded than onnxruntime alone in each: what is under way when time is up does
 not count, up to 32 of the 560 images that ResNet-18 answers in two seconds."""
 QUICK = 2
 """Turns that tell whether it works."""
-CONNECTIONS = {"LitServe": (8, 32), "mosec": (1, 8, 32)}
+CONNECTIONS = {"LitServe": (1, 8, 32), "mosec": (1, 8, 32), TWO_WORKERS.server: (1, 8, 32)}
 
 Series = dict[tuple[str, int], list[load.Load]]
 """By server and connections, a load for each turn."""
