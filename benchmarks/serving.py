@@ -41,7 +41,7 @@ from benchmarks import load, servers, serving_turns, untrained
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit, installed
 from benchmarks.servers import OURS, RAW, TWO_WORKERS, VARIANTS, Running, Variant
-from benchmarks.serving_report import goals, markdown, rate
+from benchmarks.serving_report import AIMED_AT, goals, markdown, rate
 
 RESULT = Path(__file__).parent / "results" / "serving.json"
 NETS = ("resnet8", "resnet20", "resnet18")
@@ -165,7 +165,7 @@ class Bench:
             self._keep(net, RAW, "none", batch, max(both, key=lambda measured: measured.rps))
 
     def in_turns(self, net: str, variants: list[Variant]) -> None:
-        """Ours beside each peer; of the slowest net, of which HTTP takes least, beside onnxruntime alone too."""
+        """Ours beside each that a goal names; of the slowest net, of which HTTP takes least, beside onnxruntime alone too."""
         peers, model, turns = self.peers, self.models[net], serving_turns.QUICK if self.quick else serving_turns.TURNS
         assert peers
         by_server, body = {v.server: v for v in (*variants, TWO_WORKERS)}, self.bodies["png"]
@@ -179,7 +179,7 @@ class Bench:
                     turns,
                 )
                 self._tell(net, alone)
-            for peer in serving_turns.CONNECTIONS:
+            for peer in [one for one in serving_turns.CONNECTIONS if (net, one) in AIMED_AT]:
                 with self.running(by_server[peer], net) as theirs:
                     self._tell(net, serving_turns.beside_peer(ours, theirs, body, self.seconds, turns))
 

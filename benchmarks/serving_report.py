@@ -23,6 +23,7 @@ WANTED = {
     },
 }
 """Ours by theirs in requests per second, by connections: the goals."""
+AIMED_AT = {(net, beside) for net, beside, _ in WANTED} | {("resnet8", TWO_WORKERS.server)}
 MOST_MB = 150.0
 """Memory with ResNet-20."""
 
