@@ -165,7 +165,8 @@ class Bench:
             self._keep(net, RAW, "none", batch, max(both, key=lambda measured: measured.rps))
 
     def in_turns(self, net: str, variants: list[Variant]) -> None:
-        """Ours beside each that a goal names; of the slowest net, of which HTTP takes least, beside onnxruntime alone too."""
+        """Ours beside each that a goal names; of the slowest net, of which HTTP takes least, beside
+        onnxruntime alone too."""
         peers, model, turns = self.peers, self.models[net], serving_turns.QUICK if self.quick else serving_turns.TURNS
         assert peers
         by_server, body = {v.server: v for v in (*variants, TWO_WORKERS)}, self.bodies["png"]

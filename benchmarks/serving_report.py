@@ -82,7 +82,7 @@ def _chosen(trials: list[dict[str, Any]], net: str) -> list[str]:
 def _beside(turns: dict[str, Any]) -> str:
     p99 = [f"{mine:.0f} and {theirs:.0f} ms at {c}" for c, (mine, theirs) in _p99(turns).items()]
     each = [f"{ratio:.2f} at {c}" for c, ratio in turns.get("ratios", {}).items()]
-    ratio = f"{turns['net']} {turns['ratio']:.2f} times {turns['beside']}'s"
+    ratio = f"{turns['net']} {turns['ratio']:.2f} times those of {turns['beside']}"
     if each:
         ratio = f"{ratio} ({', '.join(each)})"
     return f"{ratio} (p99 ours and theirs: {', '.join(p99)} connections)" if p99 else ratio
