@@ -70,11 +70,13 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.full
 def test_only_what_is_excepted_fails_and_every_exception_is_needed(failed: dict[str, set[str]]) -> None:
     real = set().union(*(checks for name, checks in failed.items() if not name.startswith("without")))
     assert judge(real, set(exceptions(CONFIG.read_text()))) == []
 
 
+@pytest.mark.full
 def test_a_missing_security_context_is_found(failed: dict[str, set[str]]) -> None:
     excepted = set(exceptions(CONFIG.read_text()))
     for name in ("without-pods", "without-containers"):

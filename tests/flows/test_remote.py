@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
+import httpx
 import pytest
 from moto.server import ThreadedMotoServer
 
@@ -19,7 +19,7 @@ from tests.flows.test_train import STAGES
 
 pytestmark = pytest.mark.full
 BUCKET = "trueodds"
-KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "eu-central-1"}
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
 FLOW = """
 import sys
 from pipeline.flows.train import train
@@ -35,14 +35,7 @@ def bucket() -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=url,
-        region_name=KEYS["AWS_DEFAULT_REGION"],
-        aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-    )
-    client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": KEYS["AWS_DEFAULT_REGION"]})
+    httpx.put(f"{url}/{BUCKET}").raise_for_status()
     yield url
     server.stop()
 
