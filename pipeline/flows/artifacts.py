@@ -56,6 +56,11 @@ def show_bundle(bundle: Path, words: str) -> None:
     create_markdown_artifact(f"`{bundle}`\n\n{words}\n", key="bundle", description="What was published")
 
 
+def show_remote(words: str) -> None:
+    """Whether DVC's remote has what the run made."""
+    create_markdown_artifact(f"{words}\n", key="remote", description="DVC's remote")
+
+
 def show_results(folder: Path, title: str) -> None:
     """Table and picture of a finished run; what the graph did not make is left out."""
     evaluation = folder / "artifacts" / "evaluation"

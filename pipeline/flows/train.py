@@ -19,7 +19,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from pipeline import config, stages
-from pipeline.flows import artifacts, child, graph, models_of, workspace
+from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
 from pipeline.flows.runs import was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
@@ -46,8 +46,10 @@ class StageError(UserError, RuntimeError):
 
 
 @task(persist_result=False)
-def run_stage(stage: graph.Stage, place: workspace.Workspace) -> State[None] | None:
+def run_stage(stage: graph.Stage, place: workspace.Workspace, shared: bool) -> State[None] | None:
     """`dvc repro -s` of one stage; a stage that did not have to run ends in the state Skipped.
+
+    `shared`: what others have made is taken from DVC's remote.
 
     Raises:
         StageError: the stage failed; the message holds the last lines it wrote.
@@ -65,7 +67,8 @@ def run_stage(stage: graph.Stage, place: workspace.Workspace) -> State[None] | N
         skipped.extend(why for mark, why in _SKIPPED.items() if text.startswith(f"Stage '{stage.name}' {mark}"))
         last[:] = [*last[-11:], text]
 
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
+    alone = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
+    command = remote.command("repro", stage.name) if shared else alone
     with slot(stage.meta.concurrency):
         status = child.run(command, place.folder, place.environment(), line, stage.meta.timeout_seconds)
     if status:
@@ -90,8 +93,9 @@ def _train(**leaves: Any) -> None:
         binding.die_with_parent(signal.SIGTERM, os.getppid())
     workspace.prune(home, log.info, was_cancelled)
     with workspace.opened(home, run, overrides, log.info) as place:
+        shared = remote.name_of(place.folder)
         try:
-            _run_graph(place)
+            _run_graph(place, shared is not None and _taken(place, shared))
         except TerminationSignal:
             if was_cancelled(run):
                 place.remove()
@@ -112,7 +116,34 @@ def _train(**leaves: Any) -> None:
                 words += f" But {elsewhere}"
             log.info("bundle: %s. %s", bundle.resolve(), words)
             artifacts.show_bundle(bundle.resolve(), words)
+        if shared is not None:
+            _give(place, shared)
         place.remove()
+
+
+def _taken(place: workspace.Workspace, name: str) -> bool:
+    """Whether the remote says what others have made; where it does not, the run makes all itself."""
+    log = get_run_logger()
+    log.info("DVC's remote %s: what others have made is taken from it", name)
+    if why := remote.exchange(place, "take", log.info, remote.TAKE_SECONDS):
+        log.warning("DVC's remote %s: %s. The run goes on without it", name, why)
+    return why is None
+
+
+def _give(place: workspace.Workspace, name: str) -> None:
+    """What was made, to the remote; the run has its result already, and does not fail where that cannot be had."""
+    log = get_run_logger()
+    why = remote.exchange(place, "give", log.info, remote.GIVE_SECONDS)
+    if why is None:
+        words = f"DVC's remote {name} has all that this run made: elsewhere the same stages are skipped."
+        log.info(words)
+    else:
+        words = (
+            f"DVC's remote {name} does not have what this run made: {why}. It stays in DVC's cache here; once the"
+            " remote can be written, start the run again: its stages are skipped, and it gives them to the remote."
+        )
+        log.warning(words)
+    artifacts.show_remote(words)
 
 
 def _served_elsewhere(models: ModelFolder) -> str | None:
@@ -128,7 +159,7 @@ def _served_elsewhere(models: ModelFolder) -> str | None:
     return None
 
 
-def _run_graph(place: workspace.Workspace) -> None:
+def _run_graph(place: workspace.Workspace, shared: bool) -> None:
     """Each stage as soon as those it needs are done; the first failure ends the run after what runs beside it."""
     futures: dict[str, PrefectFuture[Any]] = {}
     try:
@@ -141,7 +172,13 @@ def _run_graph(place: workspace.Workspace) -> None:
                 retries=meta.retries,
                 retry_delay_seconds=meta.retry_delay_seconds,
                 retry_condition_fn=_worth_another_try,
-            ).submit(stage=stage, place=place, return_state=False, wait_for=[futures[name] for name in stage.needs])
+            ).submit(
+                stage=stage,
+                place=place,
+                shared=shared,
+                return_state=False,
+                wait_for=[futures[name] for name in stage.needs],
+            )
         wait(list(futures.values()))
     except BaseException:  # cancelled, or the worker went: the stages' threads end when their processes do
         child.stop_all()

@@ -1,60 +1,39 @@
-"""deploy/kubernetes, built by kustomize and held against Kubernetes' own schemas; no cluster is needed."""
+"""deploy/kubernetes and deploy/kserve, built by kustomize and held against the schemas; no cluster is needed."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="the extra dev brings kubernetes-validate")
+from tests.conftest import ROOT
+from tests.deploy.manifests import (
+    CONFINED,
+    DEPLOY,
+    IMAGE,
+    VERSIONS,
+    check,
+    jsonschema,
+    kustomize,
+    misspellings,
+    misspelt,
+    templates,
+)
 
-from tests.conftest import ROOT  # noqa: E402
-
-FOLDER = ROOT / "deploy" / "kubernetes"
+FOLDER = DEPLOY / "kubernetes"
 OVERLAYS = ("plain", "replicas", "monitoring")
-VERSIONS = ("1.32", "1.37")
-"""Of Kubernetes: the oldest that the pages name, and the newest that the validator knows."""
-MANIFESTS = sorted(path.relative_to(FOLDER) for path in FOLDER.rglob("*.yaml"))
-Object = dict[str, Any]
+FOLDERS = ("kubernetes/plain", "kubernetes/replicas", "kubernetes/monitoring", "kserve/plain", "kserve/replicas")
+MANIFESTS = sorted(
+    path.relative_to(DEPLOY) for kind in ("kubernetes", "kserve") for path in (DEPLOY / kind).rglob("*.yaml")
+)
 
 
-def kustomize(folder: Path) -> list[Object]:
-    """The objects of an overlay.
-
-    Raises:
-        subprocess.CalledProcessError: kustomize refuses it.
-    """
-    if shutil.which("kubectl"):
-        command = ["kubectl", "kustomize"]
-    elif shutil.which("kustomize"):
-        command = ["kustomize", "build"]
-    else:
-        pytest.skip("neither kubectl nor kustomize is on the PATH")
-    done = subprocess.run([*command, str(folder)], check=True, capture_output=True, text=True, timeout=60)
-    return list(yaml.safe_load_all(done.stdout))
-
-
-def check(objects: list[Object], version: str = VERSIONS[-1]) -> None:
-    for one in objects:
-        kubernetes_validate.validate(one, version, strict=True)
-
-
-def templates(objects: list[Object]) -> Iterator[Object]:
-    """The pods of deployments and stateful sets."""
-    for one in objects:
-        if one["kind"] in ("Deployment", "StatefulSet"):
-            yield one["spec"]["template"]["spec"]
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_each_overlay_is_valid(overlay: str) -> None:
-    objects = kustomize(FOLDER / overlay)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_overlay_is_valid(folder: str) -> None:
+    objects = kustomize(DEPLOY / folder)
     for version in VERSIONS:
         check(objects, version)
     names = [(one["kind"], one["metadata"]["name"]) for one in objects]
@@ -70,12 +49,8 @@ def test_every_pod_is_confined_probed_and_of_a_version(overlay: str) -> None:
         assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
-            assert container["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            }
-            assert re.search(r":v?\d[\w.-]*$", container["image"]), container["image"]
+            assert container["securityContext"] == CONFINED
+            assert IMAGE.search(container["image"]), container["image"]
             assert container["readinessProbe"] and container["livenessProbe"]
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}
             assert container["resources"]["limits"]["memory"]
@@ -131,21 +106,24 @@ def test_prometheus_has_the_rules_and_asks_every_pod() -> None:
     assert pods["spec"]["clusterIP"] == "None" and pods["spec"]["ports"][0]["port"] == job["dns_sd_configs"][0]["port"]
 
 
-def misspelt(text: str) -> str:
-    """With a letter too many in a key, the third that is not a name."""
-    keys = [key for key in re.finditer(r"(?m)^[ -]*([a-z]\w+):", text) if key[1] not in ("name", "labels")]
-    end = keys[2].end(1)
-    return f"{text[:end]}x{text[end:]}"
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_misspelt_key_is_found(folder: str) -> None:
+    for one in kustomize(DEPLOY / folder):
+        for where, changed in misspellings(one):
+            with pytest.raises(jsonschema.ValidationError):
+                check([changed])
+                pytest.fail(f"{one['kind']}: {where} is misspelt, and nothing says so")
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=str)
 def test_a_typo_in_any_file_is_found(manifest: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "deploy" / "kubernetes"
-    shutil.copytree(FOLDER, copy)
+    copy = tmp_path / "deploy"
+    shutil.copytree(DEPLOY, copy)
     for beside in ("prometheus", "grafana"):
         shutil.copytree(ROOT / "docker" / beside, tmp_path / "docker" / beside)
-    (copy / manifest).write_text(misspelt((FOLDER / manifest).read_text()))
-    overlays = [folder for folder in OVERLAYS if manifest.parts[0] in ("base", folder)]
-    with pytest.raises((subprocess.CalledProcessError, kubernetes_validate.ValidationError)):
-        for overlay in overlays:
-            check(kustomize(copy / overlay))
+    (copy / manifest).write_text(misspelt((DEPLOY / manifest).read_text()))
+    kind, part = manifest.parts[:2]
+    with pytest.raises((subprocess.CalledProcessError, jsonschema.ValidationError)):
+        for folder in FOLDERS:
+            if folder in (f"{kind}/{part}", "kubernetes/plain" if part == "base" else ""):
+                check(kustomize(copy / folder))

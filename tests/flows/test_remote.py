@@ -1,0 +1,122 @@
+"""Runs on machines that share nothing but a bucket: DVC's remote, on a real S3 server of this machine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from moto.server import ThreadedMotoServer
+
+from pipeline.flows import remote
+from tests.flows.conftest import Prefect, free_port
+from tests.flows.test_train import STAGES
+
+pytestmark = pytest.mark.full
+BUCKET = "trueodds"
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+FLOW = """
+import sys
+from pipeline.flows.train import train
+state = train(epochs=1, seed=11, publish="default", return_state=True)
+print("RUN", state.state_details.flow_run_id, state.type.value)
+"""
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """The server's address; it has one empty bucket."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=free_port(), verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    httpx.put(f"{url}/{BUCKET}").raise_for_status()
+    yield url
+    server.stop()
+
+
+@dataclass
+class Machine:
+    """A copy of the repository as it is in the image of the worker: no git, no dvc.lock, an empty cache."""
+
+    home: Path
+    settings: Path
+    prefect: Prefect
+
+    def train(self, endpoint: str, name: str = BUCKET) -> tuple[str, str]:
+        """A run's id and state; DVC's settings lie where the pod of deploy/prefect mounts them."""
+        self.settings.mkdir(exist_ok=True)
+        (self.settings / "config").write_text(
+            f"[core]\nremote = shared\n['remote \"shared\"']\nurl = s3://{name}/dvc\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", FLOW],
+            cwd=self.home,
+            env=self.prefect.environment()
+            | KEYS
+            | {"AWS_ENDPOINT_URL": endpoint, "DVC_GLOBAL_CONFIG_DIR": str(self.settings), "PYTHONPATH": str(self.home)},
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+        lines = [line.split() for line in done.stdout.splitlines() if line.startswith("RUN ")]
+        assert lines, done.stdout + done.stderr
+        return lines[0][1], lines[0][2]
+
+    def bundles(self) -> set[str]:
+        return {path.parent.name for path in (self.home / "models").glob("*/*/model.onnx")}
+
+
+@pytest.fixture(scope="module")
+def machines(reproduced: Path, prefect: Prefect, tmp_path_factory: pytest.TempPathFactory) -> tuple[Machine, Machine]:
+    made = []
+    for name in ("one", "other"):
+        folder = tmp_path_factory.mktemp(name)
+        ignored = shutil.ignore_patterns(".git", "dvc.lock", "cache", "tmp", "artifacts", ".runs", ".run")
+        home = Path(shutil.copytree(reproduced, folder / "home", ignore=ignored))
+        (home / ".dvc" / "config.local").write_text("[core]\n    no_scm = true\n")
+        made.append(Machine(home, folder / "dvc", prefect))
+    return made[0], made[1]
+
+
+def test_what_one_machine_has_made_another_takes(
+    machines: tuple[Machine, Machine], bucket: str, prefect: Prefect
+) -> None:
+    one, other = machines
+    first, state = one.train(bucket)
+    assert state == "COMPLETED" and prefect.stages(first) == dict.fromkeys(STAGES, "Completed")
+    assert "has all that this run made" in prefect.artifacts(first)["remote"]
+
+    second, state = other.train(bucket)
+    assert state == "COMPLETED" and prefect.stages(second) == dict.fromkeys(STAGES, "Skipped"), prefect.logs(second)
+    assert one.bundles() == other.bundles() and len(one.bundles()) == 1
+    assert f"{len(STAGES)} new entries of the run cache" in prefect.logs(second)
+    assert "0 files and 0 entries of the run cache that were not there" in prefect.logs(second)
+    assert prefect.artifacts(first)["calibration"] == prefect.artifacts(second)["calibration"]
+
+
+@pytest.mark.parametrize(("endpoint", "name"), [(None, "no-such-bucket"), ("closed", BUCKET)])
+def test_a_remote_that_cannot_be_written_takes_no_result_away(
+    machines: tuple[Machine, Machine], bucket: str, prefect: Prefect, endpoint: str | None, name: str
+) -> None:
+    """On the machine that has made everything already, so that no stage runs."""
+    run, state = machines[0].train(f"http://127.0.0.1:{free_port()}" if endpoint else bucket, name)
+    assert state == "COMPLETED", prefect.logs(run)
+    words = prefect.artifacts(run)["remote"]
+    assert words.startswith("DVC's remote shared does not have what this run made: ")
+    assert "start the run again: its stages are skipped, and it gives them to the remote" in words
+    assert words.strip() in prefect.logs(run) and "bundle" in prefect.artifacts(run)
+    assert endpoint is None or "The run goes on without it" in prefect.logs(run)
+
+
+def test_without_a_remote_nothing_is_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DVC_GLOBAL_CONFIG_DIR", str(tmp_path / "nowhere"))
+    (tmp_path / ".dvc").mkdir()
+    assert remote.name_of(tmp_path) is None
+    (tmp_path / ".dvc" / "config").write_text("[core]\nremote = shared\n")
+    assert remote.name_of(tmp_path) == "shared"
