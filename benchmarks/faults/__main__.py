@@ -202,7 +202,7 @@ class Faults:
                 variants = self._variants(name)
                 with self._service(name, models=models) as service:
                     done = publishing.publish_without_space(
-                        service, ledger, volume, variants, self.options.times, self.options.seed
+                        service, ledger, volume, variants, self.options.times // 2, self.options.seed
                     )
             found[kind] = {**done, **_kept(ledger)}
         return found
@@ -210,7 +210,7 @@ class Faults:
     def publishers(self) -> Found:
         ledger, variants = self._ledger(), self._variants("publishers")
         with self._service("publishers", models=self.folder / "publishers-models") as service:
-            done = publishing.kill_publishers(service, ledger, variants, 2 * self.options.times, self.options.seed)
+            done = publishing.kill_publishers(service, ledger, variants, 6 * self.options.times // 5, self.options.seed)
         return {**done, **_kept(ledger)}
 
     def replicas(self) -> Found:

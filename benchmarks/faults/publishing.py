@@ -117,7 +117,7 @@ def publish_without_space(
     rng, done = random.Random(seed), {"failed": 0, "copying": 0, "changing_roles": 0, "fitted": 0, "published": 0}
     models = service.models
     service.start().until(200)
-    with ledger.load(service):
+    with ledger.load(service, predicting=1, labelling=1):
         while done["failed"] < times:
             bundle = variants.next()
             sizes = [(bundle.directory / name).stat().st_size for name in bundle.files]
