@@ -1,4 +1,4 @@
-"""What the service bears, counted: kills, full disks, clock jumps, damaged bundles, hostile bodies and clients.
+"""What the service bears, counted: kills, full disks, clocks, databases, publishers, bundles, bodies and clients.
 
     python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
     python -m benchmarks.faults --only kills --kills 20        # the result keeps its other faults
@@ -244,8 +244,8 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
-    names += ("full_volume", "publishers", "replicas", "restarts")
+    first = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
+    names = (*first, "full_volume", "publishers", "replicas", "restarts")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)

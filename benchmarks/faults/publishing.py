@@ -54,8 +54,8 @@ def start_publishing(bundle: Bundle, models: Path, *options: str) -> subprocess.
     """`trueodds publish`, as a process of its own."""
     command = [sys.executable, "-m", "trueodds", "publish", "--bundle", str(bundle.directory), "--models", str(models)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*command, *options], cwd=ROOT, env=environment, text=True, **pipes)
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*command, *options], cwd=ROOT, env=environment, text=True, stdout=pipe, stderr=pipe)
 
 
 def publish(bundle: Bundle, models: Path, *options: str) -> None:

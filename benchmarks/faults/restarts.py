@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks.faults.ledger import Ledger, LostError
@@ -45,7 +46,7 @@ def restart(
             for service in services:
                 service.until(200, seconds=SECONDS)
                 answered = _answered(ledger, service) + 10
-                _until(lambda service=service: _answered(ledger, service), answered, "answers once it is back")
+                _until(partial(_answered, ledger, service), answered, "answers once it is back")
                 done["recovered"] += 1
         for service in services:
             ledger.settle(service)
