@@ -48,7 +48,7 @@ LAYERS = {
         model_folder
         published single
         contents audit_log
-        bundle locks
+        bundle locks role_files
         model_card
         card
         risk_coverage shadows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -114,13 +115,69 @@ def test_many_publishers_at_once(models: ModelFolder, good: Path, tmp_path: Path
         assert models.default() == targets.pop()
         assert sorted(path.name for path in models.path.iterdir()) == [".id", "default", "history.jsonl", "tiny"]
         names = sorted(path.name for path in (models.path / "tiny").iterdir())
-        assert len(names) == 3 and {"default", "history.jsonl"} < set(names), "what was written aside is left over"
+        assert len(names) == 4 and {".publishing", "default", "history.jsonl"} < set(names), (
+            "what was written aside is left over"
+        )
         assert len((models.path / "tiny" / "history.jsonl").read_text().splitlines()) == 1
         assert len((models.path / "history.jsonl").read_text().splitlines()) == 1
         (models.path / "history.jsonl").unlink()
         (models.path / "default").unlink()
         for path in (models.path / "tiny").iterdir():
             path.rename(tmp_path / f"away-{len(list(tmp_path.iterdir()))}")
+
+
+def roles_and_logs(folder: Path) -> dict[str, bytes]:
+    """The files that are in no bundle."""
+    files = [path for path in folder.rglob("*") if path.is_file() and len(path.relative_to(folder).parts) < 3]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_publication_without_space_changes_nothing(models: ModelFolder, tmp_path: Path) -> None:
+    """Wherever it ends: no file may become longer than the limit."""
+    published(models, "a")
+    b = make_bundle(tmp_path / "b", lambda card: card.update(method="b"))
+    models.publish(b, "shadow")  # so that it changes three roles and two logs when it takes over
+    (models.path / "default").unlink()
+    log, unlimited = len(roles_and_logs(models.path)["tiny/history.jsonl"]), resource.getrlimit(resource.RLIMIT_FSIZE)
+    other_log = models.path / "history.jsonl"
+    line = other_log.read_bytes()
+    other_log.write_bytes(line * (log // len(line) + 3))  # longer than tiny's, so that it is full later, too
+    other = make_bundle(tmp_path / "other", lambda card: card.update(name="other"))
+    before = roles_and_logs(models.path)
+    for limit, bundle in [(0, b), (13, b), (log, b), (log + 10, b), (log + 200, b), (2 * log, b), (5, other)]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
+        try:
+            with pytest.raises(OSError, match=r"File too large: .*models"):
+                models.publish(bundle)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        assert roles_and_logs(models.path) == before, limit
+    assert models.names() == ["tiny"], "the folder of a model without versions is left over"
+    version = models.publish(b).name
+    assert [change.after for change in models.changes("tiny")][-2:] == [version, None]
+    assert models.version_of("tiny", "default") == models.default().name == version
+
+
+def test_what_killed_publishers_leave(models: ModelFolder, good: Path) -> None:
+    """A copy that is not whole, half a line of the log, a role without its line: the next one mends all of it."""
+    first = models.publish(good, why="before")
+    left_over = first.parent / ".publishing-dead"
+    left_over.mkdir()
+    (left_over / "model.onnx").write_bytes(b"half")
+    log = first.parent / "history.jsonl"
+    with log.open("ab") as file:
+        file.write('{"when": "2026-01-01", "why": "\u00e4'.encode()[:-1])
+    assert [change.why for change in models.changes("tiny")] == ["before"]
+    second = published(models, "b", default=False)
+    assert not left_over.exists()
+    (first.parent / "default").write_text(second + "\n")  # and then it died
+    models.publish(models.version_folder("tiny", second), why="again")
+    assert [(c.before, c.after, c.why) for c in models.changes("tiny")] == [
+        (None, first.name, "before"),
+        (first.name, second, "again"),
+    ]
+    log.write_bytes(log.read_bytes()[:-1])  # an editor that ends no line
+    assert models.roll_back("tiny") == first.name and len(models.changes("tiny")) == 3
 
 
 def test_a_broken_bundle_is_not_published(models: ModelFolder, good: Path) -> None:

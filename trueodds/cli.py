@@ -25,6 +25,8 @@ _CURES = {
     errno.EPERM: _NO_PERMISSION,
     errno.EROFS: "run this where the folder is not mounted read-only",
     errno.ENOSPC: "free some space, then run this again",
+    errno.EDQUOT: "free some of this user's quota, then run this again",
+    errno.EFBIG: "the file system, or ulimit -f, takes no larger files; raise the limit, then run this again",
 }
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"

@@ -1,4 +1,4 @@
-"""What the service bears, counted: kills, full disks, clock jumps, damaged bundles, hostile bodies and clients.
+"""What the service bears, counted: kills, full disks, clocks, databases, publishers, bundles, bodies and clients.
 
     python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
     python -m benchmarks.faults --only kills --kills 20        # the result keeps its other faults
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import platform
@@ -31,13 +32,27 @@ from typing import Any
 import asyncpg
 
 from benchmarks import untrained
-from benchmarks.faults import bundles, clock, connections, database, disk, floods, hostile, kills
+from benchmarks.faults import (
+    bundles,
+    clock,
+    connections,
+    database,
+    disk,
+    floods,
+    hostile,
+    kills,
+    postgres,
+    publishing,
+    replicas,
+    restarts,
+)
 from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
 from benchmarks.faults.watch import watched
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit
+from trueodds.bundle import ModelFolder
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
 CLASSES = 10
@@ -53,10 +68,26 @@ class Faults:
         self.options, self.folder, self.models = options, folder, folder / "models"
         untrained.publish("resnet8", self.models, classes=CLASSES, temperature=1.5, width=4)
 
-    def _service(self, name: str, *, environment: dict[str, str] | None = None, store: str | None = None) -> Service:
+    def _service(
+        self,
+        name: str,
+        *options: str,
+        environment: dict[str, str] | None = None,
+        store: str | None = None,
+        models: Path | None = None,
+    ) -> Service:
+        return Service(self._folder(name), models or self.models, *options, store=store, environment=environment)
+
+    def _folder(self, name: str) -> Path:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return Service(folder, self.models, store=store, environment=environment)
+        return folder
+
+    def _variants(self, name: str) -> publishing.Variants:
+        """Bundles to publish to a folder of their own, which has the first of them."""
+        variants = publishing.Variants(ModelFolder(self.models).default(), self.folder / f"{name}-bundles")
+        ModelFolder(self.folder / f"{name}-models").publish(variants.next().directory)
+        return variants
 
     def _ledger(self) -> Ledger:
         return Ledger(self.options.seed, CLASSES, SHAPE)
@@ -158,6 +189,54 @@ class Faults:
             done = database.interrupt(service, ledger, network, self.options.times)
         return {**done, **_kept(ledger)}
 
+    def full_volume(self) -> Found:
+        found: Found = {}
+        kinds: dict[str, publishing.Volume] = {"limit on files": publishing.LimitOnFiles()}
+        if disk.may_mount():
+            kinds["full volume"] = publishing.FullVolume()
+        for kind, volume in kinds.items():
+            name, ledger = kind.replace(" ", "_"), self._ledger()
+            models = self.folder / f"{name}-models"
+            is_full = isinstance(volume, publishing.FullVolume)
+            with disk.tmpfs(models, 16) if is_full else contextlib.nullcontext():
+                variants = self._variants(name)
+                with self._service(name, models=models) as service:
+                    done = publishing.publish_without_space(
+                        service, ledger, volume, variants, self.options.times // 2, self.options.seed
+                    )
+            found[kind] = {**done, **_kept(ledger)}
+        return found
+
+    def publishers(self) -> Found:
+        ledger, variants = self._ledger(), self._variants("publishers")
+        with self._service("publishers", models=self.folder / "publishers-models") as service:
+            done = publishing.kill_publishers(service, ledger, variants, 6 * self.options.times // 5, self.options.seed)
+        return {**done, **_kept(ledger)}
+
+    def replicas(self) -> Found:
+        if reason := postgres.missing():
+            return {"skipped": reason}
+        ledger = self._ledger()
+        with postgres.Cluster() as cluster, replicas.Hook() as hook, contextlib.ExitStack() as stack:
+            store, names = cluster.database(), ("replica-1", "replica-2")
+            clocks = tuple(clock.Clock(self._folder(name)) for name in names)
+            one, other = (
+                stack.enter_context(self._service(name, *hook.options, environment=wall.environment, store=store))
+                for name, wall in zip(names, clocks, strict=True)
+            )
+            done = replicas.run_apart((one, other), (clocks[0], clocks[1]), ledger, hook, 4)
+        return {**done, **_kept(ledger)}
+
+    def restarts(self) -> Found:
+        if reason := postgres.missing():
+            return {"skipped": reason}
+        ledger = self._ledger()
+        with postgres.Cluster() as cluster, contextlib.ExitStack() as stack:
+            store = cluster.database()
+            both = tuple(stack.enter_context(self._service(f"restarts-{k}", store=store)) for k in range(2))
+            done = restarts.restart(both, ledger, cluster, self.options.times // 2)
+        return {**done, **_kept(ledger)}
+
 
 def _kept(ledger: Ledger) -> Found:
     counted = {k: v for k, v in ledger.counts.items() if not k.endswith("_checked")}
@@ -165,7 +244,8 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
+    first = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
+    names = (*first, "full_volume", "publishers", "replicas", "restarts")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)

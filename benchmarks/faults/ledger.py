@@ -32,6 +32,11 @@ class Ledger:
     def __init__(self, seed: int, classes: int, shape: tuple[int, int, int]) -> None:
         self.probabilities: dict[str, list[float]] = {}
         self.labels: dict[str, int] = {}
+        self.versions: dict[str, tuple[str, str]] = {}
+        """Model and version that answered, by id."""
+        self.answered_by: dict[str, str] = {}
+        self.labelled_by: dict[str, str] = {}
+        """URLs of the services that answered and that took the first label, by id."""
         self.unsure: dict[str, int] = {}
         """Labels sent without an answer: stored or not, until `settle` sends them again."""
         self.ambiguous_refusals = False
@@ -45,15 +50,15 @@ class Ledger:
     # The load.
 
     @contextmanager
-    def load(self, service: Service, predicting: int = 2, labelling: int = 2) -> Iterator[None]:
-        """Threads that ask and label at once, until the block ends or the server is dead."""
+    def load(self, *services: Service, predicting: int = 2, labelling: int = 2) -> Iterator[None]:
+        """Threads that ask and label at once, so many for each service, until the block ends; all label all answers."""
         self._stop.clear()
         self._seed += 1
         work = [self._predict] * predicting + [self._label] * labelling
-        url = service.url
+        places = [(task, service.url) for service in services for task in work]
         threads = [
             threading.Thread(target=task, args=(Client(url), random.Random(1000 * self._seed + k)))
-            for k, task in enumerate(work)
+            for k, (task, url) in enumerate(places)
         ]
         for thread in threads:
             thread.start()
@@ -77,11 +82,14 @@ class Ledger:
                     break
                 continue
             if answer.status == 200:
+                tree = answer.json()
                 with self._lock:
-                    for prediction in answer.json()["predictions"]:
+                    for prediction in tree["predictions"]:
                         if prediction["id"] in self.probabilities:
                             self.surprises.append(f"the id {prediction['id']} was given twice")
                         self.probabilities[prediction["id"]] = prediction["probabilities"]
+                        self.versions[prediction["id"]] = tree["model"], tree["version"]
+                        self.answered_by[prediction["id"]] = client.base
                         self._free.append(prediction["id"])
             else:
                 if self.ambiguous_refusals:
@@ -113,6 +121,7 @@ class Ledger:
                     if _counts(answer) != expected:
                         self.surprises.append(f"/feedback counted {answer.body!r}, the ledger {expected}")
                     self.labels.update(given)
+                    self.labelled_by = dict.fromkeys(given, client.base) | self.labelled_by
                 self._free.extend(given)
             if answer.status != 200:
                 self._refused("feedback", answer)
@@ -174,7 +183,7 @@ class Ledger:
         self._agree(self._send(client, late), {"stored": len(late), "already_known": 0, "corrected": 0, "held": 0})
         self.labels.update(late)
         self._free = list(self.labels)[-500:]  # to be repeated and corrected in the next round
-        self._compare(client.get("/calibration-report").json())
+        self._compare(client)
 
     def _send(self, client: Client, labels: dict[str, int], *, correct: bool = False) -> Counter[str]:
         rows, found = [{"id": i, "label": y, "correct": correct} for i, y in labels.items()], Counter[str]()
@@ -189,16 +198,23 @@ class Ledger:
         if any(found[key] != expected[key] for key in expected):
             raise LostError(f"the service counted {dict(found)}, the ledger {expected}")
 
-    def _compare(self, report: dict[str, Any]) -> None:
-        most = len(self.probabilities) + self.counts["images_without_answer"]
-        if not len(self.probabilities) <= report["answers"] <= most:
-            raise LostError(f"{report['answers']} answers; the ledger has {len(self.probabilities)} to {most}")
-        if report["labelled"] != len(self.labels):
-            raise LostError(f"{report['labelled']} labels; the ledger has {len(self.labels)}")
-        if not self.labels:
+    def _compare(self, client: Client) -> None:
+        answers, most = 0, len(self.probabilities) + self.counts["images_without_answer"]
+        for key in sorted(set(self.versions.values())):
+            report = client.get(f"/calibration-report?model={key[0]}&version={key[1]}").json()
+            answers += report["answers"]
+            self._compare_labels(report, [i for i in self.labels if self.versions[i] == key])
+        if not len(self.probabilities) <= answers <= most:
+            raise LostError(f"{answers} answers; the ledger has {len(self.probabilities)} to {most}")
+
+    def _compare_labels(self, report: dict[str, Any], ids: list[str]) -> None:
+        """A report on one version with its labelled answers."""
+        if report["labelled"] != len(ids):
+            raise LostError(f"{report['labelled']} labels; the ledger has {len(ids)}")
+        if not ids:
             return
-        rows_NC = np.array([self.probabilities[i] for i in self.labels])
-        expected = metrics.summary(CalibrationSums.from_probabilities(rows_NC, list(self.labels.values())))
+        rows_NC = np.array([self.probabilities[i] for i in ids])
+        expected = metrics.summary(CalibrationSums.from_probabilities(rows_NC, [self.labels[i] for i in ids]))
         for name in COMPARED:
             if not abs(report[name] - expected[name]) <= 1e-9 * max(1.0, abs(expected[name])):
                 raise LostError(f"{name} is {report[name]!r}, from the ledger {expected[name]!r}")

@@ -36,7 +36,7 @@ class Client:
     """One connection, opened when needed; any failure closes it."""
 
     def __init__(self, base: str, timeout: float = 30) -> None:
-        parts = urllib.parse.urlsplit(base)
+        self.base, parts = base, urllib.parse.urlsplit(base)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:

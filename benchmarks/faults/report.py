@@ -65,6 +65,32 @@ def _database(found: dict[str, Any]) -> tuple[str, str]:
     return often, f"503, then 200 again; {_kept(found)}"
 
 
+def _full_volume(found: dict[str, Any]) -> tuple[str, str]:
+    kinds = [kind for kind in found.values() if isinstance(kind, dict) and "failed" in kind]
+    parts = ("copying", "changing_roles", "published", "predictions", "labels")
+    total = {part: sum(kind[part] for kind in kinds) for part in parts}
+    often = f"{total['copying']} times while copying, {total['changing_roles']} while changing roles"
+    came = f"refused in words, nothing changed or left over; with space {total['published']} of {total['published']}"
+    return often, f"{came} published; {_kept(total)}"
+
+
+def _publishers(found: dict[str, Any]) -> tuple[str, str]:
+    left = ("half_copied", "without_role", "without_line")
+    often = f"{found['killed']} times: " + ", ".join(f"{found[part]} {part.replace('_', ' ')}" for part in left)
+    return often, f"none served half, published again with one line each; {_kept(found)}"
+
+
+def _replicas(found: dict[str, Any]) -> tuple[str, str]:
+    often = f"{found['rounds']} full hours, {found['labelled_elsewhere']:,} labels at the other replica"
+    periods = f"{found['hours']} hours, {found['minutes']} minutes and the alarm agree"
+    return often, f"{periods}, {found['webhook_calls']} call of the webhook; {_kept(found)}"
+
+
+def _restarts(found: dict[str, Any]) -> tuple[str, str]:
+    often = f"{found['stopped']} times stopped and started, {found['killed']} times `kill -9`"
+    return often, f"503 and unready in words, then 200 again by itself; {_kept(found)}"
+
+
 ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "kills": ("`kill -9`", _kills),
     "kills_postgresql": ("`kill -9`, PostgreSQL", _kills),
@@ -75,4 +101,8 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "clients": ("bodies cut, slow clients", _clients),
     "floods": ("floods from one connection", _floods),
     "database": ("database", _database),
+    "full_volume": ("publishing without space", _full_volume),
+    "publishers": ("`kill -9` of a publisher", _publishers),
+    "replicas": ("clocks of two replicas 10 s apart", _replicas),
+    "restarts": ("PostgreSQL under two replicas", _restarts),
 }

@@ -26,6 +26,8 @@ from trueodds.metrics import ece
 
 POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
+SKEW_MS = 30_000
+"""How far the clocks of two replicas may be apart; a claim of one that died is held against others so much longer."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 600_000
 """Between two tries of a webhook; each is twice as long as the one before."""
 
@@ -152,8 +154,8 @@ class Watch:
         def claim(delivery: Delivery) -> Delivery:
             now = _now()
             # A claim or pause longer than any is from a clock that has been put back.
-            claimed = now < delivery.claimed_until_ms <= now + CLAIM_MS
-            resting = now < delivery.next_ms <= now + LONGEST_PAUSE_MS
+            claimed = now - SKEW_MS < delivery.claimed_until_ms <= now + CLAIM_MS + SKEW_MS
+            resting = now < delivery.next_ms <= now + LONGEST_PAUSE_MS + SKEW_MS
             if delivery.delivered_ms is not None or claimed or resting:
                 return delivery
             return delivery.model_copy(update={"claimed_by": token, "claimed_until_ms": now + CLAIM_MS})

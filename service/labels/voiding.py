@@ -117,8 +117,10 @@ async def void_labels(request: Request) -> Response:
     body = await json_body.read_json(request, runtime.settings.max_json_values, _read)
     if body.model is not None:
         await runtime.version(body.model, None)
-    now = time.time_ns() // 1_000_000
-    voiding = Voiding(_selection(body, now), now, body.who, body.why)
+    now = come = time.time_ns() // 1_000_000
+    if body.since is not None and body.until is None:  # the clock of the replica that took them may be ahead
+        come = max(now, await runtime.store.latest_label())
+    voiding = Voiding(_selection(body, come), now, body.who, body.why)
     restart = ALARM, restarting(runtime.settings)
     counts, held = await runtime.store.void_labels(voiding, restart, dry_run=body.dry_run)
     if not counts and not held and body.since is None:
@@ -161,12 +163,12 @@ def _read(tree: Any) -> LabelVoiding:
     return body
 
 
-def _selection(body: LabelVoiding, now_ms: int) -> LabelSelection:
-    """The labels that a body names; of a time, only those that have come."""
+def _selection(body: LabelVoiding, come_ms: int) -> LabelSelection:
+    """The labels that a body names; of a time without an end, only those that have come until `come_ms`."""
     if body.since is None and body.until is None:
         return LabelSelection(body.import_id, model=body.model)
     since = None if body.since is None else unix_ms(body.since)
-    until = now_ms + 1 if body.until is None else unix_ms(body.until)
+    until = come_ms + 1 if body.until is None else unix_ms(body.until)
     return LabelSelection(body.import_id, since, until, body.model)
 
 

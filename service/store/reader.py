@@ -163,6 +163,10 @@ class StoreReader(SumsReader):
         key = await self._key(model, version)
         return 0 if key is None else await self.database.read(partial(voiding.last_voiding, key))
 
+    async def latest_label(self) -> int:
+        """When the label came that came last, by the clock of the replica that took it; 0 without any."""
+        return await self.database.read(voiding.latest)
+
     async def is_voided(self, import_id: str) -> bool:
         """Whether labels of an import were voided before."""
         return await self.database.read(partial(voiding.is_voided, import_id))

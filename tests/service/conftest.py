@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.faults import postgres
 from service.app import create_app
 from service.settings import Settings
-from tests.service import postgres
 from tests.service.app_client import Client
 from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle

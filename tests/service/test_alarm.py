@@ -242,7 +242,7 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
         tasks = [asyncio.create_task(Watch(store, chosen, Telemetry()).keep_watching()) for store in stores]
         await asyncio.sleep(0.3)
         assert len(hook.calls) == 1
-        forward_ms = 100_000
+        forward_ms = 100_000 + watching.SKEW_MS
         while not delivery["delivered_ms"]:
             await asyncio.sleep(0.05)
             (delivery,) = (await stores[0].read_state("m", "v1", ALARM))["deliveries"].values()
@@ -256,6 +256,33 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
     asyncio.run(asyncio.wait_for(main(), 60))
     first, second = hook.calls
     assert second.body["id"] == first.body["id"]
+
+
+@pytest.mark.parametrize("apart_ms", [-10_000, 10_000])
+def test_a_claim_holds_where_clocks_disagree(
+    tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch, apart_ms: int
+) -> None:
+    """A second watch, on a replica whose clock is behind or ahead, does not call while the first does."""
+    hook.gate.clear()
+
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        first, second = (Watch(store, Settings(alarm_webhook=hook.url), Telemetry()) for _ in range(2))
+        await answered_wrong(store, "m")
+        await first.poll()
+        while not hook.calls:
+            await asyncio.sleep(0.01)
+        with monkeypatch.context() as other:
+            other.setattr(watching, "_now", lambda: time.time_ns() // 1_000_000 + apart_ms)
+            await second.poll()
+            await asyncio.sleep(0.2)
+        hook.gate.set()
+        while '"delivered_ms": null' in json.dumps(await store.read_state("m", "v1", ALARM)):
+            await asyncio.sleep(0.01)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert len(hook.calls) == 1
 
 
 def test_a_call_ends_with_its_claim(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import bundles as damaged
-from benchmarks.faults import clock, connections, database, disk, floods, hostile, kills
+from benchmarks.faults import clock, connections, database, disk, floods, hostile, kills, postgres, publishing, restarts
+from benchmarks.faults import replicas as apart
 from benchmarks.faults.ledger import Ledger, LostError
 from benchmarks.faults.process import Service
 from benchmarks.faults.watch import watched
@@ -189,3 +190,66 @@ def test_the_database_restarted_gone_and_hanging(models: Path, tmp_path: Path, s
     assert (done["restarted"], done["gone"], done["hanging"]) == (2, 2, 2)
     assert done["connections_broken"] >= 4 and done["live"] == 4
     assert network.carried > 10_000 and ledger.counts["settled"] == 6 and len(ledger.labels) > 100
+
+
+@pytest.fixture
+def variants(models: Path, tmp_path: Path) -> publishing.Variants:
+    return publishing.Variants(ModelFolder(models).default(), tmp_path / "variants")
+
+
+@pytest.mark.full
+def test_publishing_with_a_limit_on_files(service: Service, ledger: Ledger, variants: publishing.Variants) -> None:
+    done = publishing.publish_without_space(service, ledger, publishing.LimitOnFiles(), variants, 4)
+    assert (done["failed"], done["copying"], done["changing_roles"]) == (4, 2, 2) and done["published"] >= 4
+    assert ledger.counts["settled"] == 1 and len(set(ledger.versions.values())) > 1
+
+
+@pytest.mark.full
+def test_publishing_onto_a_full_volume(tmp_path: Path, ledger: Ledger) -> None:
+    variants = publishing.Variants(write_bundle(tmp_path / "bundle"), tmp_path / "variants")
+    try:
+        with disk.tmpfs(tmp_path / "volume", 4) as models, Service(tmp_path, models) as service:
+            ModelFolder(models).publish(tmp_path / "bundle")
+            done = publishing.publish_without_space(service, ledger, publishing.FullVolume(), variants, 4)
+    except PermissionError as error:
+        pytest.skip(str(error))
+    assert (done["failed"], done["copying"], done["changing_roles"]) == (4, 2, 2)
+    assert ledger.counts["settled"] == 1 and len(set(ledger.versions.values())) > 1
+
+
+@pytest.mark.full
+def test_killed_publishers(service: Service, ledger: Ledger, variants: publishing.Variants) -> None:
+    done = publishing.kill_publishers(service, ledger, variants, 8)
+    assert done["killed"] >= 4 and sum(done.values()) == 8 + done["killed"]
+    assert ledger.counts["settled"] == 1 and len(ledger.labels) > 100
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
+def test_two_replicas_whose_clocks_disagree(models: Path, tmp_path: Path, store_url: str, ledger: Ledger) -> None:
+    folders = tmp_path / "one", tmp_path / "other"
+    for folder in folders:
+        folder.mkdir()
+    one, other = (clock.Clock(folder) for folder in folders)
+    with (
+        apart.Hook() as hook,
+        Service(folders[0], models, *hook.options, store=store_url, environment=one.environment) as first,
+        Service(folders[1], models, *hook.options, store=store_url, environment=other.environment) as second,
+    ):
+        done = apart.run_apart((first, second), (one, other), ledger, hook, 2)
+    assert done["labelled_elsewhere"] > 50 and done["hours"] >= 3 and done["webhook_calls"] == 1
+
+
+@pytest.mark.full
+def test_a_postgres_that_restarts_under_two_replicas(models: Path, tmp_path: Path, ledger: Ledger) -> None:
+    if reason := postgres.missing():
+        pytest.skip(reason)
+    folders = tmp_path / "one", tmp_path / "other"
+    for folder in folders:
+        folder.mkdir()
+    with postgres.Cluster() as cluster:
+        store = cluster.database()
+        with Service(folders[0], models, store=store) as one, Service(folders[1], models, store=store) as other:
+            done = restarts.restart((one, other), ledger, cluster, 1)
+    assert done == {"stopped": 1, "killed": 1, "unready": 4, "recovered": 4}
+    assert ledger.counts["settled"] == 4 and ledger.counts["predict_503"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,14 @@ def test_an_import_has_a_name(client: Client) -> None:
     for body, headers, words in refusals:
         refused = client.post("/feedback", json={**rows[0], **body}, headers=headers)
         assert (refused.status_code, words in refused.text) == (422, True), refused.text
+
+
+def test_labels_that_came_at_a_replica_whose_clock_is_ahead(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, now = rows_of(client, 3), time.time_ns
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time_ns", lambda: now() + 10 * 10**9)
+        sent(client, rows)
+    assert client.post(VOID, json={"since": now() / 1e9 - 60, **SIGNED}).json()["labels"] == 3
 
 
 def test_what_an_import_did_is_undone(client: Client) -> None:

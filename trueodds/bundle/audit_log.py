@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, get_args
 
@@ -108,15 +109,20 @@ class AuditLog:
         return self.folder / FILE
 
     def changes(self) -> list[Change]:
-        """All changes in their order.
+        """All changes in their order. A last line without an end is being written, or was when its writer died.
 
         Raises:
             AuditLogError: a line that is no change.
         """
         try:
-            lines = self.file.read_bytes().decode().split("\n")  # splitlines would also split a reason at U+2028
+            text = self.file.read_bytes()
         except FileNotFoundError:
             return []
+        whole, rest = _parted(text)
+        if rest and _is_change(rest):  # of an editor that ends no line
+            whole += rest
+        try:
+            lines = whole.decode().split("\n")  # splitlines would also split a reason at U+2028
         except UnicodeDecodeError as error:
             cure = "move it away and promote what shall answer"
             raise AuditLogError(f"{self.file} is not text ({error}); {cure}") from None
@@ -129,22 +135,74 @@ class AuditLog:
             cure = "repair the line, or move the file away"
             raise AuditLogError(f"{self.file}, line {number} is no change ({error}); {cure}") from None
 
+    def recorded(self, action: Action, unknown: str | None) -> str | None:
+        """Who has the role that the action is about, by the last line about it; `unknown` if the log is damaged."""
+        try:
+            changes = self.changes()
+        except AuditLogError:
+            return unknown
+        of_role = [change.after for change in changes if (change.action == "shadow") == (action == "shadow")]
+        return of_role[-1] if of_role else None
+
     @contextmanager
     def writing(self) -> Iterator[Append]:
-        """Hold the log against all other writers, and with it what it is of; yields what appends a change."""
-        with self.file.open("ab") as file:
+        """Hold the log against all other writers, and with it what it is of; yields what appends a change.
+
+        On an error in the block the log becomes again what it was.
+        """
+        with self.file.open("a+b", buffering=0) as file:
             lock_file(file)
+            size = _mended(file)
 
             def append(
                 action: Action, before: str | None, after: str | None, reason: Reason, since_ms: int | None = None
             ) -> None:
                 when = datetime.now(UTC).isoformat(timespec="milliseconds")
                 change = Change(action, before, after, reason.why, reason.who, when, since_ms)
-                file.write(change.line().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+                try:
+                    _write(file, change.line().encode() + b"\n")
+                    os.fsync(file.fileno())
+                except OSError as error:
+                    error.filename = error.filename or str(self.file)
+                    raise
 
-            yield append
+            try:
+                yield append
+            except BaseException:
+                file.truncate(size)
+                raise
+
+
+def _parted(text: bytes) -> tuple[bytes, bytes]:
+    """Whole lines, and what comes after the last end of a line."""
+    end = text.rfind(b"\n") + 1
+    return text[:end], text[end:]
+
+
+def _is_change(line: bytes) -> bool:
+    try:
+        Change.parse(line.decode())
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
+    return True
+
+
+def _mended(file: FileIO) -> int:
+    """The log's size, once a last line without an end has got one, or is gone because its writer died within it."""
+    file.seek(0)
+    whole, rest = _parted(file.readall())
+    if rest and _is_change(rest):
+        _write(file, b"\n")
+        return len(whole) + len(rest) + 1
+    if rest:
+        file.truncate(len(whole))
+    return len(whole)
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    """All of it; a disk that is nearly full takes less than is given, and then nothing."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def previous(changes: list[Change], current: str | None) -> str | None:

@@ -7,9 +7,8 @@ import re
 import secrets
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,10 @@ from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.card import NAME
 from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Role, identity_of
 from trueodds.bundle.published import PublishedModels
+from trueodds.bundle.role_files import restoring, write_line
+
+PUBLISHING = ".publishing"
+"""Lock of those who copy bundles to a model's folder, and the beginning of the names under which they do."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class ModelFolder(PublishedModels):
         does, it answers. None: it can only be asked by its version. Calls that name no model go on to be answered by
         the model that answers them now, unless there is none or `unnamed` says that this one shall.
 
-        Publishing the same content again copies nothing. Returns the published folder.
+        Publishing the same content again copies nothing. Returns the published folder. Where it fails, or is killed,
+        roles and logs are as before, or as after; a copy that is whole may stay, without a role: publish again.
 
         Raises:
             BundleError: the bundle, or an already published folder of this version, is damaged.
@@ -66,7 +70,7 @@ class ModelFolder(PublishedModels):
             _copy(source, target)
         self.identify()
         if role is not None:
-            with AuditLog(target.parent).writing() as append:
+            with _changing(target.parent) as append:
                 answering = self._answering(name)
                 if role == DEFAULT or answering is None:
                     self._take_over(name, version, "publish", reason, append)
@@ -86,7 +90,7 @@ class ModelFolder(PublishedModels):
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
-        with AuditLog(folder).writing() as append:
+        with _changing(folder) as append:
             self._take_over(name, version, "promote", reason, append)
 
     def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
@@ -98,7 +102,7 @@ class ModelFolder(PublishedModels):
                 plain line.
         """
         log, reason = AuditLog(self._model(name)), Reason.of(why, who)
-        with log.writing() as append:
+        with _changing(log.folder) as append:
             current = self.version_of(name, DEFAULT)
             version = previous(log.changes(), current)
             if version is None:
@@ -120,7 +124,7 @@ class ModelFolder(PublishedModels):
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
-        with AuditLog(folder).writing() as append:
+        with _changing(folder) as append:
             self._set_shadow(name, version, reason, append, since_ms)
 
     def withdraw(self, name: str, *, why: str = "", who: str | None = None) -> None:
@@ -131,7 +135,7 @@ class ModelFolder(PublishedModels):
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self._model(name), Reason.of(why, who)
-        with AuditLog(folder).writing() as append:
+        with _changing(folder) as append:
             self._set_shadow(name, None, reason, append)
 
     def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
@@ -172,7 +176,7 @@ class ModelFolder(PublishedModels):
         if (identity := identity_of(self.path)) is None:
             with AuditLog(self.path).writing():
                 if (identity := identity_of(self.path)) is None:
-                    _write_line(self.path / IDENTITY, identity := secrets.token_hex(8))
+                    write_line(self.path / IDENTITY, identity := secrets.token_hex(8))
         return identity
 
     def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
@@ -191,9 +195,8 @@ class ModelFolder(PublishedModels):
 
     def _take_over(self, name: str, version: str, action: Action, reason: Reason, append: Append) -> None:
         before = self.version_of(name, DEFAULT)
-        _write_line(self.path / name / DEFAULT, version)
-        if before != version:
-            append(action, before, version, reason)
+        write_line(self.path / name / DEFAULT, version)
+        _record(self.path / name, append, action, before, version, reason)
         if self.version_of(name, SHADOW) == version:
             self._set_shadow(name, None, Reason("it answers now", reason.who), append)
         self._keep_default(name, version, Reason("the first model here", reason.who))
@@ -205,47 +208,80 @@ class ModelFolder(PublishedModels):
         if version is None:
             file.unlink(missing_ok=True)
         else:
-            _write_line(file, version)
-        if before != version:
-            append("shadow", before, version, reason, since_ms)
+            write_line(file, version)
+        _record(self.path / name, append, "shadow", before, version, reason, since_ms)
 
     def _keep_default(self, name: str, version: str, reason: Reason) -> None:
         """Let MODELS/default follow the version that answers for its model; without a default, `name` becomes it."""
-        with AuditLog(self.path).writing() as append:
+        with _changing(self.path) as append:
             before = self.default_model()
             if before in (None, name):
-                _write_line(self.path / DEFAULT, f"{name}/{version}")
-            if before is None:
-                append("default", None, name, reason)
+                write_line(self.path / DEFAULT, f"{name}/{version}")
+                _record(self.path, append, "default", before, name, reason)
 
     def _set_default(self, name: str, action: Action, reason: Reason) -> str:
         with AuditLog(self._model(name)).writing():  # no version takes over meanwhile
             version = self._answering(name)
             if version is None:
                 raise BundleError(f"no version answers for {name} in {self.path}; name one: trueodds promote")
-            with AuditLog(self.path).writing() as append:
+            with _changing(self.path) as append:
                 before = self.default_model()
-                _write_line(self.path / DEFAULT, f"{name}/{version}")
-                if before != name:
-                    append(action, before, name, reason)
+                write_line(self.path / DEFAULT, f"{name}/{version}")
+                _record(self.path, append, action, before, name, reason)
         return version
 
 
+@contextmanager
+def _changing(folder: Path) -> Iterator[Append]:
+    """Hold the log of a folder while its roles change; on an error nothing has changed."""
+    with AuditLog(folder).writing() as append, restoring(folder / DEFAULT, folder / SHADOW):
+        yield append
+
+
+def _record(
+    folder: Path,
+    append: Append,
+    action: Action,
+    before: str | None,
+    after: str | None,
+    reason: Reason,
+    since_ms: int | None = None,
+) -> None:
+    """Append what is a change, or was one whose process died before its line."""
+    if before == after:
+        before = AuditLog(folder).recorded(action, after)
+    if before != after:
+        append(action, before, after, reason, since_ms)
+
+
 def _copy(source: Bundle, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
+    """Copy a bundle aside, then rename; one publisher of a model at a time, so what else lies aside is left over."""
+    folder, is_new = target.parent, not target.parent.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locks.lock(folder / PUBLISHING, lambda: None):
+            for left_over in folder.glob(f"{PUBLISHING}-*"):
+                shutil.rmtree(left_over, ignore_errors=True)
+            if not target.exists():  # another publisher of the same content may have been first
+                _copy_aside(source, target)
+    except OSError:
+        if is_new and not any(path.name != PUBLISHING for path in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _copy_aside(source: Bundle, target: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=f"{PUBLISHING}-", dir=target.parent))
     try:
         for name in source.files:
             shutil.copyfile(source.directory / name, aside / name)
+            with (aside / name).open("r+b") as file:
+                os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
+        Bundle.load(aside)
         aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
         aside.rename(target)
-    except OSError:
+    except BaseException as error:
         shutil.rmtree(aside, ignore_errors=True)
-        if not target.exists():  # another publisher of the same content may have been first
-            raise
-
-
-def _write_line(path: Path, line: str) -> None:
-    aside = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
-    aside.write_text(line + "\n", encoding="utf-8")
-    aside.replace(path)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(aside)
+        raise

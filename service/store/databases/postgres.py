@@ -71,7 +71,7 @@ class PostgresDatabase(Database):
         try:
             pool = await asyncpg.create_pool(
                 url,
-                min_size=1,
+                min_size=0,  # while the server is gone the pool would log a traceback for each try to keep one
                 max_size=connections,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
@@ -84,7 +84,7 @@ class PostgresDatabase(Database):
                 await _create_tables(connection, name)
         except BaseException as error:
             await pool.close()
-            if isinstance(error, (asyncpg.PostgresError, *_CLIENT, OSError)):
+            if isinstance(error, (asyncpg.PostgresError, *_CLIENT, OSError, ValueError)):
                 raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
             raise
         return cls(pool, name)

@@ -46,6 +46,15 @@ def matching(version: int, selection: LabelSelection, after: int, limit: int) ->
     return [sequence for (sequence,) in rows]
 
 
+def latest() -> Work[int]:
+    """When the label came that came last, by the clock of whoever took it (Unix milliseconds); 0 without any."""
+    rows = yield Query(
+        "SELECT max(arrived_ms) FROM labels UNION ALL SELECT max(corrected_ms) FROM labels"
+        " UNION ALL SELECT max(given_ms) FROM held UNION ALL SELECT max(given_ms) FROM replaced"
+    )
+    return max(ms or 0 for (ms,) in rows)
+
+
 def _condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
     """The selection in SQL, and its arguments, whose numbers begin with `first`."""
     parts, arguments = ["TRUE"], list[str | int]()

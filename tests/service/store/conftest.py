@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+from benchmarks.faults.postgres import Cluster
 from service.store import open_store
-from tests.service.postgres import Cluster
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 
+from benchmarks.faults import postgres
 from service.store import StoreError, open_store
 from service.store.databases.schema import POSTGRES_VERSION
-from tests.service import postgres
 from tests.service.store.rows import batch, version
 
 

@@ -1,4 +1,4 @@
-"""A throwaway PostgreSQL cluster: real, on a free port of this machine, gone when the tests end."""
+"""A throwaway PostgreSQL cluster: real, on a free port of this machine, and gone when it is removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import psutil
 
 USER = "trueodds"
 
@@ -50,7 +52,7 @@ class Cluster:
         assert folder is not None
         self._binaries = folder
         self._account = _account() if os.geteuid() == 0 else None
-        # Not below pytest's own folder: that is closed to other accounts.
+        # Not below the caller's own folder: that may be closed to other accounts.
         self.folder = Path(tempfile.mkdtemp(prefix="trueodds-postgres-"))
         if self._account:
             os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
@@ -63,7 +65,7 @@ class Cluster:
 
     def start(self) -> None:
         """Returns once it answers."""
-        # Full durability, as in production: the tests kill it.
+        # Full durability, as in production: it is killed.
         options = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder}
         options |= {"max_connections": 50, "shared_buffers": "16MB", "logging_collector": "off"}
         command = [str(self._binaries / "postgres"), "-D", str(self._data)]
@@ -83,6 +85,15 @@ class Cluster:
             self._process.wait(30)
             self._process = None
 
+    def kill(self) -> None:
+        """SIGKILL to the postmaster alone; its children see that it is dead, and end without writing anything."""
+        assert self._process
+        children = psutil.Process(self._process.pid).children(recursive=True)
+        self._process.kill()
+        self._process.wait(30)
+        self._process = None
+        psutil.wait_procs(children, 30)  # a new one refuses to start beside them
+
     def database(self) -> str:
         """The URL of a new, empty schema: as good as a database of its own, and made in 30 ms."""
         self._count += 1
@@ -90,6 +101,12 @@ class Cluster:
         where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres")
         self._run("psql", "-q", *where, "-c", f"CREATE SCHEMA {name}")
         return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres?search_path={name}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
 
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)

@@ -1,0 +1,147 @@
+"""Two services on one PostgreSQL whose clocks are seconds apart: what one answers is labelled at the other.
+
+Their clocks stand on both sides of a full hour, so that they disagree about the hour, the minute and the future.
+"""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+import urllib.parse
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from benchmarks.faults.clock import Clock
+from benchmarks.faults.ledger import Ledger, LostError
+from benchmarks.faults.process import Service
+
+APART = 10.0
+HOUR = 3600
+UNITS = {"hour": HOUR, "minute": 60}
+LOAD_SECONDS = 8.0
+"""The clock that is behind comes to the full hour in the middle of it."""
+ALARM_SECONDS = 10.0
+
+
+class Hook:
+    """A webhook that takes its time, so that a second call would begin while the first is under way."""
+
+    def __init__(self, seconds: float = 2.5) -> None:
+        hook = self
+        self.calls = 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                hook.calls += 1
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                time.sleep(seconds)
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of a service that tells it of an alarm, which anything but a perfect model raises."""
+        return "--alarm-webhook", self.url, "--alarm-tolerance", "0"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def run_apart(
+    services: tuple[Service, Service], clocks: tuple[Clock, Clock], ledger: Ledger, hook: Hook, rounds: int
+) -> dict[str, int]:
+    """`rounds` of load on both while the clock of one, then of the other, is ahead across a full hour.
+
+    Both then know the same: each label once, the answers of each hour and minute as their ids tell the time, the
+    alarm's labels, and one call of the webhook.
+
+    Raises:
+        LostError: one of them knows something else.
+    """
+    done = {"rounds": 0, "labelled_elsewhere": 0, "hours": 0, "minutes": 0, "windows": 0, "webhook_calls": 0}
+    for service, clock in zip(services, clocks, strict=True):
+        clock.set(0)
+        service.start().until(200)
+    for k in range(rounds):
+        hour = (int(time.time()) // HOUR + 1 + k) * HOUR
+        behind = hour - LOAD_SECONDS / 2 - time.time()
+        for place, clock in enumerate(clocks):
+            clock.set(behind + (APART if place == k % 2 else 0))
+        with ledger.load(*services):
+            time.sleep(LOAD_SECONDS)
+        for service in services:
+            ledger.settle(service)
+        for service in services:
+            # Minutes are kept for some hours only; all rounds are within them.
+            for unit, seconds in UNITS.items():
+                done[f"{unit}s"] = _check_trend(service, ledger, unit, seconds)
+            _check_windows(service, ledger, hour)
+            done["windows"] += 2
+            _check_alarm(service, ledger)
+        done["rounds"] += 1
+    labelled = ledger.labelled_by.items()
+    done["labelled_elsewhere"] = sum(url != ledger.answered_by[id_] for id_, url in labelled)
+    done["webhook_calls"] = hook.calls
+    if hook.calls != 1:
+        raise LostError(f"the webhook was called {hook.calls} times for one alarm")
+    if any("Traceback" in service.log() for service in services):
+        raise LostError("".join(service.log()[-2000:] for service in services))
+    return done
+
+
+def _told(id_: str) -> int:
+    """The second that an id tells."""
+    return int(id_[:12], 16) // 1000
+
+
+def _report(service: Service, **query: str) -> dict[str, Any]:
+    answer = service.get(f"/calibration-report?{urllib.parse.urlencode(query)}")
+    if answer.status != 200:
+        raise LostError(f"the report with {query} answers {answer.status}: {answer.body[:500]!r}")
+    tree: dict[str, Any] = answer.json()
+    return tree
+
+
+def _check_trend(service: Service, ledger: Ledger, unit: str, seconds: int) -> int:
+    """Compare every period with the ids and labels of the ledger; how many there are."""
+    points = _report(service, trend=unit)["trend"]["points"]
+    told = {int(datetime.fromisoformat(p["start"]).timestamp()): (p["answers"], p["labelled"]) for p in points}
+    answers = Counter(_told(id_) // seconds * seconds for id_ in ledger.probabilities)
+    labels = Counter(_told(id_) // seconds * seconds for id_ in ledger.labels)
+    expected = {start: (count, labels[start]) for start, count in answers.items()}
+    if {start: counts for start, counts in told.items() if counts[0]} != expected:
+        raise LostError(f"trend by {unit}: the service has {told}, the ledger {expected}")
+    return len(expected)
+
+
+def _check_windows(service: Service, ledger: Ledger, hour: int) -> None:
+    """The answers before the full hour and those after it, as both clocks told it, are all there are."""
+    at = datetime.fromtimestamp(hour, UTC).isoformat()
+    before, after = (_report(service, **{name: at}) for name in ("until", "since"))
+    expected = sum(_told(id_) < hour for id_ in ledger.probabilities)
+    found = before["answers"], after["answers"]
+    if found != (expected, len(ledger.probabilities) - expected):
+        raise LostError(f"before and after {at}: {found} answers, the ledger has {expected} before")
+
+
+def _check_alarm(service: Service, ledger: Ledger) -> None:
+    deadline = time.monotonic() + ALARM_SECONDS
+    while (labels := _report(service)["alarm"]["nulls"][0]["labels"]) != len(ledger.labels):
+        if time.monotonic() > deadline:
+            raise LostError(f"the alarm has {labels} labels, the ledger {len(ledger.labels)}")
+        time.sleep(0.1)
