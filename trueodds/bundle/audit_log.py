@@ -114,20 +114,9 @@ class AuditLog:
             AuditLogError: a line that is no change.
         """
         try:
-            lines = self.file.read_bytes().decode().split("\n")  # splitlines would also split a reason at U+2028
+            return parse(self.file.read_bytes(), self.file)
         except FileNotFoundError:
             return []
-        except UnicodeDecodeError as error:
-            cure = "move it away and promote what shall answer"
-            raise AuditLogError(f"{self.file} is not text ({error}); {cure}") from None
-        return [self._parsed(number, line) for number, line in enumerate(lines, 1) if line]
-
-    def _parsed(self, number: int, line: str) -> Change:
-        try:
-            return Change.parse(line)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            cure = "repair the line, or move the file away"
-            raise AuditLogError(f"{self.file}, line {number} is no change ({error}); {cure}") from None
 
     @contextmanager
     def writing(self) -> Iterator[Append]:
@@ -145,6 +134,28 @@ class AuditLog:
                 os.fsync(file.fileno())
 
             yield append
+
+
+def parse(log: bytes, place: Path | str) -> list[Change]:
+    """All changes of a log in their order; `place` names it in errors.
+
+    Raises:
+        AuditLogError: a line that is no change.
+    """
+    try:
+        lines = log.decode().split("\n")  # splitlines would also split a reason at U+2028
+    except UnicodeDecodeError as error:
+        cure = "move it away and promote what shall answer"
+        raise AuditLogError(f"{place} is not text ({error}); {cure}") from None
+    return [_parsed(line, f"{place}, line {number}") for number, line in enumerate(lines, 1) if line]
+
+
+def _parsed(line: str, place: str) -> Change:
+    try:
+        return Change.parse(line)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        cure = "repair the line, or move the file away"
+        raise AuditLogError(f"{place} is no change ({error}); {cure}") from None
 
 
 def previous(changes: list[Change], current: str | None) -> str | None:

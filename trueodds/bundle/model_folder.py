@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from trueodds.bundle import locks
 from trueodds.bundle.audit_log import Action, Append, AuditLog, AuditLogError, Reason, previous
@@ -28,6 +29,9 @@ class ModelFolder(PublishedModels):
     All verbs take `why` and `who` for the audit log, plain lines; `who` is this process's user unless it is said.
     Several processes may use one folder at once.
     """
+
+    NOTICE_SECONDS: ClassVar[float] = 5.0
+    """In which a service must have noticed what is changed here."""
 
     def publish(
         self,
@@ -50,12 +54,9 @@ class ModelFolder(PublishedModels):
             BundleError: the bundle, or an already published folder of this version, is damaged.
             AuditLogError: `why` or `who` is not a plain line.
         """
-        source, reason = Bundle.load(bundle), Reason.of(why, who)
+        Reason.of(why, who)
+        source = loaded(bundle)
         name, version = source.card.name, source.version
-        if name == DEFAULT:
-            raise BundleError(
-                f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
-            )
         target = self.path / name / version
         if target.exists():
             try:
@@ -63,10 +64,29 @@ class ModelFolder(PublishedModels):
             except BundleError as error:
                 raise BundleError(f"{error}. Remove {target} and publish again") from None
         else:
-            _copy(source, target)
+            copy_bundle(source, target)
+        self.appoint(name, version, role, unnamed=unnamed, why=why, who=who)
+        return target
+
+    def appoint(
+        self,
+        name: str,
+        version: str,
+        role: Role | None,
+        *,
+        unnamed: bool = False,
+        why: str = "",
+        who: str | None = None,
+    ) -> None:
+        """Give a version that was just published its role, as `publish` describes.
+
+        Raises:
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        reason = Reason.of(why, who)
         self.identify()
         if role is not None:
-            with AuditLog(target.parent).writing() as append:
+            with AuditLog(self.path / name).writing() as append:
                 answering = self._answering(name)
                 if role == DEFAULT or answering is None:
                     self._take_over(name, version, "publish", reason, append)
@@ -74,7 +94,6 @@ class ModelFolder(PublishedModels):
                     self._set_shadow(name, version, reason, append)
         if unnamed:
             self.set_default(name, why=why, who=who)
-        return target
 
     def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
         """Let a published version answer for its model, and when nothing is named if its model does so now.
@@ -163,6 +182,11 @@ class ModelFolder(PublishedModels):
         self._set_default(name, "rollback", Reason.of(why, who))
         return name
 
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be published here."""
+        with tempfile.TemporaryFile(dir=self.path):
+            pass
+
     def identify(self) -> str:
         """The identity that tells this folder from others; made now if it has none.
 
@@ -231,7 +255,22 @@ class ModelFolder(PublishedModels):
         return version
 
 
-def _copy(source: Bundle, target: Path) -> None:
+def loaded(bundle: str | Path) -> Bundle:
+    """A bundle that can be published.
+
+    Raises:
+        BundleError: it is damaged, or its name is taken.
+    """
+    source = Bundle.load(bundle)
+    if source.card.name == DEFAULT:
+        raise BundleError(
+            f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+        )
+    return source
+
+
+def copy_bundle(source: Bundle, target: Path) -> None:
+    """Copy a bundle to a folder that is not there, written aside and renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".publishing-", dir=target.parent))
     try:
