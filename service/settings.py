@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     )
     models_cache: Path | None = Field(
         None,
-        description="folder that keeps what is fetched from a bucket; left out: trueodds in the user's cache folder",
+        description="folder that keeps what came from a bucket; left out: trueodds in the user's cache folder",
     )
     models_seconds: float = Field(10.0, gt=0, description="time between two looks into a bucket of models")
     bundle: Path | None = Field(

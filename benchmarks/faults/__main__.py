@@ -31,7 +31,7 @@ from typing import Any
 import asyncpg
 
 from benchmarks import untrained
-from benchmarks.faults import bundles, clock, connections, database, disk, floods, hostile, kills
+from benchmarks.faults import buckets, bundles, clock, connections, database, disk, floods, hostile, kills
 from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
@@ -113,6 +113,22 @@ class Faults:
             reasons = {kind: bundles.refused_at_start(service, kind, self.options.seed) for kind in bundles.DAMAGES}
         return {"refused": len(reasons), "kinds": list(reasons)}
 
+    def buckets(self) -> Found:
+        folder, ledger = self.folder / "buckets", self._ledger()
+        folder.mkdir()
+        pair = tuple(
+            untrained.publish("resnet8", folder / f"{t}", classes=CLASSES, temperature=t, width=4) for t in (1.5, 3.0)
+        )
+        options = ("--models-cache", str(folder / "cache"), "--models-seconds", "0.5")
+        with (
+            buckets.Store() as store,
+            Service(folder, buckets.URL, *options, environment=store.environment) as service,
+        ):
+            done = buckets.interrupt(
+                service, ledger, store, (pair[0], pair[1]), folder / "mine", self.options.times, self.options.seed
+            )
+        return {**done, **_kept(ledger)}
+
     def bodies(self) -> Found:
         with self._service("bodies") as service:
             service.start().until(200)
@@ -165,7 +181,7 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
+    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "buckets", "bodies", "clients", "floods", "database")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)

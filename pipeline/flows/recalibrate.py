@@ -68,7 +68,8 @@ def recalibrate(
         version: Nothing is done if another one answers for the model by now. None: the one that answers.
         reason: Kept in the model's history.
         service: The service's URL. None: TRUEODDS_SERVICE of the worker, or this machine's port 8000.
-        models: The service's model directory, or s3://bucket/prefix. None: TRUEODDS_MODELS of the worker, or models/ in the checkout.
+        models: The service's model directory, or s3://bucket/prefix. None: TRUEODDS_MODELS of the worker, or models/ in
+            the checkout.
         labels: To fit on, of those that arrived last, at most.
         candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
         promote: Once evidence bears the candidate out, now, or never.

@@ -139,7 +139,7 @@ class Bucket:
         with self._asking(f"/{name}"):
             try:
                 files.pipe_file(f"{path}/{name}", data, **condition)
-            except (OSError, *_network_errors()) as error:
+            except _errors() as error:
                 code = _code(error)
                 if code == "NotImplemented":
                     raise BucketError(
@@ -160,7 +160,7 @@ class Bucket:
         with self._asking(f"/{name}"):
             try:
                 files.pipe_file(f"{path}/{name}", files.cat_file(f"{path}/{name}"), IfNoneMatch="*")
-            except (OSError, *_network_errors()) as error:
+            except _errors() as error:
                 if _code(error) in _CHANGED:
                     return False
                 raise
@@ -188,7 +188,7 @@ class Bucket:
             raise FileNotFoundError(f"{self.url}{name} is missing") from None
         except BucketError:
             raise
-        except (OSError, *_network_errors()) as error:
+        except _errors() as error:
             if isinstance(error, OSError) and error.filename is not None and not _code(error):
                 raise  # of a file on this machine: a full disk, a folder without permission
             raise BucketError(f"{self.url}{name} {_words(error)}") from None
@@ -205,15 +205,15 @@ def _entry(info: dict[str, Any]) -> Entry:
     return Entry(str(etag), int(info["size"]), seconds)
 
 
-def _network_errors() -> tuple[type[Exception], ...]:
-    """What s3fs raises besides OSError, where it is installed; it is imported by then."""
+def _errors() -> tuple[type[Exception], ...]:
+    """What fsspec raises, and s3fs where it is installed; it is imported by then."""
     try:
         from aiohttp import ClientError
         from botocore.exceptions import BotoCoreError
         from botocore.exceptions import ClientError as AnswerError
     except ImportError:
-        return (TimeoutError,)
-    return (TimeoutError, BotoCoreError, ClientError, AnswerError)
+        return (OSError, TimeoutError)
+    return (OSError, TimeoutError, BotoCoreError, ClientError, AnswerError)
 
 
 def _code(error: BaseException) -> str:
