@@ -181,7 +181,18 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    names = ("kills", "kills_postgresql", "disk", "clock", "bundles", "buckets", "bodies", "clients", "floods", "database")
+    names = (
+        "kills",
+        "kills_postgresql",
+        "disk",
+        "clock",
+        "bundles",
+        "buckets",
+        "bodies",
+        "clients",
+        "floods",
+        "database",
+    )
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
