@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from trueodds.bundle.bucket.objects import Bucket, is_url
+from trueodds.errors import UserError
 from trueodds.inputs.image.pictures import MAX_PIXELS
 
 _KEY = "SHA-256 of the key that {} needs (trueodds key makes one), several with commas, or @FILE of them"
@@ -126,7 +128,14 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
     url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
     workers: int = Field(1, ge=1, le=64, description="processes that share the port; each loads the models")
-    models: Path = Field(Path("models"), description="folder of published bundles")
+    models: Annotated[str, BeforeValidator(str)] = Field(
+        "models", description="folder of published bundles, or s3://bucket/prefix (docs/buckets.md)"
+    )
+    models_cache: Path | None = Field(
+        None,
+        description="folder that keeps what came from a bucket; left out: trueodds in the user's cache folder",
+    )
+    models_seconds: float = Field(10.0, gt=0, description="time between two looks into a bucket of models")
     bundle: Path | None = Field(
         None, description="folder of one bundle, served alone in place of `models`, as a storage initialiser mounts it"
     )
@@ -202,6 +211,16 @@ class Settings(BaseSettings):
         (), description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
     )
     alarm_url: str = Field("", description="public address of this service, for links; left out: http://host:port")
+
+    @field_validator("models")
+    @classmethod
+    def _readable(cls, place: str) -> str:
+        if is_url(place):
+            try:
+                Bucket(place).check_packages()
+            except UserError as error:
+                raise ValueError(str(error)) from None
+        return place
 
     @field_validator("alarm_url")
     @classmethod

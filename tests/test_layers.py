@@ -45,13 +45,21 @@ LAYERS = {
         tokens
     """,
     "trueodds/bundle": """
+        opening
+        bucket
         model_folder
-        published single
+        published single copying
         contents audit_log
         bundle locks role_files
         model_card
         card
         risk_coverage shadows
+    """,
+    "trueodds/bundle/bucket": """
+        models cached
+        versions
+        snapshot
+        objects
     """,
     "trueodds/evaluation": """
         shift
@@ -236,6 +244,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
+    "bundle/bucket/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google"},

@@ -33,6 +33,7 @@ import asyncpg
 
 from benchmarks import untrained
 from benchmarks.faults import (
+    buckets,
     bundles,
     clock,
     connections,
@@ -144,6 +145,22 @@ class Faults:
             reasons = {kind: bundles.refused_at_start(service, kind, self.options.seed) for kind in bundles.DAMAGES}
         return {"refused": len(reasons), "kinds": list(reasons)}
 
+    def buckets(self) -> Found:
+        folder, ledger = self.folder / "buckets", self._ledger()
+        folder.mkdir()
+        pair = tuple(
+            untrained.publish("resnet8", folder / f"{t}", classes=CLASSES, temperature=t, width=4) for t in (1.5, 3.0)
+        )
+        options = ("--models-cache", str(folder / "cache"), "--models-seconds", "0.5")
+        with (
+            buckets.Store() as store,
+            Service(folder, buckets.URL, *options, environment=store.environment) as service,
+        ):
+            done = buckets.interrupt(
+                service, ledger, store, (pair[0], pair[1]), folder / "mine", self.options.times, self.options.seed
+            )
+        return {**done, **_kept(ledger)}
+
     def bodies(self) -> Found:
         with self._service("bodies") as service:
             service.start().until(200)
@@ -244,8 +261,8 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    first = ("kills", "kills_postgresql", "disk", "clock", "bundles", "bodies", "clients", "floods", "database")
-    names = (*first, "full_volume", "publishers", "replicas", "restarts")
+    first = ("kills", "kills_postgresql", "disk", "clock", "bundles", "buckets", "bodies", "clients", "floods")
+    names = (*first, "database", "full_volume", "publishers", "replicas", "restarts")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)

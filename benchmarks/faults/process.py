@@ -74,12 +74,13 @@ class Service:
     def __init__(
         self,
         folder: Path,
-        models: Path,
+        models: Path | str,
         *options: str,
         store: str | None = None,
         environment: dict[str, str] | None = None,
     ) -> None:
-        self.folder, self.models, self.options = folder, models, options
+        self.folder, self.models, self.options = folder, Path(models), options
+        self._place = str(models)  # a URL is no path
         self.store = store or str(folder / "store.sqlite")
         self.environment = environment or {}
         self.starts = 0
@@ -89,7 +90,7 @@ class Service:
     def launch(self) -> subprocess.Popen[bytes]:
         """Start it, without waiting for anything."""
         self._url_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "service", "--port", "0", "--models", str(self.models)]
+        command = [sys.executable, "-m", "service", "--port", "0", "--models", self._place]
         command += ["--store", self.store, "--url-file", str(self._url_file), "--threads", "1", *self.options]
         path = os.pathsep.join(p for p in (self.environment.get("PYTHONPATH"), str(ROOT)) if p)
         environment = {**os.environ, **self.environment, "PYTHONPATH": path}

@@ -40,6 +40,12 @@ def _bundles(found: dict[str, Any]) -> tuple[str, str]:
     return f"{found['refused']} kinds of damage", "each refused with its reason, none served"
 
 
+def _buckets(found: dict[str, Any]) -> tuple[str, str]:
+    kinds = ("away", "denies", "hangs", "half a bundle", "publisher killed")
+    often = ", ".join(f"{found[kind]} times {kind}" for kind in kinds)
+    return often, f"answered on, also after a restart without it; {_kept(found)}"
+
+
 def _bodies(found: dict[str, Any]) -> tuple[str, str]:
     beside = found["watched"]
     worst = f"a health probe waited {beside['worst_ms']:.0f} ms at most ({beside['p99_ms']:.0f} ms p99)"
@@ -97,6 +103,7 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "disk": ("disk full", _disk),
     "clock": ("clock jumps", _clock),
     "bundles": ("damaged bundle", _bundles),
+    "buckets": ("bucket of models", _buckets),
     "bodies": ("hostile bodies", _bodies),
     "clients": ("bodies cut, slow clients", _clients),
     "floods": ("floods from one connection", _floods),

@@ -8,12 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trueodds.cli import Parser
-
-if TYPE_CHECKING:
-    from trueodds.bundle import ModelFolder
 
 PARAMS = Path("params.yaml")
 NONE = "none"
@@ -39,17 +35,11 @@ def add_parameters(parser: Parser) -> None:
 
 def add_models(parser: Parser) -> None:
     """Adds --models, with the service's own default."""
-    from trueodds.bundle import VARIABLE, ModelFolder
+    from trueodds.bundle import VARIABLE, open_models
 
-    models = ModelFolder.from_environment()
-    words = f"the model directory (default: {models.path}; {VARIABLE})"
-    parser.add_argument("--models", type=_model_folder, default=models, metavar="FOLDER", help=words)
-
-
-def _model_folder(path: str) -> ModelFolder:
-    from trueodds.bundle import ModelFolder
-
-    return ModelFolder(Path(path))
+    models = open_models()
+    words = f"the model directory, or s3://bucket/prefix (default: {models.given}; {VARIABLE})"
+    parser.add_argument("--models", type=open_models, default=models, metavar="FOLDER", help=words)
 
 
 def add_why(parser: Parser) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any, Literal
 from pipeline.cli import common
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import SERVICE, client_of
-from trueodds.bundle import VARIABLE, BundleError, ModelFolder
+from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 
@@ -138,16 +137,17 @@ def telemetry(home: Path) -> Finding:
 
 def folder(models: ModelFolder) -> Finding:
     """Checks that the model directory is there, can be written, and names a version that answers."""
-    place = models.path.resolve()
+    place = models.place
     publish = "dvc repro && trueodds publish"
-    if not models.path.is_dir():
-        return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
     try:
-        with tempfile.TemporaryFile(dir=models.path):
-            pass
+        if not models.exists():
+            return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
+        models.check_writable()
         default = models.default()
     except BundleError as error:
         return Finding("models", "wrong", str(error), publish)
+    except BucketError as error:
+        return Finding("models", "wrong", str(error))
     except OSError as error:
         cure = f"name the service's: --models, or {VARIABLE}"
         return Finding("models", "wrong", f"{place} cannot be written: {error.strerror}", cure)
@@ -172,7 +172,7 @@ def same_folder(client: Client, models: ModelFolder) -> Finding:
         check_folder(Recalibration(client, models))
     except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
-    return Finding("folder", "ok", f"the service serves {models.path.resolve()}")
+    return Finding("folder", "ok", f"the service serves {models.place}")
 
 
 @dataclass(frozen=True)

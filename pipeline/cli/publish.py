@@ -33,5 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
     path = arguments.models.publish(arguments.bundle, role, unnamed=arguments.unnamed, why=why)
-    print(path, arguments.models.standing(path.parent.name, path.name), sep="\n")
+    key = path.parent.name, path.name
+    print(arguments.models.address(*key), arguments.models.standing(*key), sep="\n")
     return 0

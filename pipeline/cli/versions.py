@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from pipeline.cli import common
-from trueodds.bundle import DEFAULT, SHADOW, Bundle, BundleError, Change, ModelFolder
+from trueodds.bundle import DEFAULT, SHADOW, BundleError, Change, ModelFolder
 from trueodds.cli import Subparsers
 
 
@@ -31,13 +30,13 @@ def versions_text(models: ModelFolder, model: str | None = None) -> str:
     names = models.names()
     if not names or (model and model not in names):
         missing = f" {model!r}" if model else ""
-        raise BundleError(f"there is no model{missing} in {models.path}; trueodds publish")
-    lines: list[str] = [f"{models.path.resolve()}"]
+        raise BundleError(f"there is no model{missing} in {models.given}; trueodds publish")
+    lines: list[str] = [models.place]
     for name in [model] if model else names:
         roles = {models.version_of(name, DEFAULT): "answers", models.version_of(name, SHADOW): "shadow"}
         lines.append(f"{name}, which answers calls that name no model" if name == models.default_model() else name)
         for version in models.versions(name):
-            about = _about(models.version_folder(name, version))
+            about = _about(models, name, version)
             lines.append(f"  {version}  {roles.get(version, ''):<8}{about}".rstrip())
         lines += map(_change_text, models.changes(name))
     if not model:
@@ -53,11 +52,11 @@ def _change_text(change: Change) -> str:
     )
 
 
-def _about(folder: Path) -> str:
+def _about(models: ModelFolder, name: str, version: str) -> str:
     try:
-        bundle = Bundle.load(folder)
+        card, calibrator = models.summary(name, version)
     except BundleError as error:
         return f"damaged: {error}"
-    after = bundle.card.metrics.get("after", {})
+    after = card.metrics.get("after", {})
     numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
-    return f"{bundle.calibrator.name}, {bundle.card.method}{', ' + numbers if numbers else ''}"
+    return f"{calibrator.name}, {card.method}{', ' + numbers if numbers else ''}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import ModelFolder, open_models
 
 
 def models_of(home: Path) -> ModelFolder:
     """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
-    return ModelFolder(home / ModelFolder.from_environment().path)
+    return open_models(home=home)

@@ -51,7 +51,7 @@ class Progress:
             update_progress_artifact(self._artifact, float(self._shown))
 
 
-def show_bundle(bundle: Path, words: str) -> None:
+def show_bundle(bundle: str, words: str) -> None:
     """Where a published bundle lies, and what it does now: no link, for a browser opens none to a file."""
     create_markdown_artifact(f"`{bundle}`\n\n{words}\n", key="bundle", description="What was published")
 

@@ -26,7 +26,7 @@ from pydantic import Field
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import ModelFolder, open_models
 
 T = TypeVar("T")
 
@@ -68,7 +68,8 @@ def recalibrate(
         version: Nothing is done if another one answers for the model by now. None: the one that answers.
         reason: Kept in the model's history.
         service: The service's URL. None: TRUEODDS_SERVICE of the worker, or this machine's port 8000.
-        models: The service's model directory. None: TRUEODDS_MODELS of the worker, or models/ in the checkout.
+        models: The service's model directory, or s3://bucket/prefix. None: TRUEODDS_MODELS of the worker, or models/ in
+            the checkout.
         labels: To fit on, of those that arrived last, at most.
         candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
         promote: Once evidence bears the candidate out, now, or never.
@@ -80,7 +81,7 @@ def recalibrate(
     log = get_run_logger()
     request = Recalibration(
         recalibration.client_of(service),
-        ModelFolder(Path(models)) if models else models_of(Path.cwd()),
+        open_models(models) if models else models_of(Path.cwd()),
         model,
         version,
         labels,
@@ -133,7 +134,7 @@ def _look_again(minutes: float, request: Recalibration, version: str | None, abo
     """Ask for another run, of the same model in the same place; several that ask for the same one get one."""
     when = datetime.now(UTC) + timedelta(minutes=minutes)
     parameters = dict(flow_run.get_parameters() or {})
-    parameters |= {"model": request.model, "service": request.client.url, "models": str(request.models.path.resolve())}
+    parameters |= {"model": request.model, "service": request.client.url, "models": request.models.place}
     parameters |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
     key = f"recalibrate-{request.model}-{version}-{about}-{minutes:g}-{when.date()}"
     with get_client(sync_client=True) as client:
@@ -163,8 +164,9 @@ def _show(outcome: Outcome, models: ModelFolder) -> None:
             f"# calibrator.json\n\n```json\n{text}\n```\n", key="calibrator", description="To take to its server"
         )
     if outcome.candidate is not None and outcome.candidate in models.versions(outcome.model):
-        folder = models.version_folder(outcome.model, outcome.candidate)
-        artifacts.show_bundle(folder.resolve(), models.standing(outcome.model, outcome.candidate))
+        artifacts.show_bundle(
+            models.address(outcome.model, outcome.candidate), models.standing(outcome.model, outcome.candidate)
+        )
 
 
 def candidate_rows(choice: Choice) -> list[dict[str, Any]]:

@@ -114,8 +114,9 @@ def _train(**leaves: Any) -> None:
             if (elsewhere := _served_elsewhere(models)) is not None:
                 log.warning(elsewhere)
                 words += f" But {elsewhere}"
-            log.info("bundle: %s. %s", bundle.resolve(), words)
-            artifacts.show_bundle(bundle.resolve(), words)
+            address = models.address(bundle.parent.name, bundle.name)
+            log.info("bundle: %s. %s", address, words)
+            artifacts.show_bundle(address, words)
         if shared is not None:
             _give(place, shared)
         place.remove()

@@ -11,8 +11,6 @@ from pipeline.recalibrate.request import LEAST_LABELS, Recalibration
 from trueodds.bundle import DEFAULT, MODEL, SHADOW, VARIABLE, Bundle, BundleError
 
 LOCK = "recalibrate"
-NOTICE_SECONDS = 5.0
-"""In which a service, which looks every second, must have noticed a new model folder's identity."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class ModelState:
         models, name = request.models, request.model_name()
         served = models.version_of(name, DEFAULT)
         if served is None:
-            raise BundleError(f"no version answers for {name} in {models.path}; name one: trueodds promote")
+            raise BundleError(f"no version answers for {name} in {models.given}; name one: trueodds promote")
         shadow = models.version_of(name, SHADOW)
         return cls(
             name,
@@ -57,20 +55,20 @@ def check_folder(request: Recalibration) -> None:
         AnswerError: the service serves another folder, or does not answer.
         BundleError: there is no such folder.
     """
-    path = request.models.path
-    if not path.is_dir():
+    models = request.models
+    if not models.exists():
         raise BundleError(
-            f"there is no model directory {path.resolve()}; name the service's own: --models, or {VARIABLE}"
+            f"there is no model directory {models.place}; name the service's own: --models, or {VARIABLE}"
         )
-    identity, end = request.models.identify(), time.monotonic() + NOTICE_SECONDS
+    identity, end = models.identify(), time.monotonic() + models.NOTICE_SECONDS
     while (served := request.client.json("/models").get("folder")) != identity:
         if served is not None or time.monotonic() > end:
             raise AnswerError(
-                f"the service at {request.client.url} serves another model directory than {path.resolve()}, so"
+                f"the service at {request.client.url} serves another model directory than {models.place}, so"
                 " nothing that is done there would reach it. Name the service's own: --models, or"
                 f" {VARIABLE} (of Prefect's worker: set it and `make prefect` again)"
             )
-        time.sleep(NOTICE_SECONDS / 20)
+        time.sleep(0.25)
 
 
 def rehearse(request: Recalibration) -> str:
@@ -91,7 +89,7 @@ def rehearse(request: Recalibration) -> str:
     with request.models.lock(state.name, LOCK, lambda: None):
         pass
     rows = len(request.client.labelled(state.name, state.served.version, last=request.labels))
-    words = f"rehearsed: {request.client.url} serves {request.models.path.resolve()}, which can be written"
+    words = f"rehearsed: {request.client.url} serves {request.models.place}, which can be written"
     return f"{words}. {_rows_words(f'{state.name}/{state.served.version}', rows)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,19 @@ from service.models.model import Model, available_cores
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Key
+from trueodds.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BucketError, Bundle, BundleError, Key
+from trueodds.bundle.opening import Published
 from trueodds.inputs import KINDS
 
 RETRY_SECONDS = 30.0
 """Until a bundle that failed for a reason outside its files (memory, file handles) is tried again."""
 
-Signature = tuple[tuple[int, int, int] | None, ...]
+Stamps = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[Stamps, tuple[tuple[str, str], ...]]
 """Of a bundle's files: another one means that somebody has changed them."""
+
+BUCKET_RETRY_SECONDS = 5.0
+"""Until a bundle that could not be fetched is asked for again."""
 
 log = logging.getLogger("trueodds")
 
@@ -40,10 +45,8 @@ class Refused:
 class Loader:
     """The engines that are loaded, what became of their files since, and the bundles that were refused."""
 
-    def __init__(
-        self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, folder: Callable[[Key], Path]
-    ) -> None:
-        """`folder`: where a published version lies."""
+    def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, models: Published) -> None:
+        """`models`: where the published versions lie."""
         self.engines: dict[Key, Engine] = {}
         self.refused: dict[Key, Refused] = {}
         self.altered: dict[Key, str] = {}
@@ -51,7 +54,7 @@ class Loader:
         self._seen: dict[Key, Signature] = {}
         """Of the files of loaded versions, when their content was last looked at."""
         self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
-        self._folder = folder
+        self._models = models
         self._threads = settings.threads or max(1, available_cores() // settings.workers)
         self._adapt = settings.threads is None
         self._one = asyncio.Lock()
@@ -67,17 +70,20 @@ class Loader:
         async with self._one:
             if (engine := self.engines.get(key)) is not None:
                 return engine
-            folder, known = self._folder(key), self.refused.get(key)
-            stamp = await asyncio.to_thread(signature, folder)
+            known = self.refused.get(key)
+            stamp = await asyncio.to_thread(self._stamp, key)
             if known and known.signature == stamp and time.monotonic() < known.again:
                 return None
             try:
+                folder = await asyncio.to_thread(self._models.fetch, key)
                 model = await asyncio.to_thread(
                     Model.load, folder, self._threads, adapt=self._adapt, providers=self._settings.providers
                 )
                 engine = await self._start(model, key)
             except BundleError as error:
                 self._refuse(key, str(error), stamp, float("inf"))
+            except BucketError as error:
+                self._refuse(key, str(error), stamp, time.monotonic() + BUCKET_RETRY_SECONDS)
             except StoreError as error:
                 self._refuse(key, str(error), stamp, 0.0)
             except Exception as error:
@@ -86,7 +92,8 @@ class Loader:
                 self._refuse(key, f"loading it failed: {error}", stamp, time.monotonic() + RETRY_SECONDS)
             else:
                 self.refused.pop(key, None)
-                self.engines[key], self._seen[key] = engine, stamp
+                self.engines[key] = engine
+                self._seen[key] = await asyncio.to_thread(self._stamp, key)
                 self._telemetry.load("loaded")
                 return engine
             return None
@@ -96,8 +103,8 @@ class Loader:
 
         What is in memory is sound whatever becomes of the files, and goes on answering.
         """
-        folders = {key: self._folder(key) for key in self.engines}
-        stamps = await asyncio.to_thread(lambda: {key: signature(folder) for key, folder in folders.items()})
+        folders = {key: self._models.folder(key) for key in self.engines}
+        stamps = await asyncio.to_thread(lambda: {key: self._stamp(key) for key in folders})
         for key, stamp in stamps.items():
             if stamp == self._seen.get(key):
                 continue
@@ -137,6 +144,9 @@ class Loader:
         await engine.start()
         return engine
 
+    def _stamp(self, key: Key) -> Signature:
+        return signature(self._models.folder(key)), self._models.revision(key)
+
     def _refuse(self, key: Key, reason: str, stamp: Signature, again: float) -> None:
         if key not in self.refused or self.refused[key].reason != reason:
             self._telemetry.load("refused")
@@ -157,7 +167,7 @@ def _difference(folder: Path, key: Key) -> str:
     return "" if content == key else f"{bundle.directory} holds {'/'.join(content)}"
 
 
-def signature(folder: Path) -> Signature:
+def signature(folder: Path) -> Stamps:
     """Changes when one of a bundle's files does."""
     beside = [name for kind in KINDS for name in kind.beside]
     return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, MODEL_CARD, CARD, *beside))

@@ -17,10 +17,13 @@ from service.settings import Settings
 from service.store import Store
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import Contents, Key, PublishedModels, SingleBundle
+from trueodds.bundle import CachedModels, Contents, Key
+from trueodds.bundle.opening import open_published
 from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
+START_SECONDS = 10.0
+"""After which the service listens though it is still fetching its models."""
 YOUNG_OBJECTS = 10_000
 """Objects more than before until the collector looks for cycles among them. Those of requests under way are freed by
 their counts: looking at every 700 took 4% of the event loop's time and found nothing, at so many 32 clients start it
@@ -38,10 +41,10 @@ class Registry:
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
         self._settings = settings
-        self._models = SingleBundle(settings.bundle) if settings.bundle else PublishedModels(settings.models)
+        self._models = open_published(settings.models, settings.bundle, settings.models_cache, settings.models_seconds)
         self._store = store
         self._contents = Contents()
-        self._loader = Loader(settings, store, telemetry, find, self._models.folder)
+        self._loader = Loader(settings, store, telemetry, find, self._models)
         self._engines = self._loader.engines
         """In the order of their last use, as far as they are pinned."""
         self._default: Engine | None = None
@@ -54,13 +57,14 @@ class Registry:
 
     async def open(self) -> None:
         """Load what is there, then follow the directory."""
-        await self.look()
+        first = asyncio.create_task(self.look())
+        await asyncio.wait({first}, timeout=START_SECONDS)  # a bucket may be slow, or hang
         # Full collections walk the 90,000 objects that importing made, 50 ms each: measured p99 at 32 clients 60 ms
         # with them, 10 to 18 ms without.
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS)
-        self._looking = asyncio.create_task(self._keep_looking())
+        self._looking = asyncio.create_task(self._keep_looking(first))
 
     async def close(self) -> None:
         """Answer what is queued everywhere."""
@@ -71,6 +75,11 @@ class Registry:
         for model in list(self._shadows):
             self._drop_shadow(model)
         await self._loader.close()
+
+    @property
+    def away(self) -> bool:
+        """Whether the models lie in a bucket that could not be read when it was last looked at."""
+        return isinstance(self._models, CachedModels) and bool(self._models.away)
 
     @property
     def default(self) -> Engine:
@@ -207,13 +216,14 @@ class Registry:
         await self._loader.look_again()
         self._say(set(self._problems()))
 
-    async def _keep_looking(self) -> None:
+    async def _keep_looking(self, look: asyncio.Task[None]) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self.look()
+                await look
             except Exception:
                 log.exception("looking for models failed; trying again")
+            await asyncio.sleep(LOOK_SECONDS)
+            look = asyncio.create_task(self.look())
 
     def _meant(self) -> dict[Key, set[Role]]:
         """The versions that the directory wants loaded, the overall default first, with their roles."""

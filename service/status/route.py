@@ -39,7 +39,10 @@ async def ready(request: Request) -> Response:
     runtime = runtime_of(request)
     version = runtime.engine.version
     await runtime.check_store()
-    return _health(Health(status="ready", model=version.model, version=version.version))
+    health = Health(status="ready", model=version.model, version=version.version)
+    if runtime.registry.away:
+        health.problem = "the bucket of models cannot be read, so what was fetched before is served; see GET /models"
+    return _health(health)
 
 
 @router.get(

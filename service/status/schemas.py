@@ -13,3 +13,5 @@ class Health(BaseModel):
     status: Literal["live", "ready"]
     model: str | None = None
     version: str | None = None
+    problem: str | None = None
+    """What is wrong though it answers."""

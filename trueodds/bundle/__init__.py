@@ -1,4 +1,5 @@
-"""Servable models: one bundle (`Bundle`) and the folder in which many are published (`ModelFolder`).
+"""Servable models: one bundle (`Bundle`) and the folder, or the bucket, in which many are published (`ModelFolder`,
+`open_models`).
 
 A bundle is written once, by `Bundle.write`, and loaded by its hashes. Published, it answers or shadows:
 
@@ -37,11 +38,15 @@ True
 """
 
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
+from trueodds.bundle.bucket.cached import CachedModels
+from trueodds.bundle.bucket.models import BucketModels
+from trueodds.bundle.bucket.objects import BucketError
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
 from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
 from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
+from trueodds.bundle.opening import open_models
 from trueodds.bundle.published import VARIABLE, PublishedModels
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
 from trueodds.bundle.single import SingleBundle
@@ -56,9 +61,12 @@ __all__ = [
     "SHADOW",
     "VARIABLE",
     "AuditLogError",
+    "BucketError",
+    "BucketModels",
     "Bundle",
     "BundleError",
     "BusyError",
+    "CachedModels",
     "Card",
     "Change",
     "Contents",
@@ -74,5 +82,6 @@ __all__ = [
     "RiskCoveragePoint",
     "Role",
     "SingleBundle",
+    "open_models",
     "user",
 ]

@@ -121,19 +121,7 @@ class AuditLog:
         whole, rest = _parted(text)
         if rest and _is_change(rest):  # of an editor that ends no line
             whole += rest
-        try:
-            lines = whole.decode().split("\n")  # splitlines would also split a reason at U+2028
-        except UnicodeDecodeError as error:
-            cure = "move it away and promote what shall answer"
-            raise AuditLogError(f"{self.file} is not text ({error}); {cure}") from None
-        return [self._parsed(number, line) for number, line in enumerate(lines, 1) if line]
-
-    def _parsed(self, number: int, line: str) -> Change:
-        try:
-            return Change.parse(line)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            cure = "repair the line, or move the file away"
-            raise AuditLogError(f"{self.file}, line {number} is no change ({error}); {cure}") from None
+        return parse(whole, self.file)
 
     def recorded(self, action: Action, unknown: str | None) -> str | None:
         """Who has the role that the action is about, by the last line about it; `unknown` if the log is damaged."""
@@ -203,6 +191,28 @@ def _write(file: FileIO, data: bytes) -> None:
     """All of it; a disk that is nearly full takes less than is given, and then nothing."""
     while data:
         data = data[file.write(data) :]
+
+
+def parse(log: bytes, place: Path | str) -> list[Change]:
+    """All changes of a log in their order; `place` names it in errors.
+
+    Raises:
+        AuditLogError: a line that is no change.
+    """
+    try:
+        lines = log.decode().split("\n")  # splitlines would also split a reason at U+2028
+    except UnicodeDecodeError as error:
+        cure = "move it away and promote what shall answer"
+        raise AuditLogError(f"{place} is not text ({error}); {cure}") from None
+    return [_parsed(line, f"{place}, line {number}") for number, line in enumerate(lines, 1) if line]
+
+
+def _parsed(line: str, place: str) -> Change:
+    try:
+        return Change.parse(line)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        cure = "repair the line, or move the file away"
+        raise AuditLogError(f"{place} is no change ({error}); {cure}") from None
 
 
 def previous(changes: list[Change], current: str | None) -> str | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from trueodds.bundle import locks
 from trueodds.bundle.audit_log import Action, Append, AuditLog, AuditLogError, Reason, previous
-from trueodds.bundle.bundle import CARD, Bundle, BundleError
+from trueodds.bundle.bundle import Bundle, BundleError
 from trueodds.bundle.card import NAME
 from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Role, identity_of
+from trueodds.bundle.copying import copy_bundle, loaded
 from trueodds.bundle.published import PublishedModels
 from trueodds.bundle.role_files import restoring, write_line
 
@@ -31,6 +31,9 @@ class ModelFolder(PublishedModels):
     All verbs take `why` and `who` for the audit log, plain lines; `who` is this process's user unless it is said.
     Several processes may use one folder at once.
     """
+
+    NOTICE_SECONDS: ClassVar[float] = 5.0
+    """In which a service must have noticed what is changed here."""
 
     def publish(
         self,
@@ -54,12 +57,9 @@ class ModelFolder(PublishedModels):
             BundleError: the bundle, or an already published folder of this version, is damaged.
             AuditLogError: `why` or `who` is not a plain line.
         """
-        source, reason = Bundle.load(bundle), Reason.of(why, who)
+        Reason.of(why, who)
+        source = loaded(bundle)
         name, version = source.card.name, source.version
-        if name == DEFAULT:
-            raise BundleError(
-                f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
-            )
         target = self.path / name / version
         if target.exists():
             try:
@@ -67,10 +67,29 @@ class ModelFolder(PublishedModels):
             except BundleError as error:
                 raise BundleError(f"{error}. Remove {target} and publish again") from None
         else:
-            _copy(source, target)
+            copy_bundle(source, target)
+        self.appoint(name, version, role, unnamed=unnamed, why=why, who=who)
+        return target
+
+    def appoint(
+        self,
+        name: str,
+        version: str,
+        role: Role | None,
+        *,
+        unnamed: bool = False,
+        why: str = "",
+        who: str | None = None,
+    ) -> None:
+        """Give a version that was just published its role, as `publish` describes.
+
+        Raises:
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        reason = Reason.of(why, who)
         self.identify()
         if role is not None:
-            with _changing(target.parent) as append:
+            with _changing(self.path / name) as append:
                 answering = self._answering(name)
                 if role == DEFAULT or answering is None:
                     self._take_over(name, version, "publish", reason, append)
@@ -78,7 +97,6 @@ class ModelFolder(PublishedModels):
                     self._set_shadow(name, version, reason, append)
         if unnamed:
             self.set_default(name, why=why, who=who)
-        return target
 
     def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
         """Let a published version answer for its model, and when nothing is named if its model does so now.
@@ -167,6 +185,11 @@ class ModelFolder(PublishedModels):
         self._set_default(name, "rollback", Reason.of(why, who))
         return name
 
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be published here."""
+        with tempfile.TemporaryFile(dir=self.path):
+            pass
+
     def identify(self) -> str:
         """The identity that tells this folder from others; made now if it has none.
 
@@ -252,36 +275,3 @@ def _record(
         before = AuditLog(folder).recorded(action, after)
     if before != after:
         append(action, before, after, reason, since_ms)
-
-
-def _copy(source: Bundle, target: Path) -> None:
-    """Copy a bundle aside, then rename; one publisher of a model at a time, so what else lies aside is left over."""
-    folder, is_new = target.parent, not target.parent.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with locks.lock(folder / PUBLISHING, lambda: None):
-            for left_over in folder.glob(f"{PUBLISHING}-*"):
-                shutil.rmtree(left_over, ignore_errors=True)
-            if not target.exists():  # another publisher of the same content may have been first
-                _copy_aside(source, target)
-    except OSError:
-        if is_new and not any(path.name != PUBLISHING for path in folder.iterdir()):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _copy_aside(source: Bundle, target: Path) -> None:
-    aside = Path(tempfile.mkdtemp(prefix=f"{PUBLISHING}-", dir=target.parent))
-    try:
-        for name in source.files:
-            shutil.copyfile(source.directory / name, aside / name)
-            with (aside / name).open("r+b") as file:
-                os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
-        Bundle.load(aside)
-        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
-        aside.rename(target)
-    except BaseException as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(aside)
-        raise

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Self
 
 from trueodds.bundle.audit_log import AuditLog, Change
-from trueodds.bundle.bundle import BundleError
-from trueodds.bundle.card import NAME
+from trueodds.bundle.bundle import Bundle, BundleError
+from trueodds.bundle.card import NAME, Card
 from trueodds.bundle.contents import (
     DEFAULT,
     SHADOW,
@@ -30,6 +30,7 @@ from trueodds.bundle.contents import (
     version_of,
 )
 from trueodds.bundle.shadows import shadow_of
+from trueodds.calibrators import Calibrator
 
 VARIABLE = "TRUEODDS_MODELS"
 
@@ -45,6 +46,24 @@ class PublishedModels:
         """The folder that TRUEODDS_MODELS names, or `models` in the working directory: the service's rule, too."""
         return cls(Path(os.environ.get(VARIABLE) or "models"))
 
+    @property
+    def place(self) -> str:
+        """Where the models are, for people: what `--models` takes from any folder."""
+        return str(self.path.resolve())
+
+    @property
+    def given(self) -> str:
+        """What `--models` takes for it in this folder."""
+        return str(self.path)
+
+    def address(self, name: str, version: str) -> str:
+        """Where a published version is, for people."""
+        return f"{self.given}/{name}/{version}"
+
+    def exists(self) -> bool:
+        """Whether the folder is there."""
+        return self.path.is_dir()
+
     def contents(self) -> Contents:
         """All models, versions and roles.
 
@@ -56,6 +75,14 @@ class PublishedModels:
     def folder(self, key: Key) -> Path:
         """Where a version of the contents lies."""
         return self.path.joinpath(*key)
+
+    def fetch(self, key: Key) -> Path:
+        """Where a version of the contents lies, on this machine and as a whole as far as anybody knows."""
+        return self.folder(key)
+
+    def revision(self, key: Key) -> tuple[tuple[str, str], ...]:
+        """Changes when a version does where `fetch` takes it from, if that is elsewhere."""
+        return ()
 
     def names(self) -> list[str]:
         """The names of the models."""
@@ -125,10 +152,19 @@ class PublishedModels:
                 return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
         return int((self.path / name / SHADOW).stat().st_mtime * 1000)
 
+    def summary(self, name: str, version: str) -> tuple[Card, Calibrator]:
+        """The card and the calibrator of a published version, which was looked at as a whole where that costs little.
+
+        Raises:
+            BundleError: there is none, or it is damaged.
+        """
+        bundle = Bundle.load(self.version_folder(name, version))
+        return bundle.card, bundle.calibrator
+
     def standing(self, name: str, version: str) -> str:
         """Describes, for people, the role of a published version and how to ask it."""
         this = f"{name}/{version}"
-        option = "" if self.path == PublishedModels.from_environment().path else f" --models {self.path}"
+        option = "" if self.given == (os.environ.get(VARIABLE) or "models") else f" --models {self.given}"
         default, default_model = self.version_of(name, DEFAULT), self.default_model()
         if default == version:
             if default_model == name:

@@ -37,3 +37,11 @@ class SingleBundle:
     def folder(self, key: Key) -> Path:
         """Where a version of the contents lies."""
         return self.path
+
+    def fetch(self, key: Key) -> Path:
+        """As `folder`."""
+        return self.path
+
+    def revision(self, key: Key) -> tuple[tuple[str, str], ...]:
+        """Always the same: it lies nowhere else."""
+        return ()

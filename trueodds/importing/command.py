@@ -12,7 +12,7 @@ import argparse
 import re
 from pathlib import Path
 
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 from trueodds.importing import importer, rows
@@ -60,7 +60,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--output", metavar="NAME", help="which of several outputs holds logits or probabilities")
     parser.add_argument("--name", default="", help="of the model (default: that of its file)")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/, in it NAME/)")
-    parser.add_argument("--publish", type=Path, metavar="MODELS", help="publish the bundle to this model directory")
+    parser.add_argument(
+        "--publish", metavar="MODELS", help="publish the bundle to this model directory, or s3://bucket/prefix"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -85,9 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     print(summary(imported))
     print(f"\nBundle: {bundle}; beside it logits.npz, metrics.json and calibrators.csv")
     if arguments.publish:
-        models = ModelFolder(arguments.publish)
-        published = models.publish(bundle, why="imported")
-        print(f"Published: {published}", models.standing(published.parent.name, published.name), sep="\n")
+        models = open_models(arguments.publish)
+        key = models.publish(bundle, why="imported").parts[-2:]
+        published = models.given
+        print(f"Published: {models.address(*key)}", models.standing(*key), sep="\n")
     print(next_step(bundle, published))
     return 0
 

@@ -32,11 +32,11 @@ def summary(imported: Imported) -> str:
     return "\n".join(lines)
 
 
-def next_step(bundle: Path, published: Path | None) -> str:
+def next_step(bundle: Path, published: str | None) -> str:
     """The command that comes next."""
     if published is None:
         return f"Publish it:  trueodds publish --bundle {bundle}"
-    return f"Serve it:  TRUEODDS_MODELS={published.parent.parent} trueodds serve"
+    return f"Serve it:  TRUEODDS_MODELS={published} trueodds serve"
 
 
 def _line(name: str, one: Measurement | Problem) -> tuple[str, ...]:

@@ -1,0 +1,243 @@
+"""The objects under a URL: listed, read, and written on the condition that nobody else has done so meanwhile.
+
+Reading takes any URL that fsspec knows; conditional writes are those of S3 (If-Match, If-None-Match).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from trueodds.errors import MissingExtraError, UserError
+
+EXTRA = "s3"
+S3 = ("s3", "s3a")
+CONNECT_SECONDS, READ_SECONDS = 5, 10
+"""With one repetition, a bucket that does not answer is known for that after half a minute at most."""
+_CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
+
+
+class BucketError(UserError, OSError):
+    """A bucket that cannot be read or written now; the message says which, why, and what helps."""
+
+
+class ChangedError(Exception):
+    """An object is no longer as it was when it was read."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object of a listing."""
+
+    etag: str
+    """Another one means another content."""
+    size: int
+    modified: float
+    """Unix seconds."""
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL, which is left to fsspec, and no path."""
+    return re.match(r"[a-z][a-z0-9+.]+://", place) is not None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What lies under a URL, by names relative to it. Nothing is imported or asked before the first call.
+
+    Every call raises BucketError where the bucket cannot be reached, denies access or is not there.
+    """
+
+    url: str
+
+    @cached_property
+    def _opened(self) -> tuple[Any, str]:
+        """fsspec's file system, and the URL's path in it.
+
+        Raises:
+            MissingExtraError: fsspec, or what it needs for this URL, is not installed.
+        """
+        try:
+            from fsspec.core import url_to_fs
+
+            options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+            if self.is_s3:
+                timeouts = {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
+                options["config_kwargs"] = {**timeouts, "retries": {"mode": "standard", "total_max_attempts": 2}}
+            files, path = url_to_fs(self.url.rstrip("/"), **options)
+        except ImportError as error:
+            raise MissingExtraError(self.url, (error.name or "s3fs").partition(".")[0], EXTRA) from None
+        except ValueError as error:
+            raise BucketError(f"{self.url}: {error}; expected s3://bucket/prefix, or the path of a folder") from None
+        files.retries = 1  # s3fs repeats what botocore has repeated, five times
+        return files, path.rstrip("/")
+
+    @property
+    def is_s3(self) -> bool:
+        return self.url.partition("://")[0] in S3
+
+    def check_packages(self) -> None:
+        """Raises MissingExtraError where reading this URL needs a package that is not installed."""
+        _ = self._opened
+
+    def list(self) -> dict[str, Entry]:
+        """Every object under the URL: one request for 1,000 of them."""
+        files, path = self._opened
+        with self._asking():
+            found = files.find(path, detail=True)
+        return {name[len(path) + 1 :]: _entry(info) for name, info in found.items() if name.startswith(f"{path}/")}
+
+    def read(self, names: Iterable[str]) -> dict[str, bytes]:
+        """The contents of small objects, asked for at once; those that have gone meanwhile are left out."""
+        files, path = self._opened
+        paths = {f"{path}/{name}": name for name in names}
+        if not paths:
+            return {}
+        with self._asking():
+            contents = files.cat(list(paths), on_error="return")
+            for content in contents.values():
+                if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                    raise content
+        return {paths[key]: data for key, data in contents.items() if isinstance(data, bytes)}
+
+    def download(self, name: str, target: Path) -> None:
+        """An object of any size to a file.
+
+        Raises:
+            FileNotFoundError: it has gone.
+        """
+        files, path = self._opened
+        with self._asking(f"/{name}"):
+            try:
+                files.get_file(f"{path}/{name}", str(target))
+            except FileNotFoundError as error:
+                if _code(error) == "NoSuchBucket":
+                    raise
+                raise _GoneError from None
+
+    def upload(self, source: Path, name: str) -> None:
+        """A file of any size; it is there as a whole or not at all."""
+        files, path = self._writable()
+        with self._asking(f"/{name}"):
+            files.put_file(str(source), f"{path}/{name}")
+
+    def put(self, name: str, data: bytes, before: Entry | None) -> None:
+        """Write a small object in place of `before`; None: where there is none.
+
+        Raises:
+            ChangedError: another one lies there.
+            BucketError: the store has no conditional writes.
+        """
+        files, path = self._writable()
+        condition: dict[str, str] = {"IfNoneMatch": "*"} if before is None else {"IfMatch": before.etag}
+        with self._asking(f"/{name}"):
+            try:
+                files.pipe_file(f"{path}/{name}", data, **condition)
+            except _errors() as error:
+                code = _code(error)
+                if code == "NotImplemented":
+                    raise BucketError(
+                        f"{self.url}: this store has no conditional writes (If-Match), without which two publishers"
+                        " could overwrite each other; publish to a folder, or to a store of a release that has them"
+                    ) from None
+                if code in _CHANGED:
+                    # An answer that was lost on its way is asked for again, and then it is our own write that lies
+                    # there. Every line of a log has a time, so that equal contents are ours.
+                    if files.exists(f"{path}/{name}") and files.cat_file(f"{path}/{name}") == data:
+                        return
+                    raise ChangedError(name) from None
+                raise
+
+    def ignores_conditions(self, name: str) -> bool:
+        """Whether the store writes over an object though it is asked to do so only where there is none."""
+        files, path = self._writable()
+        with self._asking(f"/{name}"):
+            try:
+                files.pipe_file(f"{path}/{name}", files.cat_file(f"{path}/{name}"), IfNoneMatch="*")
+            except _errors() as error:
+                if _code(error) in _CHANGED:
+                    return False
+                raise
+        return True
+
+    def delete(self, name: str) -> None:
+        """An object, if it is there."""
+        files, path = self._writable()
+        with self._asking(f"/{name}"):
+            try:
+                files.rm_file(f"{path}/{name}")
+            except FileNotFoundError:
+                return
+
+    def _writable(self) -> tuple[Any, str]:
+        if not self.is_s3:
+            raise BucketError(f"{self.url} can only be read; models are published to s3://bucket/prefix or to a folder")
+        return self._opened
+
+    @contextmanager
+    def _asking(self, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except _GoneError:
+            raise FileNotFoundError(f"{self.url}{name} is missing") from None
+        except BucketError:
+            raise
+        except _errors() as error:
+            if isinstance(error, OSError) and error.filename is not None and not _code(error):
+                raise  # of a file on this machine: a full disk, a folder without permission
+            raise BucketError(f"{self.url}{name} {_words(error)}") from None
+
+
+class _GoneError(Exception):
+    """An object that was listed is there no more."""
+
+
+def _entry(info: dict[str, Any]) -> Entry:
+    modified = info.get("LastModified") or info.get("mtime") or info.get("created") or 0.0
+    seconds = modified.timestamp() if isinstance(modified, datetime) else float(modified)
+    etag = info.get("ETag") or info.get("etag") or f"{seconds}-{info.get('ino', '')}-{info['size']}"
+    return Entry(str(etag), int(info["size"]), seconds)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What fsspec raises, and s3fs where it is installed; it is imported by then."""
+    try:
+        from aiohttp import ClientError
+        from botocore.exceptions import BotoCoreError
+        from botocore.exceptions import ClientError as AnswerError
+    except ImportError:
+        return (OSError, TimeoutError)
+    return (OSError, TimeoutError, BotoCoreError, ClientError, AnswerError)
+
+
+def _code(error: BaseException) -> str:
+    """S3's own name of an error, as far as there is one."""
+    for one in (error, error.__cause__):
+        response = getattr(one, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+    return ""
+
+
+def _words(error: BaseException) -> str:
+    """What is wrong, without what the store says about accounts, for some of it is shown to everybody."""
+    code = _code(error)
+    if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"):
+        return f"refuses the credentials ({code}); see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    if isinstance(error, PermissionError):
+        return f"denies access ({code or 'permission'}); reading takes s3:ListBucket and s3:GetObject, publishing" + (
+            " s3:PutObject and s3:DeleteObject as well"
+        )
+    if code == "NoSuchBucket":
+        return "is in no bucket that exists; make it first, or see AWS_ENDPOINT_URL"
+    if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
+        return "cannot be read without credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+    if code:
+        return f"cannot be used now: the store answers {code}"
+    return f"cannot be reached: {' '.join(str(error).split()) or type(error).__name__}"

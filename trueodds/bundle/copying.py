@@ -1,0 +1,365 @@
+"""Copying a bundle to where it is published: whole or not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from trueodds.bundle import locks
+from trueodds.bundle.bundle import CARD, Bundle, BundleError
+from trueodds.bundle.contents import DEFAULT
+
+PUBLISHING = ".publishing"
+"""Lock of those who copy bundles to a model's folder, and the beginning of the names under which they do."""
+
+
+@dataclass(frozen=True)
+class ModelFolder(PublishedModels):
+    """The folder of published models, with the verbs that change it. It is made by the first `publish`.
+
+    All verbs take `why` and `who` for the audit log, plain lines; `who` is this process's user unless it is said.
+    Several processes may use one folder at once.
+    """
+
+    NOTICE_SECONDS: ClassVar[float] = 5.0
+    """In which a service must have noticed what is changed here."""
+
+    def publish(
+        self,
+        bundle: str | Path,
+        role: Role | None = DEFAULT,
+        *,
+        unnamed: bool = False,
+        why: str = "published",
+        who: str | None = None,
+    ) -> Path:
+        """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed, and give it a role for its own model.
+
+        `default`: it answers for its model. `shadow`: it is scored beside what answers for its model; where nothing
+        does, it answers. None: it can only be asked by its version. Calls that name no model go on to be answered by
+        the model that answers them now, unless there is none or `unnamed` says that this one shall.
+
+        Publishing the same content again copies nothing. Returns the published folder. Where it fails, or is killed,
+        roles and logs are as before, or as after; a copy that is whole may stay, without a role: publish again.
+
+        Raises:
+            BundleError: the bundle, or an already published folder of this version, is damaged.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        Reason.of(why, who)
+        source = loaded(bundle)
+        name, version = source.card.name, source.version
+        target = self.path / name / version
+        if target.exists():
+            try:
+                Bundle.load(target)
+            except BundleError as error:
+                raise BundleError(f"{error}. Remove {target} and publish again") from None
+        else:
+            copy_bundle(source, target)
+        self.appoint(name, version, role, unnamed=unnamed, why=why, who=who)
+        return target
+
+    def appoint(
+        self,
+        name: str,
+        version: str,
+        role: Role | None,
+        *,
+        unnamed: bool = False,
+        why: str = "",
+        who: str | None = None,
+    ) -> None:
+        """Give a version that was just published its role, as `publish` describes.
+
+        Raises:
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        reason = Reason.of(why, who)
+        self.identify()
+        if role is not None:
+            with _changing(self.path / name) as append:
+                answering = self._answering(name)
+                if role == DEFAULT or answering is None:
+                    self._take_over(name, version, "publish", reason, append)
+                elif answering != version:
+                    self._set_shadow(name, version, reason, append)
+        if unnamed:
+            self.set_default(name, why=why, who=who)
+
+    def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
+        """Let a published version answer for its model, and when nothing is named if its model does so now.
+
+        If it was the shadow, there is none any more.
+
+        Raises:
+            BundleError: there is no such published version.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
+        with _changing(folder) as append:
+            self._take_over(name, version, "promote", reason, append)
+
+    def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
+        """Promote the version that answered before; once more: the one before that. Returns the version.
+
+        Raises:
+            BundleError: that version's folder is gone.
+            AuditLogError: nothing is known to have answered before, the log is damaged, or `why` or `who` is not a
+                plain line.
+        """
+        log, reason = AuditLog(self._model(name)), Reason.of(why, who)
+        with _changing(log.folder) as append:
+            current = self.version_of(name, DEFAULT)
+            version = previous(log.changes(), current)
+            if version is None:
+                cure = "name it: trueodds promote"
+                raise AuditLogError(f"nothing is known to have answered for {name} before {current}; {cure}")
+            self.version_folder(name, version)
+            self._take_over(name, version, "rollback", reason, append)
+        return version
+
+    def shadow(
+        self, name: str, version: str, *, why: str = "", who: str | None = None, since_ms: int | None = None
+    ) -> None:
+        """Let a published version be scored on its model's inputs without being answered.
+
+        `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
+
+        Raises:
+            BundleError: there is no such published version.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
+        with _changing(folder) as append:
+            self._set_shadow(name, version, reason, append, since_ms)
+
+    def withdraw(self, name: str, *, why: str = "", who: str | None = None) -> None:
+        """Let no version shadow a model.
+
+        Raises:
+            BundleError: there is no such model.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        folder, reason = self._model(name), Reason.of(why, who)
+        with _changing(folder) as append:
+            self._set_shadow(name, None, reason, append)
+
+    def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
+        """Let a model answer calls that name none, by the version that answers for it. Returns that version.
+
+        Raises:
+            BundleError: there is no such model, or no version answers for it.
+            AuditLogError: `why` or `who` is not a plain line.
+        """
+        return self._set_default(name, "default", Reason.of(why, who))
+
+    def roll_back_default(self, *, why: str = "", who: str | None = None) -> str:
+        """Let the model answer calls that name none that did so before; once more: the one before that.
+
+        Returns its name.
+
+        Raises:
+            BundleError: that model is gone.
+            AuditLogError: nothing is known to have answered before, the log is damaged, or `why` or `who` is not a
+                plain line.
+        """
+        current = self.default_model()
+        name = previous(self.changes(), current)
+        if name is None:
+            raise AuditLogError(
+                f"no other model is known to have answered calls that name none before {current or 'now'}; name it:"
+                " trueodds default MODEL"
+            )
+        self._set_default(name, "rollback", Reason.of(why, who))
+        return name
+
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be published here."""
+        with tempfile.TemporaryFile(dir=self.path):
+            pass
+
+    def identify(self) -> str:
+        """The identity that tells this folder from others; made now if it has none.
+
+        Raises:
+            OSError: it has none and cannot be written.
+        """
+        if (identity := identity_of(self.path)) is None:
+            with AuditLog(self.path).writing():
+                if (identity := identity_of(self.path)) is None:
+                    write_line(self.path / IDENTITY, identity := secrets.token_hex(8))
+        return identity
+
+    def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
+        """Hold a model against others with the same purpose; see `trueodds.bundle.locks.lock`.
+
+        Raises:
+            BundleError: there is no such model.
+            BusyError: another process holds it, and there is no `wait`.
+        """
+        return locks.lock(self._model(name) / f".{purpose}.lock", wait)
+
+    def _answering(self, name: str) -> str | None:
+        """The version that answers for the model, if its folder is there."""
+        version = self.version_of(name, DEFAULT) or ""
+        return version if re.fullmatch(NAME, version) and (self.path / name / version).is_dir() else None
+
+    def _take_over(self, name: str, version: str, action: Action, reason: Reason, append: Append) -> None:
+        before = self.version_of(name, DEFAULT)
+        write_line(self.path / name / DEFAULT, version)
+        _record(self.path / name, append, action, before, version, reason)
+        if self.version_of(name, SHADOW) == version:
+            self._set_shadow(name, None, Reason("it answers now", reason.who), append)
+        self._keep_default(name, version, Reason("the first model here", reason.who))
+
+    def _set_shadow(
+        self, name: str, version: str | None, reason: Reason, append: Append, since_ms: int | None = None
+    ) -> None:
+        before, file = self.version_of(name, SHADOW), self.path / name / SHADOW
+        if version is None:
+            file.unlink(missing_ok=True)
+        else:
+            write_line(file, version)
+        _record(self.path / name, append, "shadow", before, version, reason, since_ms)
+
+    def _keep_default(self, name: str, version: str, reason: Reason) -> None:
+        """Let MODELS/default follow the version that answers for its model; without a default, `name` becomes it."""
+        with _changing(self.path) as append:
+            before = self.default_model()
+            if before in (None, name):
+                write_line(self.path / DEFAULT, f"{name}/{version}")
+                _record(self.path, append, "default", before, name, reason)
+
+    def _set_default(self, name: str, action: Action, reason: Reason) -> str:
+        with AuditLog(self._model(name)).writing():  # no version takes over meanwhile
+            version = self._answering(name)
+            if version is None:
+                raise BundleError(f"no version answers for {name} in {self.path}; name one: trueodds promote")
+            with _changing(self.path) as append:
+                before = self.default_model()
+                write_line(self.path / DEFAULT, f"{name}/{version}")
+                _record(self.path, append, action, before, name, reason)
+        return version
+
+
+def loaded(bundle: str | Path) -> Bundle:
+    """A bundle that can be published.
+
+    Raises:
+        BundleError: it is damaged, or its name is taken.
+    """
+    source = Bundle.load(bundle)
+    if source.card.name == DEFAULT:
+        raise BundleError(
+            f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+        )
+    return source
+
+
+@contextmanager
+def _changing(folder: Path) -> Iterator[Append]:
+    """Hold the log of a folder while its roles change; on an error nothing has changed."""
+    with AuditLog(folder).writing() as append, restoring(folder / DEFAULT, folder / SHADOW):
+        yield append
+
+
+def _record(
+    folder: Path,
+    append: Append,
+    action: Action,
+    before: str | None,
+    after: str | None,
+    reason: Reason,
+    since_ms: int | None = None,
+) -> None:
+    """Append what is a change, or was one whose process died before its line."""
+    if before == after:
+        before = AuditLog(folder).recorded(action, after)
+    if before != after:
+        append(action, before, after, reason, since_ms)
+
+
+def copy_bundle(source: Bundle, target: Path) -> None:
+    """Copy a bundle to a folder that is not there, written aside and renamed; one publisher of a model at a time, so what else lies aside is left over."""
+    folder, is_new = target.parent, not target.parent.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locks.lock(folder / PUBLISHING, lambda: None):
+            for left_over in folder.glob(f"{PUBLISHING}-*"):
+                shutil.rmtree(left_over, ignore_errors=True)
+            if not target.exists():  # another publisher of the same content may have been first
+                _copy_aside(source, target)
+    except OSError:
+        if is_new and not any(path.name != PUBLISHING for path in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _copy_aside(source: Bundle, target: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=f"{PUBLISHING}-", dir=target.parent))
+    try:
+        for name in source.files:
+            shutil.copyfile(source.directory / name, aside / name)
+            with (aside / name).open("r+b") as file:
+                os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
+        Bundle.load(aside)
+        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
+        aside.rename(target)
+    except BaseException as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(aside)
+        raise
+
+
+def loaded(bundle: str | Path) -> Bundle:
+    """A bundle that can be published.
+
+    Raises:
+        BundleError: it is damaged, or its name is taken.
+    """
+    source = Bundle.load(bundle)
+    if source.card.name == DEFAULT:
+        raise BundleError(
+            f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+        )
+    return source
+
+
+def copy_bundle(source: Bundle, target: Path) -> None:
+    """Copy a bundle to a folder that is not there, written aside and renamed.
+
+    One publisher of a model at a time, so what else lies aside is left over.
+    """
+    folder, is_new = target.parent, not target.parent.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with locks.lock(folder / PUBLISHING, lambda: None):
+            for left_over in folder.glob(f"{PUBLISHING}-*"):
+                shutil.rmtree(left_over, ignore_errors=True)
+            if not target.exists():  # another publisher of the same content may have been first
+                _copy_aside(source, target)
+    except OSError:
+        if is_new and not any(path.name != PUBLISHING for path in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _copy_aside(source: Bundle, target: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=f"{PUBLISHING}-", dir=target.parent))
+    try:
+        for name in source.files:
+            shutil.copyfile(source.directory / name, aside / name)
+            with (aside / name).open("r+b") as file:
+                os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
+        Bundle.load(aside)
+        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
+        aside.rename(target)
+    except BaseException as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or str(aside)
+        raise
