@@ -20,9 +20,6 @@ from trueodds.bundle.copying import copy_bundle, loaded
 from trueodds.bundle.published import PublishedModels
 from trueodds.bundle.role_files import restoring, write_line
 
-PUBLISHING = ".publishing"
-"""Lock of those who copy bundles to a model's folder, and the beginning of the names under which they do."""
-
 
 @dataclass(frozen=True)
 class ModelFolder(PublishedModels):
