@@ -123,6 +123,10 @@ def test_the_pod_is_confined_and_shares_no_disk() -> None:
 def test_the_settings_name_a_remote_that_dvc_reads() -> None:
     objects = yaml.safe_load((DEPLOY / "prefect" / "remote.yaml").read_text())
     check([objects])
+    for where, changed in misspellings(objects):
+        with pytest.raises(jsonschema.ValidationError):
+            check([changed])
+            pytest.fail(f"{where} is misspelt, and nothing says so")
     assert objects["metadata"]["name"] == template()["variables"]["properties"]["dvc_config"]["default"]
     read = ConfigParser()
     read.read_string("\n".join(line.strip() for line in objects["data"]["config"].splitlines()))

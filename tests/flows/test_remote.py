@@ -14,12 +14,14 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from pipeline.flows import remote
+from pipeline.flows.workspace import Workspace
 from tests.flows.conftest import Prefect, free_port
 from tests.flows.test_train import STAGES
 
 pytestmark = pytest.mark.full
 BUCKET = "trueodds"
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+SETTINGS = "[core]\nremote = shared\n['remote \"shared\"']\nurl = s3://{name}/dvc\n"
 FLOW = """
 import sys
 from pipeline.flows.train import train
@@ -48,12 +50,10 @@ class Machine:
     settings: Path
     prefect: Prefect
 
-    def train(self, endpoint: str, name: str = BUCKET) -> tuple[str, str]:
+    def train(self, endpoint: str) -> tuple[str, str]:
         """A run's id and state; DVC's settings lie where the pod of deploy/prefect mounts them."""
         self.settings.mkdir(exist_ok=True)
-        (self.settings / "config").write_text(
-            f"[core]\nremote = shared\n['remote \"shared\"']\nurl = s3://{name}/dvc\n"
-        )
+        (self.settings / "config").write_text(SETTINGS.format(name=BUCKET))
         done = subprocess.run(
             [sys.executable, "-c", FLOW],
             cwd=self.home,
@@ -100,18 +100,33 @@ def test_what_one_machine_has_made_another_takes(
     assert prefect.artifacts(first)["calibration"] == prefect.artifacts(second)["calibration"]
 
 
-@pytest.mark.parametrize(("endpoint", "name"), [(None, "no-such-bucket"), ("closed", BUCKET)])
-def test_a_remote_that_cannot_be_written_takes_no_result_away(
-    machines: tuple[Machine, Machine], bucket: str, prefect: Prefect, endpoint: str | None, name: str
+def test_a_remote_that_cannot_be_reached_takes_no_result_away(
+    machines: tuple[Machine, Machine], prefect: Prefect
 ) -> None:
     """On the machine that has made everything already, so that no stage runs."""
-    run, state = machines[0].train(f"http://127.0.0.1:{free_port()}" if endpoint else bucket, name)
+    run, state = machines[0].train(f"http://127.0.0.1:{free_port()}")
     assert state == "COMPLETED", prefect.logs(run)
+    assert set(prefect.stages(run).values()) == {"Skipped"} and "bundle" in prefect.artifacts(run)
     words = prefect.artifacts(run)["remote"]
     assert words.startswith("DVC's remote shared does not have what this run made: ")
     assert "start the run again: its stages are skipped, and it gives them to the remote" in words
-    assert words.strip() in prefect.logs(run) and "bundle" in prefect.artifacts(run)
-    assert endpoint is None or "The run goes on without it" in prefect.logs(run)
+    assert words.strip() in prefect.logs(run) and "The run goes on without it" in prefect.logs(run)
+
+
+@pytest.mark.parametrize("verb", ["take", "give"])
+def test_why_nothing_was_exchanged_is_the_last_line(
+    machines: tuple[Machine, Machine], bucket: str, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A bucket that is not there has nothing, and takes nothing."""
+    home = machines[0].home
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": bucket, "DVC_GLOBAL_CONFIG_DIR": str(home.parent / "gone")}.items():
+        monkeypatch.setenv(name, value)
+    (home.parent / "gone").mkdir(exist_ok=True)
+    (home.parent / "gone" / "config").write_text(SETTINGS.format(name="no-such-bucket"))
+    lines: list[str] = []
+    place = Workspace(home, home, home, None, ())
+    why = remote.exchange(place, verb, lines.append, 60)
+    assert (why, lines[-1]) == (None, "0 new entries of the run cache") if verb == "take" else why == lines[-1]
 
 
 def test_without_a_remote_nothing_is_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
