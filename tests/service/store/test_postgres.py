@@ -26,7 +26,9 @@ def own_cluster() -> Iterator[postgres.Cluster]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.full)])
-def test_a_server_that_restarts_under_load(own_cluster: postgres.Cluster, number: signal.Signals) -> None:
+def test_a_server_that_restarts_under_load(
+    own_cluster: postgres.Cluster, number: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
     """Calls fail with StoreError while it is gone, nothing acknowledged is lost, and the store goes on by itself."""
     address = own_cluster.database()
 
@@ -68,6 +70,7 @@ def test_a_server_that_restarts_under_load(own_cluster: postgres.Cluster, number
         await store.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+    assert [record.message for record in caplog.records if record.exc_info] == []
 
 
 def test_words_for_what_cannot_be_opened(cluster: postgres.Cluster) -> None:
