@@ -25,7 +25,7 @@ from service.settings import Settings
 from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
-from trueodds.bundle import MODEL, ModelFolder
+from trueodds.bundle import MODEL, open_models
 
 JSON = {"content-type": "application/json"}
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.Mo
             answer = client.run(client.http.request(method, path, json=body))
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
             assert "no model yet" in answer.json()["error"]["message"]
-        ModelFolder(settings.models).publish(write_bundle(tmp_path / "bundle"))
+        open_models(settings.models).publish(write_bundle(tmp_path / "bundle"))
         deadline = time.monotonic() + 10
         while client.get("/health/ready").status_code != 200 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -62,7 +62,7 @@ def test_ready_once_a_bundle_is_published(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_damaged_bundle_is_not_served(settings: Settings) -> None:
-    with (ModelFolder(settings.models).default() / MODEL).open("ab") as file:
+    with (open_models(settings.models).default() / MODEL).open("ab") as file:
         file.write(b"x")
     with Client(create_app(settings)) as client:
         answer = client.get("/health/ready")

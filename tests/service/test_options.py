@@ -15,7 +15,7 @@ from service.http import keys
 from service.settings import Settings, read_hashes
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import SHAPE, change_card, pictures, write_bundle
-from trueodds.bundle import ModelFolder, RiskCoverage
+from trueodds.bundle import RiskCoverage, open_models
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CalibrationSums
 
@@ -179,9 +179,9 @@ def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, set
     body = {"instances": pictures(1), "ids": ["kept"]}
     first, old = (
         client.post("/predict", json=body).json()["predictions"][0],
-        ModelFolder(settings.models).default().name,
+        open_models(settings.models).default().name,
     )
-    ModelFolder(settings.models).publish(write_bundle(tmp_path / "hotter", calibrator=Temperature(4.0)))
+    open_models(settings.models).publish(write_bundle(tmp_path / "hotter", calibrator=Temperature(4.0)))
     client.run(client.app.state.runtime.registry.look())
     assert client.predict(pictures(1))[0]["confidence"] != first["confidence"]
     again = client.post("/predict", json=body).json()
@@ -230,7 +230,7 @@ def test_abstaining_says_what_it_risks(serve: Callable[..., Client], tmp_path: A
     assert "no risk-coverage table" in plain["abstention"]["reading"]
     folder = write_bundle(tmp_path / "with-table")
     change_card(folder, risk_coverage=RiskCoverage.of(sums, "test").model_dump())
-    ModelFolder(client.app.state.runtime.settings.models).publish(folder)
+    open_models(client.app.state.runtime.settings.models).publish(folder)
     client.run(client.app.state.runtime.registry.look())
     answer = client.post("/predict", json={"instances": pictures(20)}, params={"abstain_below": 0.8}).json()
     full = client.predict(pictures(20))

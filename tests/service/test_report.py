@@ -16,7 +16,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import ModelFolder, open_models
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, report_of
 from trueodds.reports.schemas import Report
@@ -207,7 +207,7 @@ def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
 def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, settings: Settings, tmp_path: Path) -> None:
     old = client.predict(pictures(5))
     first = client.report()["version"]
-    ModelFolder(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
+    open_models(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
         newer.label([{"id": p["id"], "label": 0} for p in old])

@@ -21,7 +21,7 @@ from service.store.rows import Label
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
-from trueodds.bundle import ModelFolder, Reference
+from trueodds.bundle import ModelFolder, Reference, open_models
 from trueodds.reports.schemas import NO_TAG
 from trueodds.sums.hours import HOUR_MS
 
@@ -224,7 +224,7 @@ def test_corrections_reach_every_number_but_the_evidence(client: Client, setting
 def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_path: Path) -> None:
     client.predict(pictures(1))
     first = client.report()["version"]
-    ModelFolder(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
+    open_models(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
         report = newer.report()
