@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.faults.buckets import URL, Store
 from pipeline.__main__ import main
+from pipeline.flows import models_of
 from tests.test_bundle import make_bundle
 from trueodds.bundle import (
     MODEL,
@@ -44,10 +45,15 @@ def bundles(tmp_path: Path) -> list[Path]:
 
 
 def test_every_verb_and_what_it_leaves(
-    store: Store, bundles: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store,
+    bundles: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same calls on a folder and on a bucket: the same roles, logs but for their times, and files."""
-    local, remote = ModelFolder(tmp_path / "models"), open_models(URL)
+    monkeypatch.setenv("TRUEODDS_MODELS", URL)
+    local, remote = ModelFolder(tmp_path / "models"), open_models()
     assert isinstance(remote, BucketModels)
     one, two, three = (Bundle.load(bundle).version for bundle in bundles)
     for models in (local, remote):
@@ -72,6 +78,7 @@ def test_every_verb_and_what_it_leaves(
         assert lines[0] == lines[1] and lines[0]
     names = {p.relative_to(local.path).as_posix() for p in local.path.rglob("*") if p.is_file()}
     assert names == Bucket(URL).list().keys(), "the bucket can be copied to a folder, and back"
+    assert models_of(tmp_path).given == URL, "where flows publish"
     roles = ("default", "tiny/default", "tiny/shadow")
     assert Bucket(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0
@@ -79,6 +86,7 @@ def test_every_verb_and_what_it_leaves(
     assert printed.startswith(URL) and f"{two}  answers" in printed and "temperature, mix" in printed
 
 
+@pytest.mark.full
 def test_publishers_at_once_lose_nothing(store: Store, bundles: list[Path]) -> None:
     open_models(URL).publish(bundles[0])
     versions = [Bundle.load(bundle).version for bundle in bundles]

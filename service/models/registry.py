@@ -204,7 +204,10 @@ class Registry:
             if not contents.models and self._engines and not await asyncio.to_thread(self._models.path.is_dir):
                 raise OSError(f"{self._models.path} is gone")  # a volume that may come back
         except OSError as error:
-            self._say({f"the models cannot be read, so what is loaded stays: {error}"})
+            problem = f"the models cannot be read, so what is loaded stays: {error}"
+            self._say({problem})
+            if self._default is None:
+                self.reason = problem
             return
         self._contents = contents
         for key in [key for key in self._loader.refused if key not in contents]:

@@ -13,6 +13,7 @@ from benchmarks.faults import buckets
 from benchmarks.faults.buckets import URL, Store, served, until_problem
 from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
+from pipeline.recalibrate import Recalibration, check_folder, client_of
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import Bundle, open_models
 from trueodds.calibrators import Temperature
@@ -63,12 +64,13 @@ def test_from_an_empty_disk_to_a_restart_without_the_bucket(
     models = open_models(URL)
     models.publish(bundles[0])
     assert served(service) == first.version and service.post("/predict", question).status == 200
+    check_folder(Recalibration(client_of(service.url), models))  # as recalibrate and judge do first
     models.publish(bundles[1], "shadow")
     models.promote("tiny", second.version)
     until(lambda: served(service) == second.version, service)
     store.call("PUT", "/bucket/some/models/tiny/half/model.onnx", b"half")
     store.call("PUT", "/bucket/some/models/tiny/default", b"half")
-    until(lambda: store.requests[-5:] == ["GET /bucket"] * 5, service)
+    until(lambda: store.requests[-2:] == ["GET /bucket"] * 2, service)
     assert served(service) == second.version and listed(service)["problems"] == []
 
     store.fault = "denies"

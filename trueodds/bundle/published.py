@@ -13,7 +13,6 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Self
 
 from trueodds.bundle.audit_log import AuditLog, Change
 from trueodds.bundle.bundle import Bundle, BundleError
@@ -40,11 +39,6 @@ class PublishedModels:
     """The models that are published in a folder, for those who only read it."""
 
     path: Path
-
-    @classmethod
-    def from_environment(cls) -> Self:
-        """The folder that TRUEODDS_MODELS names, or `models` in the working directory: the service's rule, too."""
-        return cls(Path(os.environ.get(VARIABLE) or "models"))
 
     @property
     def place(self) -> str:

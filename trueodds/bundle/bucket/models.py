@@ -150,8 +150,8 @@ class BucketModels(ModelFolder):
         there = self._snapshot(fresh=True).files(key)
         for file in source.files:
             path = source.directory / file
-            # An object is there as a whole or not at all. Whatever is missing, the card must come after it.
-            if file not in there or there[file].size != path.stat().st_size or (file == CARD and len(there) == 1):
+            # An object is there as a whole or not at all.
+            if file not in there or there[file].size != path.stat().st_size:
                 self._bucket.upload(path, "/".join((*key, file)))
         folder = self.path.joinpath(*key)
         if not folder.exists():

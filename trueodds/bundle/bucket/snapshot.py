@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trueodds.bundle.audit_log import FILE as LOG
 from trueodds.bundle.audit_log import AuditLogError, Change, parse
-from trueodds.bundle.bucket.objects import Bucket, Entry
+from trueodds.bundle.bucket.objects import Bucket, BucketError, Entry
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD
 from trueodds.bundle.card import NAME
 from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Key, names_in
@@ -19,6 +19,8 @@ from trueodds.inputs import KINDS
 
 BUNDLE_FILES = (MODEL, CALIBRATOR, MODEL_CARD, *(name for kind in KINDS for name in kind.beside), CARD)
 """All that a bundle may consist of, the card last."""
+TRIES = 20
+"""Of a listing and of reading what it lists, while others write."""
 _ROLES = (DEFAULT, SHADOW)
 _SMALL = re.compile(f"{DEFAULT}|{re.escape(IDENTITY)}|{re.escape(LOG)}|{NAME}/(?:{DEFAULT}|{SHADOW}|{re.escape(LOG)})")
 _CARD = re.compile(f"({NAME})/({NAME})/{re.escape(CARD)}")
@@ -36,10 +38,10 @@ class Snapshot:
         """One listing, and a request for each small file that `known` does not have as it is now.
 
         Raises:
-            BucketError: the bucket cannot be read.
+            BucketError: the bucket cannot be read, or is written all the time.
         """
         entries = bucket.list()
-        while True:
+        for _ in range(TRIES):
             small = {name for name in entries if _SMALL.fullmatch(name)}
             same = {n for n in small if known and n in known.texts and known.entries.get(n) == entries[n]}
             if same == small:
@@ -48,6 +50,7 @@ class Snapshot:
             texts = {name: known.texts[name] for name in same} | read if known else read
             # What was read belongs to the listing only if nobody has written meanwhile: the next one tells.
             known, entries = cls(entries, texts), bucket.list()
+        raise BucketError(f"{bucket.url} has changed {TRIES} times while it was read")
 
     @property
     def versions(self) -> dict[Key, float]:
