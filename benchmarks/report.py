@@ -122,9 +122,9 @@ def new(k: int) -> ReportQuery:
 async def in_process(store: Store, total: int) -> Numbers:
     version = next(v for v in await store.read_versions() if v.model == f"of-{total}")
     key, recent = (version.model, version.version), Recent()
-    runtime = cast(Runtime, SimpleNamespace(store=store, registry=SimpleNamespace(models=lambda known: {"models": []})))
+    registry, settings = SimpleNamespace(models=lambda known: {"models": []}), Settings()
+    runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings))
     sums, labels = await store.read_sums(*key), await recent.labels(store, version)
-    settings = Settings()
 
     async def numbers(k: int) -> object:
         return figures_of(sums.labelled, 15, "width", new(100 + k).level, True)

@@ -1,9 +1,10 @@
 """What grows with what: labels, models, tags, service processes on PostgreSQL, and retention while the service answers.
 
-    python -m benchmarks.scaling                             the parts that need no database, some minutes
-    python -m benchmarks.scaling --postgres postgresql://... and four services on that database, an empty one
-    python -m benchmarks.scaling --small                     a hundredth of everything: whether it runs, no figures
-    python -m benchmarks.scaling --write                     and keep it in benchmarks/results/scaling.json
+    python -m benchmarks.scaling                    some minutes; kept in benchmarks/results/scaling.json
+    python -m benchmarks.scaling --only tags        one part, printed only (several: --only tags --only models)
+    python -m benchmarks.scaling --small            a hundredth of everything: whether it runs, printed only
+
+Services share a PostgreSQL of its own, started for this and removed, or with --postgres an empty one of yours.
 
 The sums of 10^8 labels are those of 10^6, each count and sum a hundred times as large: a report reads sums, not rows.
 Models are gradient boostings of 30 features. Clients are threads on the same cores as the services.
@@ -19,18 +20,19 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks import load, report, vector_serving
+from benchmarks.faults import postgres
 from benchmarks.faults.process import Service
 from benchmarks.interval_coverage import processor
+from benchmarks.scaling_services import Numbers, connections, database, get, processes, timed, times
 from benchmarks.store import VERSION, batch
 from service.store import Store, open_store
 from service.store.work.period_sums import PeriodSums
@@ -39,26 +41,6 @@ from trueodds.bundle import Bundle, ModelFolder
 from trueodds.sums.hours import HOUR_MS
 
 RESULT = Path(__file__).parent / "results" / "scaling.json"
-CLIENTS = 8
-
-Numbers = dict[str, Any]
-
-
-def times(seconds: list[float]) -> Numbers:
-    p50, p99 = np.quantile(seconds, [0.5, 0.99]) * 1e3
-    return {"calls": len(seconds), "p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2)}
-
-
-def timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def get(service: Service, path: str) -> Any:
-    answer = service.get(path)
-    assert answer.status == 200, answer.body
-    return answer.json() if path != "/metrics" else answer.body.decode()
 
 
 def multiplied(factor: int) -> Work[None]:
@@ -99,10 +81,16 @@ def labels(folder: Path, small: bool) -> Numbers:
             assert seen["labelled"] == rows * factor, seen["labelled"]
             while get(service, model)["alarm"]["nulls"][0]["labels"] < min(rows, report.LOGGED):
                 time.sleep(0.5)  # the evidence of the log is taken at the start
+            first = timed(partial(get, service, model + "&bins=20"))
             new = [timed(partial(get, service, f"{model}&level={0.95 + k / 10**6:.6f}")) for k in range(1, 10)]
             again = [timed(partial(get, service, model)) for _ in range(9)]
         size = Path(address).stat().st_size / 1e6
-        found[f"{rows * factor:,}"] = {"new": times(new), "again": times(again), "store_mb": round(size, 1)}
+        found[f"{rows * factor:,}"] = {
+            "first_ms": round(1e3 * first, 1),
+            "new": times(new),
+            "again": times(again),
+            "store_mb": round(size, 1),
+        }
     return found
 
 
@@ -178,49 +166,6 @@ def tags(folder: Path, small: bool) -> Numbers:
     return found
 
 
-@contextlib.contextmanager
-def services(folder: Path, published: Path, store: str, count: int) -> Iterator[list[Service]]:
-    with contextlib.ExitStack() as stack:
-        several = []
-        for k in range(count):
-            (own := folder / f"service-{k}").mkdir(exist_ok=True)
-            several.append(stack.enter_context(Service(own, published, store=store)).start())
-        for service in several:
-            service.until(200)
-        yield several
-
-
-def processes(folder: Path, store: str, small: bool) -> Numbers:
-    """Answers a second, and the labels of each at another service, by the number of services on one database."""
-    version, row_F = vector_serving.publish(folder)
-    body = {"instances": [row_F.tolist()] * 8}
-    seconds, found = 1.0 if small else 10.0, dict[str, Any]()
-
-    def client(several: list[Service], k: int) -> tuple[int, list[float]]:
-        mine, other, spent, labelled = several[k % len(several)], several[(k + 1) % len(several)], list[float](), 0
-        end = time.perf_counter() + seconds
-        with mine.client() as asking, other.client() as telling:
-            while time.perf_counter() < end:
-                started = time.perf_counter()
-                answers = asking.post("/predict", body).json()["predictions"]
-                spent.append(time.perf_counter() - started)
-                rows = [{"id": one["id"], "label": 0} for one in answers]
-                labelled += telling.post("/feedback", {"labels": rows}).json()["stored"]
-        return labelled, spent
-
-    before = 0
-    for count in (1, 2, 4):
-        with services(folder, version.parents[1], store, count) as several, ThreadPoolExecutor(CLIENTS) as pool:
-            done = list(pool.map(partial(client, several), range(CLIENTS)))
-            labelled = sum(one[0] for one in done)
-            counts = [get(service, "/calibration-report")["labelled"] for service in several]
-        assert set(counts) == {before + labelled}, f"{counts} of {before + labelled}: a label was lost"
-        before += labelled
-        found[str(count)] = {"answers_and_labels_per_second": round(labelled / seconds)}
-        found[str(count)] |= times([second for one in done for second in one[1]])
-    return found
-
-
 def retention(folder: Path, small: bool) -> Numbers:
     """An answer's time while old predictions are removed, and once they are gone."""
     rows, address = 2_000 if small else 200_000, folder / "retention.sqlite"
@@ -265,24 +210,38 @@ def retention(folder: Path, small: bool) -> Numbers:
     return {"rows": rows, "seconds": round(taken, 1), "during": times(during or [0.0]), "after": times(after)}
 
 
+PARTS: dict[str, Callable[[Path, bool], Numbers]] = {
+    "labels": labels,
+    "models": models,
+    "tags": tags,
+    "retention": retention,
+}
+SHARED: dict[str, Callable[[Path, str, bool], Numbers]] = {"processes": processes, "connections": connections}
+"""Parts that need PostgreSQL."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres", metavar="URL", help="an empty database, or schema")
     parser.add_argument("--small", action="store_true", help="a hundredth of everything")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
+    parser.add_argument("--only", action="append", choices=[*PARTS, *SHARED], help="not the other parts")
     chosen = parser.parse_args()
-    if chosen.write and chosen.small:
-        parser.error("--small gives no figures: leave out --write")
     found: Numbers = {"processor": processor(), "cores": len(os.sched_getaffinity(0))}
-    for part in (labels, models, tags, retention):
-        with tempfile.TemporaryDirectory() as temporary:
-            found[part.__name__] = part(Path(temporary), chosen.small)
-            print(part.__name__, json.dumps(found[part.__name__]), flush=True)
-    if chosen.postgres:
-        with tempfile.TemporaryDirectory() as temporary:
-            found["processes"] = processes(Path(temporary), chosen.postgres, chosen.small)
-            print("processes", json.dumps(found["processes"]), flush=True)
-    if chosen.write:
+    for name, part in PARTS.items():
+        if name in (chosen.only or PARTS):
+            with tempfile.TemporaryDirectory() as temporary:
+                found[name] = part(Path(temporary), chosen.small)
+                print(name, json.dumps(found[name]), flush=True)
+    wanted = [name for name in SHARED if name in (chosen.only or SHARED)]
+    with database(chosen.postgres) if wanted else contextlib.nullcontext() as address:
+        if wanted and not address:
+            parser.error(f"{', '.join(wanted)}: {postgres.missing()}, or name a database with --postgres")
+        for name in wanted if address else ():
+            assert address
+            with tempfile.TemporaryDirectory() as temporary:
+                found[name] = SHARED[name](Path(temporary), address, chosen.small)
+                print(name, json.dumps(found[name]), flush=True)
+    if not (chosen.only or chosen.small):
         RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from service.alarm import rearming
 from service.alarm import route as alarm
 from service.alarm.watch import Watch
-from service.http import documentation, error_answers, keys, query_parameters
+from service.http import documentation, error_answers, keys, query_parameters, reading
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
 from service.http.fast_routes import FastRoutes
@@ -58,6 +58,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         try:
             await runtime.open()
             store, chosen = runtime.store, runtime.settings
+            if chosen.read_only:
+                yield
+                return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve.keep_pairs(store, runtime.telemetry)
             async with _background(housekeeping, pairs, Watch(store, chosen, runtime.telemetry).keep_watching()):
@@ -76,9 +79,21 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
-    app.state.recent, app.state.gauges = Recent(), Gauges(VERSION)
+    app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _examples(runtime))
-    app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
+    documented = (
+        *(observe.router, kserve.router, status.router, labels.router, voiding.router),
+        *(predictions.router, report.router, alarm.router, rearming.router),
+    )
+    if runtime.settings.read_only:
+        app.add_middleware(reading.Reading)
+    else:
+        app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
+    part = reading.part if runtime.settings.read_only else lambda router: router
+    for router in documented:
+        app.include_router(part(router), dependencies=[query_parameters.DECLARED])
+    for router in (predict.fast, pages.router, infer.fast, infer.router):
+        app.include_router(part(router))
     app.add_middleware(
         Envelope,
         telemetry=runtime.telemetry,
@@ -86,14 +101,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         streamed={"/feedback": bulk.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
-    documented = (
-        *(observe.router, kserve.router, status.router, labels.router, voiding.router),
-        *(predictions.router, report.router, alarm.router, rearming.router),
-    )
-    for router in documented:
-        app.include_router(router, dependencies=[query_parameters.DECLARED])
-    for router in (predict.fast, pages.router, infer.fast, infer.router):
-        app.include_router(router)
     return app
 
 

@@ -32,12 +32,18 @@ class Runtime:
     async def open(self) -> None:
         """Open the store and load the models that are there; what comes later is found within a second.
 
+        A service that only reads loads none.
+
         Raises:
             StoreError: the store cannot be opened.
         """
-        self._store = await open_store(self.settings.store, self.settings.database_connections)
-        self._registry = Registry(self.settings, self._store, self.telemetry, self.answered_by)
-        await self._registry.open()
+        chosen = self.settings
+        self._store = await open_store(chosen.store, chosen.database_connections, read_only=chosen.read_only)
+        self._registry = Registry(chosen, self._store, self.telemetry, self.answered_by)
+        if chosen.read_only:
+            self._registry.reason = "this service only reads, so it loads no model (--read-only)"
+        else:
+            await self._registry.open()
 
     async def close(self) -> None:
         """Answer what is queued, then close the store."""
@@ -60,7 +66,7 @@ class Runtime:
         return self.registry.default
 
     async def check_store(self) -> None:
-        """Raises StoreError where the store cannot be written now."""
+        """Raises StoreError where the store cannot be written now, or read by a service that only reads."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self.store.ping()

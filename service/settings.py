@@ -143,6 +143,10 @@ class Settings(BaseSettings):
         "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
     )
 
+    read_only: bool = Field(
+        False,
+        description="only report: the PostgreSQL store is read, it may be a standby, and no model is loaded",
+    )
     predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
     feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
     read_key: KeyHashes = Field(

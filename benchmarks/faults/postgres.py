@@ -47,7 +47,8 @@ def _account() -> pwd.struct_passwd | None:
 class Cluster:
     """`start`, `stop` and `kill` are real; data survive them as PostgreSQL promises."""
 
-    def __init__(self) -> None:
+    def __init__(self, primary: Cluster | None = None) -> None:
+        """`primary`: the cluster that this one follows as a hot standby, by streaming replication."""
         folder = binaries()
         assert folder is not None
         self._binaries = folder
@@ -56,9 +57,14 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="trueodds-postgres-"))
         if self._account:
             os.chown(self.folder, self._account.pw_uid, self._account.pw_gid)
-        self._data = self.folder / "data"
-        self._run("initdb", "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        self.port = _free_port()
+        self._data, self.port = self.folder / "data", _free_port()
+        if primary:
+            where = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", USER)
+            copying = ("--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+            self._run("pg_basebackup", "-D", str(self._data), *where, *copying)
+        else:
+            how = ("-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+            self._run("initdb", "-D", str(self._data), *how)
         self._process: subprocess.Popen[bytes] | None = None
         self._count = 0
         self.start()
@@ -107,6 +113,10 @@ class Cluster:
 
     def __exit__(self, *error: object) -> None:
         self.remove()
+
+    def follows(self, primary: str) -> str:
+        """The URL here of a database of the primary."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{primary.rpartition('/')[2]}"
 
     def remove(self) -> None:
         self.stop(signal.SIGQUIT)

@@ -28,6 +28,7 @@ from benchmarks import (
     photos,
     pipeline_run,
     report,
+    scaling_report,
     score_coverage,
     selection,
     sequential,
@@ -87,6 +88,8 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "observe": observe.markdown,
     "faults": faults_report.markdown,
     "report": report.markdown,
+    "scaling": scaling_report.markdown,
+    "partitions": scaling_report.partitions,
     "table_report": table_report.markdown,
 }
 """Blocks made from the result file of the same name, under the command that makes it."""

@@ -47,6 +47,8 @@ COMMANDS = {
     "observe": "python -m benchmarks.observe --write",
     "faults": "python -m benchmarks.faults --kills 200",
     "report": "python -m benchmarks.report --write",
+    "scaling": "python -m benchmarks.scaling",
+    "partitions": "python -m benchmarks.partitions --write",
     "table_report": "python -m benchmarks.table_report --write",
 }
 """The command that makes a result anew."""

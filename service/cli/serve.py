@@ -80,7 +80,11 @@ def add_parser(commands: Subparsers) -> None:
     for name, setting in Settings.model_fields.items():
         default = "none" if setting.default in (None, "", ()) else setting.default
         text = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
-        parser.add_argument(f"--{name.replace('_', '-')}", help=text, metavar=name.rpartition("_")[2].upper())
+        option = f"--{name.replace('_', '-')}"
+        if setting.annotation is bool:
+            parser.add_argument(option, help=text, action="store_const", const="true")
+        else:
+            parser.add_argument(option, help=text, metavar=name.rpartition("_")[2].upper())
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if settings.url_file and not settings.url_file.parent.is_dir():
             raise NotADirectoryError(f"url_file = {settings.url_file}: there is no folder {settings.url_file.parent}")
-        asyncio.run(_check_store(settings.store))
+        asyncio.run(_check_store(settings))
     except (StoreError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -166,9 +170,9 @@ def _config(app: object, workers: int = 1) -> uvicorn.Config:
     )
 
 
-async def _check_store(store: str) -> None:
+async def _check_store(settings: Settings) -> None:
     """Opens and closes it, so that a store that cannot be used is one line here and no traceback in the server."""
-    await (await open_store(store)).close()
+    await (await open_store(settings.store, read_only=settings.read_only)).close()
 
 
 def _announce(url: str, url_file: Path | None) -> None:

@@ -284,7 +284,7 @@ def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
     for version in versions:
         row = listed.get(shadowed_by(version.model), {})
         shadow = is_shadow(version.model)
-        role = "past"
+        role = "unknown" if runtime.settings.read_only else "past"
         if version.is_observed:
             role = "observed"
         elif version.version == row.get("shadow"):

@@ -50,8 +50,17 @@ HEADERS = {
 """To be sent with the page: nothing runs or is loaded but its own style and script."""
 
 
-def render(report: Report, query: Mapping[str, str] | None = None, *, now: datetime | None = None) -> str:
-    """HTML of a report. `query`: the request's, which forms and links keep; `now` defaults to the clock."""
+def render(
+    report: Report,
+    query: Mapping[str, str] | None = None,
+    *,
+    now: datetime | None = None,
+    read_only: bool = False,
+) -> str:
+    """HTML of a report. `query`: the request's, which forms and links keep; `now` defaults to the clock.
+
+    `read_only`: without the forms that write, of a service that only reads.
+    """
     query, now = query or {}, now or datetime.now(UTC)
     choice, address = addresses.choice_of(report, now), partial(addresses.address, query)
 
@@ -63,9 +72,9 @@ def render(report: Report, query: Mapping[str, str] | None = None, *, now: datet
         address=address,
         refresh_address=addresses.refresh_address(query, choice),
         choice=part("choice"),
-        acknowledgement=part("acknowledgement"),
-        rearming=part("rearming"),
-        first_steps=part("first_steps"),
+        acknowledgement=Markup() if read_only else part("acknowledgement"),
+        rearming=Markup() if read_only else part("rearming"),
+        first_steps=Markup() if read_only else part("first_steps"),
         footer=part("footer"),
     )
     return page.render(report, now=now, site=site)

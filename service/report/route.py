@@ -134,7 +134,8 @@ async def calibration_report(
         places = await read_checks(runtime.store, subject, query, data)
         report.checks = await asyncio.to_thread(checks_of, places, query)
     if html:
-        text = await asyncio.to_thread(pages.render, report, request.query_params)
+        read_only = runtime.settings.read_only
+        text = await asyncio.to_thread(pages.render, report, request.query_params, read_only=read_only)
         return Response(text, media_type="text/html", headers={"vary": "accept", **pages.HEADERS})
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 

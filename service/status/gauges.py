@@ -40,9 +40,9 @@ class VersionState:
 class Gauges:
     """Makes the gauges; keeps the intervals of versions whose sums have not changed."""
 
-    def __init__(self, version: str) -> None:
-        """`version`: of the service."""
-        self._build = _build(version)
+    def __init__(self, version: str, *, read_only: bool = False) -> None:
+        """`version`: of the service; `read_only`: whether it is one that loads no model."""
+        self._build, self._read_only = _build(version), _read_only(read_only)
         self._intervals: dict[tuple[str, str], tuple[Array, EceInterval]] = {}
 
     def families(
@@ -55,6 +55,7 @@ class Gauges:
         """All gauges; `loaded` and `altered` as `Registry` gives them."""
         return [
             self._build,
+            self._read_only,
             *_stored(states),
             *self._calibration(states),
             *_evidence(states),
@@ -95,6 +96,13 @@ def _build(version: str) -> Metric:
     }
     family = GaugeMetricFamily("trueodds_build_info", "1; its labels say what answers", labels=list(build))
     family.add_metric(list(build.values()), 1.0)
+    return family
+
+
+def _read_only(read_only: bool) -> Metric:
+    text = "1: it only reports from a store and is meant to load no model; 0: it answers"
+    family = GaugeMetricFamily("trueodds_read_only", text)
+    family.add_metric([], float(read_only))
     return family
 
 

@@ -35,8 +35,14 @@ async def live() -> Response:
     responses=error_answers.documented(_503="no model is loaded, or the store cannot be written; the message says why"),
 )
 async def ready(request: Request) -> Response:
-    """200 once a bundle is loaded and has reproduced its golden prediction, while the store can be written."""
+    """200 once a bundle is loaded and has reproduced its golden prediction, while the store can be written.
+
+    Of a service that only reads: while the store can be read.
+    """
     runtime = runtime_of(request)
+    if runtime.settings.read_only:
+        await runtime.check_store()
+        return _health(Health(status="ready"))
     version = runtime.engine.version
     await runtime.check_store()
     health = Health(status="ready", model=version.model, version=version.version)

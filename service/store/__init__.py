@@ -25,13 +25,17 @@ def is_postgres(address: str) -> bool:
     return address.startswith(POSTGRES)
 
 
-async def open_store(address: str, connections: int = 8) -> Store:
+async def open_store(address: str, connections: int = 8, *, read_only: bool = False) -> Store:
     """The store at the path of a SQLite file, or at a URL `postgresql://user:password@host:port/database`.
+
+    `read_only`, of PostgreSQL: all that writes raises StoreError, and a standby will do.
 
     Raises:
         StoreError: it cannot be opened; the message says why, without the password.
     """
-    store = Store(await _open_database(address, connections))
+    store = Store(await _open_database(address, connections, read_only))
+    if read_only:
+        return store
     try:
         await store.compact()
     except BaseException:
@@ -40,14 +44,19 @@ async def open_store(address: str, connections: int = 8) -> Store:
     return store
 
 
-async def _open_database(address: str, connections: int) -> Database:
+async def _open_database(address: str, connections: int, read_only: bool) -> Database:
     if is_postgres(address):
         from service.store.databases.postgres import PostgresDatabase
 
-        return await PostgresDatabase.open(address, connections)
+        return await PostgresDatabase.open(address, connections, read_only=read_only)
     if "://" in address:
         scheme = address.partition("://")[0]
         raise StoreError(f"the store is a {scheme}:// URL; allowed are the path of a file and postgresql:// URLs")
+    if read_only:
+        raise StoreError(
+            f"the store {address} is a file, and --read-only takes a postgresql:// URL; a service that is given no"
+            " traffic reports from a file as well"
+        )
     from service.store.databases.sqlite import SqliteDatabase
 
     return await SqliteDatabase.open(Path(address))

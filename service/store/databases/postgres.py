@@ -42,6 +42,8 @@ SESSION = {
     "plan_cache_mode": "force_generic_plan",  # every statement has its index; fresh tables have no statistics
     "jit": "off",
 }
+READING = {"default_transaction_read_only": "on"}
+"""Of a session that only reads, beside SESSION."""
 COPIED = 64
 """Rows from which COPY is used; below, and in time per row even there, INSERT is as fast (15 us)."""
 
@@ -57,15 +59,17 @@ T = TypeVar("T")
 class PostgresDatabase(Database):
     """Create with `await PostgresDatabase.open(url)`."""
 
-    def __init__(self, pool: Any, name: str) -> None:
-        self._pool, self._name, self._closed = pool, name, False
+    def __init__(self, pool: Any, name: str, *, read_only: bool = False) -> None:
+        self._pool, self._name, self._read_only, self._closed = pool, name, read_only, False
 
     @classmethod
-    async def open(cls, url: str, connections: int = 8) -> Self:
+    async def open(cls, url: str, connections: int = 8, *, read_only: bool = False) -> Self:
         """Connect, and create the tables of a new database; they live in the first schema of the search path.
 
+        `read_only`: nothing is created or written, so the server may be a standby.
+
         Raises:
-            StoreError: no such server or database, a wrong password, or another schema.
+            StoreError: no such server or database, a wrong password, another schema, or no tables for who only reads.
         """
         name = _shown(url)
         try:
@@ -75,24 +79,28 @@ class PostgresDatabase(Database):
                 max_size=connections,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
-                server_settings=SESSION,
+                server_settings=SESSION | READING if read_only else SESSION,
             )
         except (asyncpg.PostgresError, *_CLIENT, OSError, ValueError, TimeoutError) as error:
             raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
         try:
             async with pool.acquire() as connection:
-                await _create_tables(connection, name)
+                await (_check_tables if read_only else _create_tables)(connection, name)
         except BaseException as error:
             await pool.close()
+            if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+                cure = "name its primary, or give --read-only to a service that only reports"
+                raise StoreError(f"the store {name} takes no writes: {error}; {cure}") from None
             if isinstance(error, (asyncpg.PostgresError, *_CLIENT, OSError, ValueError)):
                 raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
             raise
-        return cls(pool, name)
+        return cls(pool, name, read_only=read_only)
 
     async def ping(self) -> None:
         with self._errors("reached"):
             async with self._connection() as connection:
-                if await connection.fetchval("SELECT current_setting('transaction_read_only')", timeout=5) == "on":
+                read_only = await connection.fetchval("SELECT current_setting('transaction_read_only')", timeout=5)
+                if read_only == "on" and not self._read_only:
                     raise StoreError(f"the store {self._name} takes no writes: it is a standby or set to read only")
 
     async def close(self) -> None:
@@ -105,6 +113,8 @@ class PostgresDatabase(Database):
             self._pool.terminate()
 
     async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
+        if self._read_only:
+            raise StoreError(f"the store {self._name} is open to be read only (--read-only): nothing is written to it")
         with self._errors("written"):
             for attempt in range(1, ATTEMPTS + 1):
                 committing = False
@@ -220,6 +230,17 @@ async def _create_tables(connection: Any, name: str) -> None:
             await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", POSTGRES_VERSION)
         elif version != POSTGRES_VERSION:
             raise StoreError(other_version(name, version, POSTGRES_VERSION, "database"))
+
+
+async def _check_tables(connection: Any, name: str) -> None:
+    """Raise StoreError unless the tables are there, of this release's schema."""
+    try:
+        version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
+    except asyncpg.UndefinedTableError:
+        words = "holds no tables of TrueOdds, and --read-only makes none: start a service that writes to it first"
+        raise StoreError(f"the store {name} {words}") from None
+    if version != POSTGRES_VERSION:
+        raise StoreError(other_version(name, version, POSTGRES_VERSION, "database"))
 
 
 def _again(error: BaseException, attempt: int) -> bool:

@@ -83,8 +83,9 @@ class Check(BaseModel):
 class KnownVersion(BaseModel):
     model: str
     version: str
-    role: Literal["default", "shadow", "published", "past", "observed"] = Field(
-        description="past: its bundle is gone; observed: another server answers, and its answers are sent here"
+    role: Literal["default", "shadow", "published", "past", "observed", "unknown"] = Field(
+        description="past: its bundle is gone; observed: another server answers, and its answers are sent here;"
+        " unknown: to a service that only reads"
     )
 
 
