@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -30,6 +31,9 @@ CHUNK_BYTES = 32
 """Bytes of a chunk's size line and line ends that count as its data do: without limit."""
 PIECE, TURN_SECONDS = 16 * 1024, 0.005
 """Bytes that are parsed at once (900 requests without a body at most), and time after which others have their turn."""
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+JOINED_BYTES = 64 * 1024
+"""Bytes of a body from which copying it behind its head takes longer than a packet more."""
 LINGER_BYTES, LINGER_SECONDS = 4 * 1024**2, 2.0
 """Bytes and time that are still read, and thrown away, after a refusal: a connection that is closed while the client
 sends is reset, and the client may never see the answer."""
@@ -91,6 +95,9 @@ class LimitedHTTP(HttpToolsProtocol):
             self._refuse(error)
             raise error  # ends the parser
         super().on_headers_complete()
+        answer = _Answer(self.transport)
+        self.cycle.transport = answer  # type: ignore[assignment]
+        self.cycle.on_response = partial(self._answered, answer)
         self._overhead, self._in_body = 0, True
         self._unanswered += 1
         self.headers = []  # trailers are no headers of the request, which is being answered by now
@@ -105,6 +112,10 @@ class LimitedHTTP(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._overhead, self._in_body = 0, False
+
+    def _answered(self, answer: _Answer) -> None:
+        answer.flush()
+        self.on_response_complete()
 
     def on_response_complete(self) -> None:
         self._unanswered -= 1
@@ -206,6 +217,40 @@ class LimitedHTTP(HttpToolsProtocol):
     def _give_up(self) -> None:
         message = f"the head of the request did not arrive within {self.seconds:g} s; send it faster"
         self._refuse(ServiceError(408, "head_too_slow", message))
+
+
+class _Answer:
+    """The transport as one answer sees it, whose head goes with the beginning of the body.
+
+    As two writes they are two packets, which wake the client twice: 4% of the processor time of an image at 32 clients.
+    """
+
+    __slots__ = ("_head", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._head: bytes | None = None
+        """What waits for the body; b"" once it is written."""
+        self._transport, self.is_closing = transport, transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is None and data != CONTINUE:
+            self._head = data
+        elif self._head and len(data) < JOINED_BYTES:
+            data, self._head = self._head + data, b""
+            self._transport.write(data)
+        else:
+            self.flush()
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write a head that no body follows."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class _Flow(FlowControl):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from service.errors import ServiceError
 from service.models.engine import Engine, Find
 from service.models.loader import Loader
+from service.models.roles import Roles
 from service.models.schemas import Answering, Models, PublishedModel, PublishedVersion, Role, State
-from service.models.shadow import Shadow
 from service.settings import Settings
 from service.store import Store
 from service.store.rows import Version
@@ -47,9 +47,7 @@ class Registry:
         self._loader = Loader(settings, store, telemetry, find, self._models)
         self._engines = self._loader.engines
         """In the order of their last use, as far as they are pinned."""
-        self._default: Engine | None = None
-        self._defaults: dict[str, Engine] = {}
-        self._shadows: dict[str, Shadow] = {}
+        self._roles = Roles(self._loader, settings.max_waiting)
         self.reason = "the service is starting"
         """Why nothing answers yet, or what is meant to answer does not."""
         self._said: set[str] = set()
@@ -72,8 +70,8 @@ class Registry:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
-        for model in list(self._shadows):
-            self._drop_shadow(model)
+        for model in list(self._roles.shadows):
+            self._roles.drop_shadow(model)
         await self._loader.close()
 
     @property
@@ -88,9 +86,9 @@ class Registry:
         Raises:
             ServiceError: 503 with the reason while there is none.
         """
-        if self._default is None:
+        if self._roles.default is None:
             raise ServiceError(503, "not_ready", f"not ready: {self.reason}", retry_after=1)
-        return self._default
+        return self._roles.default
 
     async def engine(self, model: str | None = None, version: str | None = None) -> Engine:
         """Who answers for a model, by its default version or by the one that is named; loaded now if need be.
@@ -102,8 +100,8 @@ class Registry:
             if version is None:
                 return self.default
             model = self.default.version.model
-        if version is None and model in self._defaults:
-            return self._defaults[model]
+        if version is None and model in self._roles.defaults:
+            return self._roles.defaults[model]
         published = self._contents.models.get(model)
         if published is None:
             known = ", ".join(self._contents.models) or "none yet"
@@ -119,7 +117,7 @@ class Registry:
 
     def served(self, model: str | None = None) -> Key | None:
         """Who answers now, for a model or when nothing is named."""
-        engine = self._defaults.get(model) if model else self._default
+        engine = self._roles.defaults.get(model) if model else self._roles.default
         return (engine.version.model, engine.version.version) if engine else None
 
     def versions(self, model: str) -> list[str]:
@@ -154,7 +152,7 @@ class Registry:
             if version.is_observed:
                 observed.setdefault(version.model, []).append(version.version)
         models = [self._listed(model) for model in self._contents.models]
-        default = self._default.version if self._default else None
+        default = self._roles.default.version if self._roles.default else None
         answering: Answering | None = {"model": default.model, "version": default.version} if default else None
         folder = self._contents.identity
         return {
@@ -175,7 +173,7 @@ class Registry:
                 state, reason = "altered", _altered_text(altered)
             roles = sorted(meant.get(key, ()))
             versions.append({"version": version, "state": state, "meant_as": roles, "reason": reason})
-        now, shadow = self._defaults.get(model), self._shadows.get(model)
+        now, shadow = self._roles.defaults.get(model), self._roles.shadows.get(model)
         return {
             "model": model,
             "default": now.version.version if now else None,
@@ -186,16 +184,8 @@ class Registry:
     def _problems(self) -> list[str]:
         refused = [f"{'/'.join(key)} is refused: {r.reason}" for key, r in self._loader.refused.items()]
         altered = [f"{'/'.join(key)} {_altered_text(how)}" for key, how in self._loader.altered.items()]
-        unlike = [
-            f"{model}/{published.shadow} cannot shadow {self._defaults[model].version.version}: it takes other inputs"
-            " or has other classes"
-            for model, published in self._contents.models.items()
-            if published.shadow
-            and model in self._defaults
-            and (model, published.shadow) in self._engines
-            and not _alike(self._engines[model, published.shadow], self._defaults[model])
-        ]
-        return [*self._contents.problems, *refused, *altered, *unlike]
+        misfits = [self._roles.misfit(model, published) for model, published in self._contents.models.items()]
+        return [*self._contents.problems, *refused, *altered, *filter(None, misfits)]
 
     async def look(self) -> None:
         """One look at the directory: load what is new, switch to it, end what has gone."""
@@ -206,7 +196,7 @@ class Registry:
         except OSError as error:
             problem = f"the models cannot be read, so what is loaded stays: {error}"
             self._say({problem})
-            if self._default is None:
+            if self._roles.default is None:
                 self.reason = problem
             return
         self._contents = contents
@@ -214,8 +204,10 @@ class Registry:
             del self._loader.refused[key]
         for key in self._meant():
             await self._loader.load(key)
-        self._switch()
-        self._end_what_has_gone()
+        self._roles.switch(contents)
+        self._end_idle_pins()
+        refused = self._loader.refused.get(contents.default) if contents.default else None
+        self.reason = refused.reason if refused else next(iter(contents.problems), "")
         await self._loader.look_again()
         self._say(set(self._problems()))
 
@@ -249,56 +241,8 @@ class Registry:
             self._end_idle_pins()
         return engine
 
-    def _switch(self) -> None:
-        """Let what is meant to answer do so where it is loaded; where it is not, what answers now goes on."""
-        contents = self._contents
-        if contents.default in self._engines:
-            self._default = self._engines[contents.default]
-        for model, published in contents.models.items():
-            engine = self._engines.get((model, published.default or ""))
-            if engine:
-                self._defaults[model] = engine
-            self._follow(model, self._engines.get((model, published.shadow or "")))
-        refused = self._loader.refused.get(contents.default) if contents.default else None
-        self.reason = refused.reason if refused else next(iter(contents.problems), "")
-
-    def _follow(self, model: str, shadow: Engine | None) -> None:
-        """Let `shadow` see what the model's default answers."""
-        followed, now = self._defaults.get(model), self._shadows.get(model)
-        if shadow is None or followed is None or shadow is followed or not _alike(shadow, followed):
-            self._drop_shadow(model)
-        elif now is None or now.version.version != shadow.version.version:
-            self._drop_shadow(model)
-            self._shadows[model] = shadow.shadowing(self._settings.max_waiting)
-            self._shadows[model].start()
-        for engine in self._engines.values():
-            if engine.version.model == model:
-                engine.shadow = self._shadows.get(model) if engine is followed else None
-
-    def _end_what_has_gone(self) -> None:
-        for key in [key for key in self._engines if key not in self._contents]:
-            engine = self._engines.pop(key)
-            if self._default is engine:
-                self._default = None
-            if self._defaults.get(key[0]) is engine:
-                del self._defaults[key[0]]
-            self._loader.end(engine.close())
-        for model in [m for m in self._shadows if m not in self._defaults]:
-            self._drop_shadow(model)
-        self._end_idle_pins()
-
     def _end_idle_pins(self) -> None:
-        answering, meant = [*self._defaults.values(), self._default], self._meant()
-        pinned = [key for key, engine in self._engines.items() if key not in meant and engine not in answering]
-        for key in pinned[: max(0, len(pinned) - self._settings.max_pinned)]:
-            self._loader.end(self._engines.pop(key).close())
-
-    def _drop_shadow(self, model: str) -> None:
-        if shadow := self._shadows.pop(model, None):
-            for engine in self._engines.values():
-                if engine.shadow is shadow:
-                    engine.shadow = None
-            self._loader.end(shadow.close())
+        self._roles.end_idle(self._meant(), self._settings.max_pinned)
 
     async def _observed(self, model: str, version: str | None) -> str:
         """A sentence on a version that only sends its answers here; "" of others."""
@@ -325,8 +269,3 @@ class Registry:
 def _altered_text(how: str) -> str:
     cure = "put the files back, or publish it again"
     return f"was altered on disk since it was loaded; it goes on answering, a restart would refuse it: {how}; {cure}"
-
-
-def _alike(one: Engine, other: Engine) -> bool:
-    """Whether the inputs and labels of one are those of the other."""
-    return one.input == other.input and one.version.classes == other.version.classes

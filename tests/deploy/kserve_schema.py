@@ -2,9 +2,9 @@
 
     python -m tests.deploy.kserve_schema kserve-0.21.0-py3-none-any.whl > tests/deploy/kserve-0.21.0.json
 
-Every key, its type and whether it is required come from there; an unknown key is refused. KServe's custom resource
-definitions say more than that package: bounds, patterns and enumerations. Kubernetes' own types, such as containers and
-volumes, are those of kubernetes-validate. Two types that neither has are left open.
+Every key, its type and whether it is required come from there; an unknown key is refused. What the custom resource
+definitions and the admission webhook demand beyond that stands in `BOUNDS`. Kubernetes' own types, such as containers
+and volumes, are those of kubernetes-validate. Two types that neither has are left open.
 """
 
 from __future__ import annotations
@@ -32,9 +32,43 @@ _ELSEWHERE = {
 }
 _PLAIN = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "datetime": "string"}
 _OPEN = {"object", "V1alpha1WorkerSpec", "V1beta1MetricQuantity"}
+FRAMEWORKS = [
+    *("sklearn", "xgboost", "tensorflow", "pytorch", "triton", "onnx", "huggingface", "pmml", "lightgbm", "paddle")
+]
 _REQUIRED = re.compile(r"Invalid value for `(\w+)`, must not be `None`")
 
 Schema = dict[str, Any]
+
+BOUNDS: dict[str, Schema] = {
+    "V1alpha1SupportedModelFormat": {"required": ["name"], "properties": {"priority": {"minimum": 1}}},
+    "V1alpha1ServingRuntimeSpec": {
+        "properties": {
+            "containers": {"minItems": 1},
+            "protocolVersions": {"items": {"enum": ["v1", "v2", "grpc-v1", "grpc-v2"]}},
+        }
+    },
+    "V1beta1ModelFormat": {"required": ["name"]},
+    "V1beta1ModelSpec": {
+        "properties": {"name": False, "protocolVersion": {"enum": ["v1", "v2", "grpc-v1", "grpc-v2"]}}
+    },
+    "V1beta1StorageUri": {"properties": {"uri": {"minLength": 1}, "mountPath": {"pattern": "^/", "maxLength": 255}}},
+    "V1beta1PredictorSpec": {
+        "properties": {
+            "minReplicas": {"minimum": 0},
+            "maxReplicas": {"minimum": 0},
+            "containerConcurrency": {"minimum": 0},
+            "scaleMetric": {"enum": ["cpu", "memory", "concurrency", "rps"]},
+            "storageUris": {"minItems": 1},
+        },
+        "oneOf": [{"required": [one]} for one in (*FRAMEWORKS, "model", "containers")],
+    },
+    "V1beta1InferenceService": {
+        "properties": {"metadata": {"properties": {"name": {"pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$"}}}}
+    },
+}
+"""Of KServe's API: the markers beside the Go types of pkg/apis/serving/v1alpha1 and v1beta1, of which its custom
+resource definitions are generated, the protocols of pkg/constants, and its webhook
+(inference_service_validation.go), which wants one predictor and no name in its `model`."""
 
 
 def of_package(wheel: Path) -> Schema:
@@ -54,6 +88,16 @@ def of_package(wheel: Path) -> Schema:
         f"Made by tests/deploy/kserve_schema.py of kserve {version}'s models (PyPI; The KServe Authors, Apache-2.0)"
     )
     return {"$comment": source, "$id": f"{BASE}kserve.json", "$defs": dict(sorted(definitions.items()))}
+
+
+def bounded(schema: Schema) -> Schema:
+    """The schema with `BOUNDS` beside what the package says of each definition."""
+    unknown = BOUNDS.keys() - schema["$defs"].keys()
+    assert not unknown, f"no definitions: {unknown}"
+    definitions = {
+        name: {"allOf": [one, BOUNDS[name]]} if name in BOUNDS else one for name, one in schema["$defs"].items()
+    }
+    return schema | {"$defs": definitions}
 
 
 def _class(source: str) -> tuple[str, Schema]:

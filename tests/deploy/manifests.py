@@ -55,7 +55,7 @@ def kustomized(folder: Path) -> str:
 
 
 def check(objects: list[Object], version: str = VERSIONS[-1]) -> None:
-    """Raises `jsonschema.ValidationError` at a key that no schema knows, a wrong type and a missing key."""
+    """Raises `jsonschema.ValidationError` at a key that no schema knows, a missing key, a wrong type or value."""
     for one in objects:
         _validator(one["apiVersion"], one["kind"], version).validate(one)
 
@@ -65,7 +65,7 @@ def _validator(api: str, kind: str, version: str) -> Any:
     load, folder = kubernetes_validate.utils.schema_contents, f"kubernetes-json-schema/v{version}.0-local-strict"
     registry = referencing.Resource.from_contents(load(f"{folder}/_definitions.json", version)) @ referencing.Registry()
     if name := kserve_schema.KINDS.get((api, kind)):
-        own = json.loads(KSERVE.read_text())
+        own = kserve_schema.bounded(json.loads(KSERVE.read_text()))
         registry = referencing.Resource(own, referencing.jsonschema.DRAFT202012) @ registry
         schema: Any = {"$ref": f"{own['$id']}#/$defs/{name}"}
     else:

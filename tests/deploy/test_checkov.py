@@ -16,10 +16,10 @@ import yaml
 
 from tests.deploy.manifests import DEPLOY, Object, kustomize, templates
 from tests.deploy.test_kserve import deployment
+from tests.deploy.test_kubernetes import FOLDERS
 from tests.deploy.test_prefect_pool import manifest, template
 
 CONFIG = DEPLOY / "checkov.yaml"
-FOLDERS = ("kubernetes/plain", "kubernetes/replicas", "kubernetes/monitoring", "kserve/plain", "kserve/replicas")
 
 
 def exceptions(text: str) -> dict[str, str]:

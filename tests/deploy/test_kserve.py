@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.deploy import kserve_schema
-from tests.deploy.manifests import CONFINED, DEPLOY, IMAGE, KSERVE, Object, check, kustomize, templates
+from tests.deploy.manifests import CONFINED, DEPLOY, IMAGE, KSERVE, Object, check, jsonschema, kustomize, templates
 
 OVERLAYS = ("plain", "replicas")
 
@@ -83,6 +84,50 @@ def test_a_store_in_a_pod_has_one_pod_and_several_pods_have_one_store() -> None:
     assert all("emptyDir" in volume for volume in plain["template"]["spec"]["volumes"])
     (store,) = replicas["template"]["spec"]["containers"][0]["env"]
     assert replicas["replicas"] > 1 and store["valueFrom"]["secretKeyRef"] == {"name": "trueodds-store", "key": "url"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value"),
+    [
+        ("ServingRuntime", "supportedModelFormats.0.priority", 0),
+        ("ServingRuntime", "supportedModelFormats.0", {"autoSelect": True}),
+        ("ServingRuntime", "protocolVersions.0", "v3"),
+        ("ServingRuntime", "containers", []),
+        ("InferenceService", "predictor.minReplicas", -1),
+        ("InferenceService", "predictor.maxReplicas", -1),
+        ("InferenceService", "predictor.containerConcurrency", -1),
+        ("InferenceService", "predictor.scaleMetric", "gpu"),
+        ("InferenceService", "predictor.storageUris", []),
+        ("InferenceService", "predictor.storageUris", [{"uri": ""}]),
+        ("InferenceService", "predictor.storageUris", [{"uri": "s3://b", "mountPath": "mnt"}]),
+        ("InferenceService", "predictor.onnx", {}),
+        ("InferenceService", "predictor.model.name", "digits"),
+        ("InferenceService", "predictor.model.modelFormat", {"version": "1"}),
+        ("InferenceService", "predictor.model.protocolVersion", "http"),
+    ],
+)
+def test_what_kserve_would_refuse_is_refused(kind: str, place: str, value: object) -> None:
+    (one,) = [one for one in kustomize(DEPLOY / "kserve" / "plain") if one["kind"] == kind]
+    *path, last = [int(step) if step.isdigit() else step for step in place.split(".")]
+    inside: Any = one["spec"]
+    for step in path:
+        inside = inside[step]
+    inside[last] = value
+    with pytest.raises(jsonschema.ValidationError, match=re.escape(str(path[-1] if path else last))):
+        check([one])
+
+
+def test_names_and_replicas_are_such_as_kserve_takes() -> None:
+    (one,) = [one for one in kustomize(DEPLOY / "kserve" / "plain") if one["kind"] == "InferenceService"]
+    with pytest.raises(jsonschema.ValidationError, match="does not match"):
+        check([one | {"metadata": {"name": "9-odds"}}])
+    predictors = [
+        one["spec"]["predictor"]
+        for overlay in OVERLAYS
+        for one in kustomize(DEPLOY / "kserve" / overlay)
+        if one["kind"] == "InferenceService"
+    ]
+    assert all(1 <= predictor["minReplicas"] <= predictor["maxReplicas"] for predictor in predictors)
 
 
 def test_the_schema_is_what_the_package_says(tmp_path: Path) -> None:

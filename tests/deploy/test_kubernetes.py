@@ -24,8 +24,8 @@ from tests.deploy.manifests import (
 )
 
 FOLDER = DEPLOY / "kubernetes"
-OVERLAYS = ("plain", "replicas", "monitoring")
-FOLDERS = ("kubernetes/plain", "kubernetes/replicas", "kubernetes/monitoring", "kserve/plain", "kserve/replicas")
+OVERLAYS = ("plain", "replicas", "monitoring", "reports")
+FOLDERS = (*(f"kubernetes/{overlay}" for overlay in OVERLAYS), "kserve/plain", "kserve/replicas")
 MANIFESTS = sorted(
     path.relative_to(DEPLOY) for kind in ("kubernetes", "kserve") for path in (DEPLOY / kind).rglob("*.yaml")
 )
@@ -83,6 +83,27 @@ def test_a_single_pod_keeps_its_store() -> None:
     mounts = {mount["mountPath"]: named[mount["name"]] for mount in container["volumeMounts"]}
     assert mounts == {"/store": "trueodds-store", "/models": "trueodds-models", "/tmp": None}
     assert claims == {"trueodds-store", "trueodds-models"}
+
+
+def test_pods_that_only_read_have_a_store_and_no_model_and_are_asked_by_a_name_of_their_own() -> None:
+    objects, beside = kustomize(FOLDER / "reports"), kustomize(FOLDER / "replicas")
+    assert sorted(one["kind"] for one in objects) == ["Deployment", "Service"]
+    by_kind = {one["kind"]: one for one in objects}
+    assert not {(o["kind"], o["metadata"]["name"]) for o in objects} & {
+        (o["kind"], o["metadata"]["name"]) for o in beside
+    }
+    (pod,), (answering, *_) = list(templates(objects)), templates(beside)
+    (container,) = pod["containers"]
+    assert container["args"] == ["trueodds", "serve", "--read-only"]
+    (store,) = container["env"]
+    assert store["name"] == "TRUEODDS_STORE" and store["valueFrom"]["secretKeyRef"]["name"] == "trueodds-store"
+    assert store["valueFrom"]["secretKeyRef"] != answering["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"] and len(pod["volumes"]) == 1
+    labels = by_kind["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert by_kind["Service"]["spec"]["selector"].items() <= labels.items()
+    for one in beside:
+        if one["kind"] == "Service":
+            assert not one["spec"]["selector"].items() <= labels.items()
 
 
 def test_the_images_are_those_of_compose() -> None:

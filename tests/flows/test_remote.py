@@ -9,18 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 
+from benchmarks.faults.buckets import URL, Store, served
+from benchmarks.faults.process import Service
 from pipeline.flows import remote
 from pipeline.flows.workspace import Workspace
 from tests.flows.conftest import Prefect, free_port
 from tests.flows.test_train import STAGES
 
 pytestmark = pytest.mark.full
-BUCKET = "trueodds"
-KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
 SETTINGS = "[core]\nremote = shared\n['remote \"shared\"']\nurl = s3://{name}/dvc\n"
 FLOW = """
 import sys
@@ -31,15 +29,9 @@ print("RUN", state.state_details.flow_run_id, state.type.value)
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """The server's address; it has one empty bucket."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=free_port(), verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    httpx.put(f"{url}/{BUCKET}").raise_for_status()
-    yield url
-    server.stop()
+def store() -> Iterator[Store]:
+    with Store() as store:
+        yield store
 
 
 @dataclass
@@ -50,16 +42,16 @@ class Machine:
     settings: Path
     prefect: Prefect
 
-    def train(self, endpoint: str) -> tuple[str, str]:
+    def train(self, **environment: str) -> tuple[str, str]:
         """A run's id and state; DVC's settings lie where the pod of deploy/prefect mounts them."""
         self.settings.mkdir(exist_ok=True)
-        (self.settings / "config").write_text(SETTINGS.format(name=BUCKET))
+        (self.settings / "config").write_text(SETTINGS.format(name="bucket"))
         done = subprocess.run(
             [sys.executable, "-c", FLOW],
             cwd=self.home,
             env=self.prefect.environment()
-            | KEYS
-            | {"AWS_ENDPOINT_URL": endpoint, "DVC_GLOBAL_CONFIG_DIR": str(self.settings), "PYTHONPATH": str(self.home)},
+            | environment
+            | {"DVC_GLOBAL_CONFIG_DIR": str(self.settings), "PYTHONPATH": str(self.home)},
             capture_output=True,
             text=True,
             timeout=500,
@@ -84,27 +76,34 @@ def machines(reproduced: Path, prefect: Prefect, tmp_path_factory: pytest.TempPa
     return made[0], made[1]
 
 
-def test_what_one_machine_has_made_another_takes(
-    machines: tuple[Machine, Machine], bucket: str, prefect: Prefect
+def test_what_one_machine_has_made_another_takes_and_publishes_to_a_bucket(
+    machines: tuple[Machine, Machine], store: Store, prefect: Prefect, tmp_path: Path
 ) -> None:
     one, other = machines
-    first, state = one.train(bucket)
+    first, state = one.train(**store.environment)
     assert state == "COMPLETED" and prefect.stages(first) == dict.fromkeys(STAGES, "Completed")
     assert "has all that this run made" in prefect.artifacts(first)["remote"]
 
-    second, state = other.train(bucket)
+    models = {"TRUEODDS_MODELS": URL, "TRUEODDS_MODELS_CACHE": str(tmp_path / "cache")}
+    second, state = other.train(**store.environment, **models)
     assert state == "COMPLETED" and prefect.stages(second) == dict.fromkeys(STAGES, "Skipped"), prefect.logs(second)
-    assert one.bundles() == other.bundles() and len(one.bundles()) == 1
     assert f"{len(STAGES)} new entries of the run cache" in prefect.logs(second)
     assert "0 files and 0 entries of the run cache that were not there" in prefect.logs(second)
     assert prefect.artifacts(first)["calibration"] == prefect.artifacts(second)["calibration"]
+    assert f"{URL}/" in prefect.artifacts(second)["bundle"] and not other.bundles()
+
+    (version,) = one.bundles()
+    options = ("--models-cache", str(tmp_path / "served"))
+    with Service(tmp_path, URL, *options, environment=store.environment) as service:
+        service.start()
+        assert served(service) == version
 
 
 def test_a_remote_that_cannot_be_reached_takes_no_result_away(
-    machines: tuple[Machine, Machine], prefect: Prefect
+    machines: tuple[Machine, Machine], store: Store, prefect: Prefect
 ) -> None:
     """On the machine that has made everything already, so that no stage runs."""
-    run, state = machines[0].train(f"http://127.0.0.1:{free_port()}")
+    run, state = machines[0].train(**store.environment | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"})
     assert state == "COMPLETED", prefect.logs(run)
     assert set(prefect.stages(run).values()) == {"Skipped"} and "bundle" in prefect.artifacts(run)
     words = prefect.artifacts(run)["remote"]
@@ -115,11 +114,11 @@ def test_a_remote_that_cannot_be_reached_takes_no_result_away(
 
 @pytest.mark.parametrize("verb", ["take", "give"])
 def test_why_nothing_was_exchanged_is_the_last_line(
-    machines: tuple[Machine, Machine], bucket: str, monkeypatch: pytest.MonkeyPatch, verb: str
+    machines: tuple[Machine, Machine], store: Store, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     """A bucket that is not there has nothing, and takes nothing."""
     home = machines[0].home
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": bucket, "DVC_GLOBAL_CONFIG_DIR": str(home.parent / "gone")}.items():
+    for name, value in {**store.environment, "DVC_GLOBAL_CONFIG_DIR": str(home.parent / "gone")}.items():
         monkeypatch.setenv(name, value)
     (home.parent / "gone").mkdir(exist_ok=True)
     (home.parent / "gone" / "config").write_text(SETTINGS.format(name="no-such-bucket"))

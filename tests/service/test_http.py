@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from benchmarks.faults.floods import ALLOWED, FLOODS, pour
-from service.http.limits import HEAD_BYTES, LINGER_BYTES, PIECE, LimitedHTTP
+from service.http.limits import HEAD_BYTES, JOINED_BYTES, LINGER_BYTES, PIECE, LimitedHTTP
 from tests.service.hooks import until
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
@@ -76,6 +76,26 @@ def answer(client: socket.socket) -> bytes:
         assert part, content
         content += part
     return content
+
+
+def test_head_and_body_come_at_once_and_nothing_waits_for_a_body_that_does_not_come(address: tuple[str, int]) -> None:
+    large = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % JOINED_BYTES
+    with closing(socket.create_connection(address)) as client:
+        client.settimeout(10)
+        for _ in range(3):
+            client.sendall(HEAD + b"abc")
+            assert client.recv(65536).endswith(b"\r\n\r\nabc")
+        client.sendall(HEAD.replace(b"host", b"expect: 100-continue\r\nhost"))
+        assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"abc" + large + b"x" * JOINED_BYTES)
+        assert answer(client).endswith(b"\r\n\r\nabc")
+        content = b""
+        while not content.endswith(b"\r\n\r\n" + b"x" * JOINED_BYTES):
+            content += client.recv(65536)
+        for connection, ends in ((b"keep-alive", b"\r\n\r\n"), (b"close", b"close\r\n\r\n")):
+            client.sendall(b"HEAD /x HTTP/1.1\r\nhost: a\r\nconnection: %s\r\n\r\n" % connection)
+            head = client.recv(65536)
+            assert head.startswith(b"HTTP/1.1 200 ") and head.endswith(ends)
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /x HT", HEAD[:-2]])

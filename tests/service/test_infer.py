@@ -278,6 +278,6 @@ def test_bad_binary_requests(client: Client) -> None:
 
 def test_not_ready_without_a_model(serve: Callable[..., Client], client: Client) -> None:
     registry = client.app.state.runtime.registry
-    registry._default = None
+    registry._roles.default = None
     answer = client.get("/v2/health/ready")
     assert answer.status_code == 503 and isinstance(answer.json()["error"], str)

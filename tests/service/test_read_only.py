@@ -18,6 +18,7 @@ from service.app import create_app
 from service.settings import Settings
 from service.store import StoreError, open_store
 from tests.service.app_client import Client
+from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE
 
 LABELS = 60
@@ -100,6 +101,19 @@ def test_a_reader_makes_no_tables(cluster: postgres.Cluster) -> None:
             await open_store(f"{address}&default_transaction_read_only=on")
 
     asyncio.run(main())
+
+
+@pytest.mark.full
+def test_from_the_command_line(cluster: postgres.Cluster, tmp_path: Path) -> None:
+    address = cluster.database()
+    with server(tmp_path, "--store", address) as (client, _):
+        made = client.post("/predict", json={"instances": []})
+        assert made.status_code == 503  # no model; the tables are made
+    with server(tmp_path, "--store", address, "--read-only") as (client, process):
+        assert client.get("/health/ready").json() == {"status": "ready"}
+        assert client.post("/predict", json={"instances": []}).status_code == 403
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, tmp_path: Path) -> None:
