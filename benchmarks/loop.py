@@ -1,6 +1,6 @@
 """The training loop beside a plain PyTorch one: the same net, batch, threads and rows, in turns.
 
-    python -m benchmarks.loop                                    # on a CPU: ResNet-8 and ResNet-20, ten minutes
+    python -m benchmarks.loop                                    # on a CPU: ResNet-8 and ResNet-20, 16 minutes
     python -m benchmarks.loop --device cuda                      # ResNet-18, ResNet-50, WRN-26-10, DenseNet-121
     python -m benchmarks.loop --device cuda --methods            # eight methods beside cross entropy, ResNet-18
 
@@ -42,6 +42,7 @@ from pipeline.training.loop import train
 from pipeline.training.machine.device import device_of
 from pipeline.training.resolution import plan_of
 from pipeline.training.state import Row, TrainingState
+from trueodds.texts import plural
 
 RESULTS = Path(__file__).parent / "results"
 CLASSES, SIDE, BATCH = 100, 32, 128
@@ -181,7 +182,7 @@ def markdown(record: dict[str, Any]) -> str:
         name = "plain PyTorch" if one["loop"] == "plain" else f"ours, {one['method']}, {one['variant']}"
         memory = one.get("device_memory", one["memory"])
         rows.append(f"| {one['net']} | {name} | {one['images_s']:,.0f} | {one['speed']:.2f} | {memory:.2f} |")
-    threads = f", {record['threads']} threads" if record["device"] == "cpu" else ""
+    threads = f", {plural(record['threads'], 'thread')}" if record["device"] == "cpu" else ""
     return "\n".join([f"{record['machine']}{threads}, {record['rounds']} turns each.", "", *head, *rows])
 
 
