@@ -6,7 +6,7 @@
 Answers of 100 classes over a year, half of them labelled, written as the store's own sums; the last 100,000 labels
 stand in its log. In process: reading the sums, the numbers, and the whole report, with one labelled answer more since
 the last one, and again. Over HTTP: the same from a service of its own, with the alarm and its evidence, and before them
-the first since its start: what is remembered of a class, or of sums up to the last compaction, is not there yet.
+a model's first since the start: what is remembered of a class, or of sums up to the last compaction, is not there yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -105,7 +105,8 @@ def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[Non
 
 async def one_more(store: Store, total: int, k: int) -> None:
     """One labelled answer, of a class of its own, in the last hour."""
-    key = await store._key(*_name(await store.read_versions(), total))
+    version = await version_of(store, total)
+    key = await store._key(version.model, version.version)
     assert key is not None
     common = (np.array([START + (YEAR - 1) * HOUR_MS]), np.array([0.9]), np.array([k % 100]), np.array([0]))
     work = deltas.label_deltas(*common, np.array([True]), np.array([0.1]), np.array([0.02]))
@@ -118,8 +119,8 @@ async def one_more(store: Store, total: int, k: int) -> None:
     )
 
 
-def _name(versions: Iterable[Version], total: int) -> tuple[str, str]:
-    return next((one.model, one.version) for one in versions if one.model == f"of-{total}")
+async def version_of(store: Store, total: int) -> Version:
+    return next(version for version in await store.read_versions() if version.model == f"of-{total}")
 
 
 async def timed(
@@ -139,7 +140,7 @@ async def timed(
 
 
 async def in_process(store: Store, total: int) -> Numbers:
-    version = next(v for v in await store.read_versions() if v.model == f"of-{total}")
+    version = await version_of(store, total)
     key, recent = (version.model, version.version), Recent()
     registry, settings = SimpleNamespace(models=lambda known: {"models": []}), Settings()
     runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings))

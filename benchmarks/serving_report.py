@@ -7,6 +7,7 @@ import statistics
 from typing import Any
 
 from benchmarks.servers import RAW, TWO_WORKERS
+from trueodds.texts import plural
 
 BEST = "best"
 """Each with the connections that suit it best."""
@@ -106,7 +107,7 @@ def markdown(result: dict[str, Any]) -> str:
         row = [f"{m['pss_mb']:,.0f} MB" if m else "" for m in held]
         lines.append(f"| {net}, memory (PSS) | | {' | '.join(row)} |")
     chosen = [f"{net}: {', '.join(_chosen(result['trials'], net))}" for net in dict.fromkeys(net for net, _ in memory)]
-    lines += ["", f"Options, the best of a short trial. {'. '.join(chosen)}."]
+    lines += ["", f"{plural(result['rounds'], 'round')}. Options, the best of a short trial. {'. '.join(chosen)}."]
     if turns := [_beside(one) for one in result["turns"]]:
         lines += ["", f"In turns, requests per second: {'; '.join(turns)}."]
     rates = [f"{row['labels_per_second']:,.0f}/s in calls of {row['labels_per_call']:,}" for row in result["labels"]]

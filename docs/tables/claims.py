@@ -270,7 +270,7 @@ CLAIMS = (
         "A report of a thousand times the labels takes less than twice as long",
         "over HTTP, a year of answers in SQLite, a label more each time",
         "{many:.0f} ms with ten million labels, {few:.0f} ms with ten thousand",
-        "With a trend of 13 months it takes {trend:.0f} ms; the first after a start, of 100 classes, {first:.0f} ms",
+        "With a trend of 13 months it takes {trend:.0f} ms; the first of a model after a start {first:.0f} ms",
         "report",
         {
             "first": ("milliseconds", "10000000", "over HTTP", "first"),
