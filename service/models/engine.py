@@ -13,6 +13,8 @@ import numpy as np
 from service.ids import new_ids
 from service.models.batching import Batcher, Gone
 from service.models.calls import PredictionCall, PredictionResult, repeat, split
+from service.models.inline import Inline
+from service.models.lanes import Lanes
 from service.models.model import Model
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
@@ -22,6 +24,7 @@ from trueodds.bundle import Card
 from trueodds.inputs import InputKind, Inputs
 
 Scored = tuple[PredictionBatch, list[PredictionCall]]
+_Batcher = Batcher[PredictionCall, Scored, PredictionResult | BaseException]
 Find = Callable[[str, str], Awaitable[Version]]
 """The version of a model that stored answers are of."""
 
@@ -38,14 +41,14 @@ class Engine:
         """Scores the same inputs, once they are answered."""
         self._model, self._store, self._find = model, store, find
         self._telemetry = telemetry.of(self.version.model, self.version.version)
-        self._batcher: Batcher[PredictionCall, Scored, PredictionResult | BaseException] = Batcher(
-            self._score,
-            self._store_and_answer,
-            max_batch=max_batch,
-            max_waiting=max_waiting,
-            lanes=model.lanes,
-            noun=self.input.noun,
-        )
+        work, noun = (self._score, self._store_and_answer), self.input.noun
+        lanes: _Batcher = Lanes(*work, max_batch=max_batch, max_waiting=max_waiting, noun=noun, lanes=model.lanes)
+        self._small = min(max_batch, model.inline)
+        """Inputs of a call, and of a batch, that the event loop scores itself."""
+        self._batchers = [lanes]
+        """For large calls, and for small ones."""
+        if self._small:
+            self._batchers.append(Inline(*work, max_batch=self._small, max_waiting=max_waiting, noun=noun))
         self._in_use = 0
         self._unused = asyncio.Event()
         self._unused.set()
@@ -73,12 +76,14 @@ class Engine:
 
     async def start(self) -> None:
         await self._store.put_version(self.version)
-        self._batcher.start()
+        for batcher in self._batchers:
+            batcher.start()
 
     async def close(self) -> None:
         """Let the requests that have this engine come to their end, then stop."""
         await self._unused.wait()
-        await self._batcher.close()
+        for batcher in self._batchers:
+            await batcher.close()
 
     def shadowing(self, max_waiting: int) -> Shadow:
         """This version as another's shadow, with a queue of its own."""
@@ -95,7 +100,8 @@ class Engine:
             CallerGoneError: the caller is `gone`.
             StoreError: the predictions could not be stored.
         """
-        result = await self._batcher.submit(call, gone=gone, seconds=seconds)
+        batcher = self._batchers[-1 if len(call) <= self._small else 0]
+        result = await batcher.submit(call, gone=gone, seconds=seconds)
         if isinstance(result, BaseException):
             raise result
         return result
@@ -132,7 +138,8 @@ class Engine:
                 raise
             return await self._store_each(batch, calls)
         known = sum(row is not None for row in earlier)
-        self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=self._batcher.waiting)
+        waiting = sum(batcher.waiting for batcher in self._batchers)
+        self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=waiting)
         if self.shadow:
             self.shadow.follow(self.input.join([c.inputs for c in calls]), batch, [row is None for row in earlier])
         results = split(batch, self.version, [len(c) for c in calls])

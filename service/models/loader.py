@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from service.models.engine import Engine, Find
-from service.models.model import Model, available_cores
+from service.models.model import INLINE_SECONDS, ONE_CORE_SECONDS, Model, available_cores
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
@@ -55,8 +55,9 @@ class Loader:
         """Of the files of loaded versions, when their content was last looked at."""
         self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
         self._models = models
-        self._threads = settings.threads or max(1, available_cores() // settings.workers)
-        self._adapt = settings.threads is None
+        cores = max(1, available_cores() // settings.workers)
+        self._threads, self._adapt = settings.threads or cores, settings.threads is None
+        self._inline_seconds = INLINE_SECONDS if cores > 1 else ONE_CORE_SECONDS
         self._one = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -77,7 +78,12 @@ class Loader:
             try:
                 folder = await asyncio.to_thread(self._models.fetch, key)
                 model = await asyncio.to_thread(
-                    Model.load, folder, self._threads, adapt=self._adapt, providers=self._settings.providers
+                    Model.load,
+                    folder,
+                    self._threads,
+                    adapt=self._adapt,
+                    inline_seconds=self._inline_seconds,
+                    providers=self._settings.providers,
                 )
                 engine = await self._start(model, key)
             except BundleError as error:

@@ -1,8 +1,9 @@
 """A bundle ready to answer: onnxruntime for the logits, the bundle's calibrator for the probabilities.
 
 A slow model has two sessions, and its weights are in memory twice: onnxruntime fixes the number of threads when it
-loads a model, and which is better depends on what waits (`service.models.batching`). A fast one has one session, of all
-threads where they gain more than the event loop would have made of their cores, else of one.
+loads a model, and which is better depends on what waits (`service.models.lanes`). A fast one has one session, of all
+threads where they gain more than the event loop would have made of their cores, else of one. A very fast one is scored
+on the event loop itself (`service.models.inline`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ CGROUP = Path("/sys/fs/cgroup")
 SLOW_SECONDS = 0.002
 """Time for one input from which each core scores batches of its own. Measured: ResNet-8 .17 ms, ResNet-20 .56, with
 twice its width 1.7, ResNet-18 6.7."""
+INLINE_SECONDS, ONE_CORE_SECONDS = 0.00004, 0.0003
+"""Time for one of many inputs up to which the event loop scores them itself; and where the process has no other core,
+so that a thread would overlap nothing: two workers in 2 cores answer an eighth more with ResNet-8, and fewer with
+ResNet-20 at 8 clients, whose connections they seldom share evenly."""
+BLOCKED_SECONDS = 0.005
+"""How long scoring may keep the event loop from all else."""
 ANSWER_SECONDS = 0.0002
 """Processor time of an answer beside the model."""
 SHARED = 0.85
@@ -68,27 +75,43 @@ class Model:
         self.bundle, self.provider = bundle, provider
         self.lanes = 1
         """Batches that may be scored at once, each by one thread where they are several."""
+        self.inline = 0
+        """Inputs that the event loop may score itself at once; 0: none."""
         self._one = self._all = self._session(1)
 
     @classmethod
-    def load(cls, directory: Path, threads: int, *, adapt: bool = False, providers: Sequence[str] = (CPU,)) -> Self:
+    def load(
+        cls,
+        directory: Path,
+        threads: int,
+        *,
+        adapt: bool = False,
+        inline_seconds: float = 0.0,
+        providers: Sequence[str] = (CPU,),
+    ) -> Self:
         """Load a bundle, check that its model takes what its card says, and reproduce its golden prediction.
 
-        `adapt`: `threads` only for a model that gains by them beside an event loop, else one. `providers`: the first
+        `adapt`: `threads` only for a model that gains by them beside an event loop, else one.
+        `inline_seconds`: the time for one of many inputs up to which the event loop scores them. `providers`: the first
         of them that reproduces it; one that does not is logged where another follows.
 
         Raises:
             BundleError: a damaged bundle, a graph onnxruntime refuses, another input shape, another answer.
         """
         model = cls._by_first(Bundle.load(directory), providers)
-        if threads == 1 or model.provider != CPU:
+        if (threads == 1 and not inline_seconds) or model.provider != CPU:
             return model
-        (one,) = model._seconds(1, model._one)
+        row = model.bundle.golden_input()
+        if inline_seconds:
+            model.inline = model._inline(inline_seconds, model.bundle.card.input.longest(row))
+        if threads == 1 or model.inline:
+            return model
+        (one,) = model._seconds(row, model._one)
         if one >= SLOW_SECONDS:
             model._all, model.lanes = model._session(threads), threads
         elif not adapt or _worth(one, threads):  # else a second session is not even tried
             session = model._session(threads)
-            alone, together = model._seconds(ROWS, model._one, session)
+            alone, together = model._seconds(model._many(row), model._one, session)
             if not adapt or _worth(alone / ROWS, alone / together):
                 model._one = model._all = session
         return model
@@ -128,9 +151,18 @@ class Model:
             raise BundleError(f"{bundle.model_path}: the golden input cannot be run: {error}") from None
         return session
 
-    def _seconds(self, rows: int, *sessions: ort.InferenceSession) -> list[float]:
-        """The shortest time of each for so many inputs, in turns: others may be using the cores."""
-        inputs = self.bundle.card.input.join([self.bundle.golden_input()] * rows)
+    def _inline(self, seconds: float, row: Inputs) -> int:
+        """How many inputs the event loop may score at once, if one of many takes no longer than `seconds`."""
+        if self._seconds(row, self._one)[0] > BLOCKED_SECONDS:
+            return 0
+        (many,) = self._seconds(self._many(row), self._one)
+        return int(ROWS * BLOCKED_SECONDS / many) if many <= ROWS * seconds else 0
+
+    def _many(self, row: Inputs) -> Inputs:
+        return self.bundle.card.input.join([row] * ROWS)
+
+    def _seconds(self, inputs: Inputs, *sessions: ort.InferenceSession) -> list[float]:
+        """The shortest time of each, in turns: others may be using the cores."""
         seconds = [math.inf] * len(sessions)
         began = time.perf_counter()
         for trial in range(TRIALS):

@@ -12,7 +12,7 @@ import numpy as np
 
 from service.errors import ServiceError
 from service.ids import is_generated
-from service.models.batching import Batcher
+from service.models.lanes import Lanes
 from service.models.model import Model
 from service.store import Store
 from service.store.rows import PredictionBatch
@@ -47,7 +47,7 @@ class Shadow:
         self.version = replace(model.version, model=shadow_of(model.version.model))
         self._model, self._store, self._telemetry = model, store, telemetry
         # One answered batch at a time: its rows must stay one batch of the store.
-        self._batcher: Batcher[_Answered, PredictionBatch, None] = Batcher(
+        self._batcher: Lanes[_Answered, PredictionBatch, None] = Lanes(
             self._score, self._store_rows, max_batch=1, max_waiting=max_waiting, noun=model.bundle.card.input.noun
         )
         self._tasks: set[asyncio.Task[None]] = set()

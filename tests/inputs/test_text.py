@@ -67,6 +67,8 @@ def test_a_graph_is_fed_as_many_tokens_as_the_longest_has() -> None:
         "token_type_ids": [[0, 0], [0, 0]],
     }
     assert {array.dtype for array in feed.values()} == {np.dtype(np.int64)}
+    longest = kind.feed(kind.longest(kind.from_json(["one"], ANY)), [])  # what a service times a model with
+    assert longest["input_ids"].tolist() == [[2, 0, 0]] and longest["attention_mask"].tolist() == [[1, 1, 1]]
     nothing = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="b"))
     nothing.pre_tokenizer = pre_tokenizers.Split(".", "removed")
     empty = TextInput(max_tokens=3, vocabulary_size=2).with_tokenizer(nothing.to_str().encode())

@@ -1,4 +1,4 @@
-"""The queue: order, sizes, failures, fullness and an orderly end."""
+"""The queues: order, sizes, failures, fullness and an orderly end; in threads, and on the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from service.errors import CallerGoneError, ServiceError
 from service.models import batching
-from service.models.batching import Batcher
+from service.models.inline import Inline
+from service.models.lanes import Lanes
 from trueodds.inputs.image.pictures import Pixels
 
 
@@ -26,7 +27,7 @@ class Doubler:
         self.sizes: list[int] = []
         self.alone: list[bool] = []
         self.go = threading.Event()
-        self.batcher: Batcher[Pixels, list[list[int]], list[int]] = Batcher(
+        self.batcher: Lanes[Pixels, list[list[int]], list[int]] = Lanes(
             self.score, self.finish, max_batch=max_batch, max_waiting=max_waiting, noun="image", lanes=lanes
         )
         self.batcher.start()
@@ -217,5 +218,86 @@ def test_close_answers_what_is_queued() -> None:
         doubler.go.set()
         await closing
         assert [list(t.result()) for t in tasks] == [[2 * k] for k in range(9)]
+
+    asyncio.run(run())
+
+
+class Counter:
+    """Answers 2 x the pixel on the event loop; storing waits while `stored` is not set."""
+
+    def __init__(self, max_batch: int = 8) -> None:
+        self.sizes: list[int] = []
+        self.stored = asyncio.Event()
+        self.stored.set()
+        self.batcher: Inline[Pixels, list[list[int]], list[int]] = Inline(
+            self.score, self.finish, max_batch=max_batch, max_waiting=20, noun="image"
+        )
+        self.batcher.start()
+
+    def score(self, calls: list[Pixels], alone: bool) -> list[list[int]]:
+        assert alone and threading.current_thread() is threading.main_thread()
+        self.sizes.append(sum(map(len, calls)))
+        if any((a == 13).any() for a in calls):
+            raise ArithmeticError("thirteen")
+        return [[2 * int(v) for v in a.ravel()] for a in calls]
+
+    async def finish(self, scored: list[list[int]]) -> Sequence[list[int]]:
+        await self.stored.wait()
+        return scored
+
+
+def test_the_event_loop_scores_all_that_has_come_at_once() -> None:
+    async def run() -> None:
+        counter = Counter()
+        answers = await asyncio.gather(*(counter.batcher.submit(images(k)) for k in range(5)))
+        assert (answers, counter.sizes) == ([[2 * k] for k in range(5)], [5])
+
+        async def later(turns: int) -> list[int]:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return await counter.batcher.submit(images(turns))
+
+        assert await asyncio.gather(*map(later, range(3))) == [[0], [2], [4]]
+        assert counter.sizes[1:] == [3]  # each turn of the loop brought one more
+        answers = await asyncio.gather(*(counter.batcher.submit(images(k, k)) for k in range(7)))
+        assert (answers, counter.sizes[2:]) == ([[2 * k] * 2 for k in range(7)], [8, 6])  # at most 8
+        await counter.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_on_the_event_loop_too_a_request_that_cannot_be_scored_fails_alone() -> None:
+    async def run() -> None:
+        counter = Counter()
+        room = counter.batcher._room
+        for _ in range(room + 1):
+            calls = [counter.batcher.submit(images(k)) for k in (1, 13, 2)]
+            one, two, three = await asyncio.gather(*calls, return_exceptions=True)
+            assert (one, three) == ([2], [4]) and isinstance(two, ArithmeticError)
+        await asyncio.sleep(0)
+        assert counter.batcher._room == room
+        await counter.batcher.close()
+
+    asyncio.run(run())
+
+
+def test_the_event_loop_scores_nothing_more_while_too_much_is_not_stored() -> None:
+    async def run() -> None:
+        counter = Counter(max_batch=1)
+        counter.stored.clear()
+        tasks = [asyncio.create_task(counter.batcher.submit(images(k))) for k in range(9)]
+        await asyncio.sleep(0.02)
+        assert (len(counter.sizes), counter.batcher.waiting) == (batching.UNSTORED, 9 - batching.UNSTORED)
+        tasks[5].cancel()  # it is not scored any more
+        with pytest.raises(ServiceError, match="6 images are waiting, the limit is 20"):
+            await counter.batcher.submit(images(*range(15)))
+        closing = asyncio.create_task(counter.batcher.close())
+        await asyncio.sleep(0)
+        with pytest.raises(ServiceError, match="shutting down"):
+            await counter.batcher.submit(images(1))
+        counter.stored.set()
+        await closing
+        assert [t.result() for t in tasks if t is not tasks[5]] == [[2 * k] for k in range(9) if k != 5]
+        assert counter.sizes == [1] * 8
 
     asyncio.run(run())

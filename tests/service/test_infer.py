@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -134,16 +134,15 @@ def test_what_tritons_client_sends_is_answered(client: Client, parameters: bytes
 
 def test_a_timeout_bounds_the_wait(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """In microseconds; the service's own limit stays."""
-    engine = client.app.state.runtime.registry.default
-    score, go = engine._batcher._score, threading.Event()
+    store = client.app.state.runtime.store
+    put = store.put_predictions
 
-    def held(*given: Any) -> Any:
-        go.wait(10)
-        return score(*given)
+    async def slow(batch: Any) -> Any:
+        await asyncio.sleep(0.2)
+        return await put(batch)
 
-    monkeypatch.setattr(engine._batcher, "_score", held)
+    monkeypatch.setattr(store, "put_predictions", slow)
     answer = client.post(INFER, json={"inputs": [tensor()], "parameters": {"timeout": 20_000}})
-    go.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert "took more than 0.02 s" in answer.json()["error"]
     assert (

@@ -95,6 +95,25 @@ def test_several_threads_are_worth_it_where_the_model_is_most_of_an_answer() -> 
     assert not _worth(0.00071, 1.2)  # in two hyperthreads of one core
 
 
+@pytest.mark.parametrize(
+    ("threads", "one", "many", "limit", "inline"),
+    [
+        (2, 0.00002, 0.00015, 0.00004, 533),  # 9.4 us a row, for at most 5 ms
+        (1, 0.00002, 0.00015, 0.00004, 533),
+        (2, 0.0003, 0.0035, 0.00004, 0),  # ResNet-8, which has a thread
+        (1, 0.0003, 0.0035, 0.0003, 22),  # unless the process has no other core
+        (2, 0.006, 0.0001, 0.00004, 0),  # a single row would keep the event loop for longer
+        (2, 0.00002, 0.00016, 0.0, 0),
+    ],
+)
+def test_the_event_loop_scores_what_takes_it_less_than_a_hop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, threads: int, one: float, many: float, limit: float, inline: int
+) -> None:
+    monkeypatch.setattr(Model, "_seconds", lambda self, rows, *of: [one if len(rows) == 1 else many] * len(of))
+    model = Model.load(folder, threads, adapt=True, inline_seconds=limit)
+    assert (model.inline, model.lanes) == (inline, 2 if one == 0.006 else 1)
+
+
 def test_one_thread_and_all_give_the_same_scores(folder: Path) -> None:
     model = Model.load(folder, 2)
     images_NHWC = np.random.default_rng(1).integers(0, 256, (5, 4, 4, 1), np.uint8)

@@ -24,8 +24,10 @@ BLACK = [[[[0]] * SHAPE[1]] * SHAPE[0]]
 
 @pytest.fixture(autouse=True)
 def _undivided(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that waits is one batch."""
-    monkeypatch.setattr("service.models.batching.FEW", 64)
+    """All that waits is one batch, which can be held: the event loop scores nothing itself."""
+    monkeypatch.setattr("service.models.lanes.FEW", 64)
+    monkeypatch.setattr("service.models.loader.INLINE_SECONDS", 0.0)
+    monkeypatch.setattr("service.models.loader.ONE_CORE_SECONDS", 0.0)
 
 
 def answers_of_one_batch(
@@ -33,7 +35,7 @@ def answers_of_one_batch(
 ) -> list[httpx.Response]:
     """Each body is a call of its own; the model takes them together, after another call and what is done meanwhile."""
     engine = client.app.state.runtime.registry.default
-    score, waits, go, sizes = engine._batcher._score, threading.Event(), threading.Event(), []
+    score, waits, go, sizes = engine._batchers[0]._score, threading.Event(), threading.Event(), []
 
     def held(batch: list[Any], alone: bool) -> Any:
         sizes.append(len(batch))
@@ -45,17 +47,17 @@ def answers_of_one_batch(
         first = asyncio.create_task(client.http.post("/predict", json={"instances": pictures(1)}))
         assert await asyncio.to_thread(waits.wait, 10)
         calls = [asyncio.create_task(client.http.post("/predict", json=body)) for body in bodies]
-        while len(engine._batcher._queue) < len(bodies):
+        while len(engine._batchers[0]._queue) < len(bodies):
             await asyncio.sleep(0.001)
         meanwhile()
         go.set()
         await first
         return await asyncio.gather(*calls)
 
-    engine._batcher._score = held
+    engine._batchers[0]._score = held
     answers = client.run(call())
     assert sizes[:2] == [1, len(bodies)]
-    engine._batcher._score = score
+    engine._batchers[0]._score = score
     return answers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import re
 import sqlite3
@@ -23,6 +24,7 @@ from service.app import create_app
 from service.models import registry
 from service.settings import Settings
 from service.store import StoreError
+from service.store.rows import PredictionBatch
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import MODEL, open_models
@@ -168,9 +170,14 @@ def test_ready_only_while_the_store_can_be_written(client: Client, monkeypatch: 
 def test_an_answer_that_takes_too_long_is_given_up(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     with Client(create_app(settings.model_copy(update={"answer_seconds": 0.5}))) as client:
-        engine = client.app.state.runtime.engine
-        score = engine._model.score
-        monkeypatch.setattr(engine._model, "score", lambda images, **k: go.wait(10) and score(images, **k))
+        store = client.app.state.runtime.store
+        put = store.put_predictions
+
+        async def held(batch: PredictionBatch) -> Any:
+            await asyncio.to_thread(go.wait, 10)
+            return await put(batch)
+
+        monkeypatch.setattr(store, "put_predictions", held)
         answer = client.post("/predict", json={"instances": pictures(1)})
         go.set()
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")

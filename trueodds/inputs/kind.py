@@ -163,6 +163,10 @@ class InputKind(BaseModel, ABC):
         """The graph's inputs for rows; `names` are those that the graph gives them."""
         return {names[0]: rows}
 
+    def longest(self, rows: Inputs) -> Inputs:
+        """Rows that take a model as long as any can."""
+        return rows
+
     def values(self, row: npt.NDArray[Any]) -> list[Any]:
         """The values of one row as JSON, flat: what `from_values` takes."""
         values: list[Any] = row.ravel().tolist()

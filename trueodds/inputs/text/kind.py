@@ -186,6 +186,10 @@ class TextInput(InputKind):
         cut = np.flatnonzero(rows[:, 0] > self.max_tokens).tolist()
         return {n: {"truncated": {"tokens": int(rows[n, 0]), "read": self.max_tokens}} for n in cut}
 
+    def longest(self, rows: Inputs) -> Inputs:
+        """The same texts, with padding read as tokens."""
+        return np.concatenate([np.full_like(rows[:, :1], self.max_tokens), rows[:, 1:]], axis=1)
+
     def feed(self, rows: Inputs, names: Sequence[str]) -> dict[str, Inputs]:
         count_N = np.minimum(rows[:, 0], self.max_tokens)
         longest = max(1, int(count_N.max(initial=1)))
