@@ -39,6 +39,7 @@ def test_a_step_of_two_processes_is_that_of_one_with_the_whole_batch(tmp_path: P
     for method in METHODS:
         one, two = (json.loads((tmp_path / f"{method}-{world}.json").read_text()) for world in (1, 2))
         assert one["loss"] == pytest.approx(two["loss"], rel=1e-12)
+        assert one["gradients"], method
         for gradient, together in zip(one["gradients"], two["gradients"], strict=True):
             assert np.abs(gradient).max() > 1e-6, method
             np.testing.assert_allclose(together, gradient, rtol=0, atol=1e-12)

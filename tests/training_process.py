@@ -42,10 +42,14 @@ def step(method_name: str, processes: Processes, folder: Path) -> None:
     batch = ForwardPass.of(net, inputs, labels, labels, 0.3, features_of=features_of)
     meta = [one.learn(method, net, batch, held_out, Descent(0.1, True, 2.0)) for one in method.meta.due(1)]
     loss = method.objective(batch)
+    gradients: list[list[float]] = []
+    state.optimizer.register_step_pre_hook(
+        lambda *_: gradients.extend(g.flatten().tolist() for p in net.parameters() if (g := p.grad) is not None)
+    )
     state.descend(loss, ROWS, method.apart(batch.logits, labels, progress=0.3))
     found = {
         "loss": float(loss.detach()),
-        "gradients": [g.flatten().tolist() for p in net.parameters() if (g := p.grad) is not None],
+        "gradients": gradients,
         "meta": [float(value) for value in method.meta.figures().values() if value is not None],
         "leaks": [sum(float(leak.sum()) for leak in one) for one in meta],
     }

@@ -113,6 +113,7 @@ def train(
                 state.descend(loss, len(labels), apart, rows=rows)
                 gamma = method.exponents(batch)
                 epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
+                del batch, loss, apart  # else they stay while the next batch goes through the net: 20 MB
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
                     value = term.value(net.head(features_of(inputs)), labels)
