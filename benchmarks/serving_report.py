@@ -49,7 +49,8 @@ def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
             wanted = WANTED.get((turns["net"], turns["beside"], connections))
             if wanted is None:
                 continue
-            p99 = {c: both for c, both in _p99(turns).items() if c == "32" or (connections == BEST and c != "1")}
+            several = {c: both for c, both in _p99(turns).items() if c != "1"}
+            p99 = {c: both for c, both in several.items() if connections == BEST or connections == c == "32"}
             reached = ratio >= wanted and all(mine <= theirs for mine, theirs in p99.values())
             goal = {"net": turns["net"], "beside": turns["beside"], "connections": connections, "wanted": wanted}
             found.append({**goal, "ratio": ratio, "p99_ms": p99, "reached": reached})
