@@ -178,7 +178,7 @@ class Settings(BaseSettings):
         None,
         ge=1,
         description="threads of each model; left out: one, for a slow one the worker's share of the cores."
-        " With several, the model is in memory twice",
+        " With several, the model is in memory twice. A very fast one is scored between two requests, with one",
     )
 
     providers: Providers = Field(
