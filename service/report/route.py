@@ -132,7 +132,7 @@ async def calibration_report(
     report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
     if is_off(report) and query.last is None:
         places = await read_checks(runtime.store, subject, query, data)
-        report.checks = await asyncio.to_thread(checks_of, places, query)
+        report.checks = await asyncio.to_thread(checks_of, places, query, positive=report.positive is not None)
     if html:
         read_only = runtime.settings.read_only
         text = await asyncio.to_thread(pages.render, report, request.query_params, read_only=read_only)
@@ -140,13 +140,19 @@ async def calibration_report(
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 
-def checks_of(data: CheckData, query: ReportQuery) -> list[Check]:
-    """What to look at first; sums by tag and class are kept on 60 cells, so finer bins are the default's there."""
+def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) -> list[Check]:
+    """What to look at first; sums by tag and class are kept on 60 cells, so finer bins are the default's there.
+
+    `positive`: as for `first_checks`.
+    """
     options, default = query.options, Options()
     options = options if COARSE_CELLS % options.bins == 0 else replace(options, bins=default.bins)
     options = replace(options, cells=COARSE_CELLS)
     return first_checks(
-        trend_of(*data.trend, query.options), tags_of(data.tags, options), slices_of(data.classes, options)
+        trend_of(*data.trend, query.options),
+        tags_of(data.tags, options),
+        slices_of(data.classes, options),
+        positive=positive,
     )
 
 
