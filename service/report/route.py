@@ -162,9 +162,10 @@ def observed_notes(version: Version) -> list[str]:
     if version.is_observed:
         notes.append("Another server answers for this version: there are no test values to compare with.")
     if not version.has_logits:
+        scores = "" if version.positive else " there is no NLL and no Brier score over all classes, and"
         notes.append(
-            "Only the probability of what was predicted is known: there is no NLL and no Brier score over all classes,"
-            " and for a recalibration the probabilities of all classes have to be sent."
+            f"Only the probability of what was predicted is known:{scores} for a recalibration the probabilities of all"
+            " classes have to be sent."
         )
     return notes
 
@@ -184,9 +185,9 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
             sums=data.all_sums,
             address=settings.alarm_url or base_url.rstrip("/"),
             corrected=data.corrected_block,
+            positive=version.positive,
+            has_logits=version.has_logits,
         )
-        if not version.has_logits:
-            advice = advice.model_copy(update={"command": None})
     except StoreError as error:
         notes.append(f"There is no word on the alarm: {error}.")
     report = report_of(
@@ -206,7 +207,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         trend=trend_of(*data.trend, options) if data.trend else None,
         known=data.known,
         notes=notes,
-        next_steps=NEXT_STEPS,
+        next_steps=None if settings.read_only else NEXT_STEPS,
     )
     report.held = held_of(data.held)
     return report

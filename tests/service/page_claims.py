@@ -299,6 +299,16 @@ TODO: list[tuple[str, Claim]] = [
     ),
     (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
     (
+        r"Other confidences would fit the labels better: a recalibration needs the probabilities of all classes\.",
+        lambda r, t: helps(r, "yes") and r.advice is not None and r.advice.command is None and r.nll is None,
+    ),
+    (r"It is good enough as it is\.", lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance),
+    (
+        r"So far recalibrating the confidence of the more probable class would not have helped\. Errors of p\((.*)\)"
+        r" that cancel in it do not show there\.",
+        lambda r, t: helps(r, "no") and r.positive is not None,
+    ),
+    (
         r"What is shown here needs nothing\.",
         lambda r, t: not r.window.is_everything and upper(r) <= r.tolerance,
     ),
@@ -393,6 +403,16 @@ ALARM: list[tuple[str, Claim]] = [
         r"(?:ALARM: t|Notice: t|T)he calibration error \(ECE\) of the answers that get labels was above [\d.]+"
         r" at some time\.",
         lambda r, t: bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        r"(?:ALARM: t|Notice: t|T)he calibration error \(ECE\) of the more probable class, of the answers that get"
+        r" labels, was above [\d.]+ at some time\.",
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        r"(?:Notice: i|I)n some range and at some time, the more probable class was right more or less often than it"
+        r" says, by more than [\d.]+\.",
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[1].state != "quiet"),
     ),
     (
         r"(?:Notice: i|I)n some range and at some time, this version was right more or less often than it says,"

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.alarm import advice_of, alarm_of
 from service.report import pages
 from tests.service.conftest import Serve
 from tests.service.page_sentences import check_page
-from tests.service.test_headline import Stream
+from tests.service.test_headline import SETTINGS, Stream
 from tests.service.tiny_bundle import pictures
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
@@ -38,9 +39,11 @@ class BinaryStream(Stream):
         self.of_positive = self.of_positive + POSITIVE.sums_of(p_N, positive_N)
 
     def report(self, **options: Any) -> Report:
-        stored, alarm, advice = self.parts()
+        stored, *_ = self.parts()
         by_p = AnswerSums(self.of_positive.cells[0].astype(np.int64), self.of_positive)
         positive = PositiveSums("malignant", by_p)
+        alarm = alarm_of(self.state, SETTINGS, model="m", sums=stored, positive="malignant")
+        advice = advice_of(self.state, model="m", version="v", address="http://127.0.0.1:8000", positive="malignant")
         return report_of("m", "v", stored, Options(**options), positive=positive, alarm=alarm, advice=advice)
 
 
