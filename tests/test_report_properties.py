@@ -26,8 +26,7 @@ from trueodds.reports.table.answers import of_probabilities
 from trueodds.reports.table.report import report_of_answers
 from trueodds.reports.table.text import text_of
 
-Draw = Callable[[np.random.Generator, int], Any]
-SHAPES: dict[str, Draw] = {
+SHAPES: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "below one half": lambda rng, n: rng.uniform(0, 0.5, n),
     "above one half": lambda rng, n: rng.uniform(0.5, 1, n),
     "all equal": lambda rng, n: np.full(n, 0.3),
@@ -37,7 +36,7 @@ SHAPES: dict[str, Draw] = {
     "uniform": lambda rng, n: rng.uniform(0, 1, n),
     "rare": lambda rng, n: rng.beta(0.5, 60, n),
 }
-TRUTHS: dict[str, Draw] = {
+TRUTHS: dict[str, Callable[[np.random.Generator, Any], Any]] = {
     "as said": lambda rng, p: rng.random(len(p)) < p,
     "half": lambda rng, p: rng.random(len(p)) < p / 2,
     "twice": lambda rng, p: rng.random(len(p)) < np.minimum(2 * p, 1),
@@ -106,8 +105,8 @@ def check_numbers(text: str) -> None:
             assert least - ROUNDING <= value <= kind + ROUNDING, (path, value)
     for one in objects(tree):
         for name, value in one.items():
-            low, high = (one.get(f"{name}_{end}") for end in ("lower", "upper"))
-            if None not in (low, high, value) and name != "ece":  # the plug-in ECE has a bias, its estimate has not
+            low, high = one.get(f"{name}_lower"), one.get(f"{name}_upper")
+            if low is not None and high is not None and name != "ece":  # the plug-in one has a bias
                 assert low - ROUNDING <= value <= high + ROUNDING, (name, low, value, high)
         if one.get("ece_estimate") is not None:
             assert one["ece_lower"] <= one["ece_estimate"] <= one["ece_upper"]
