@@ -15,7 +15,9 @@ from tests.service.tiny_bundle import write_bundle
 from tests.test_evaluate import table
 from trueodds import calibrators
 from trueodds.bundle import MODEL_CARD, Bundle, BundleError, Description, ModelFolder, Reference, RiskCoverage
+from trueodds.evaluation.measurement import measure
 from trueodds.metrics import CalibrationSums
+from trueodds.sums.positive import PositiveClass
 
 NOTE = "A note of whoever\nevaluated it."
 
@@ -101,6 +103,23 @@ def test_without_numbers_it_claims_none(tmp_path: Path) -> None:
     assert "`a|b'c d`, `class 0`" in text and "`class 18`, and 11 more" in text and "class 19" not in text
     assert Bundle.load(write_bundle(tmp_path / "two", classes=("no", "yes"), positive="yes"))
     assert "It is asked about `yes`, the positive class." in text_of(Bundle.load(tmp_path / "two"))
+
+
+def test_of_a_positive_class_each_error_is_named_with_its_quantity(tmp_path: Path) -> None:
+    """p(fraud) twice too high: its figures come first, and the others are said to be of the more probable class."""
+    rng, positive = np.random.default_rng(0), PositiveClass("fraud", 1)
+    p_N = rng.beta(2, 18, 4000)
+    y_N, fit = (rng.random(4000) < p_N / 2).astype(int), calibrators.Identity()
+    logits_NC = np.column_stack([np.zeros(4000), np.log(p_N / (1 - p_N))])
+    settings = Evaluation()
+    measured = measure(fit, logits_NC, y_N, settings, positive)
+    after = {**measured.values, "positive": measured.positive}
+    metrics = {"after": after, "before": after, "n": 4000, "level": 0.95, "bins": 15}
+    text = text_of(Bundle.load(write_bundle(tmp_path, classes=("ok", "fraud"), positive="fraud", metrics=metrics)))
+    assert re.search(r"`p\(fraud\)` is (9|10)\.\d\d% on average, and [45]\.\d\d% of the rows are `fraud`\.", text)
+    places = [text.index(f"would show an ECE of {name}") for name in ("`p(fraud)`", "the more probable class")]
+    assert places == sorted(places) and "is above that." in text[places[0] : places[1]]
+    assert "would show an ECE of 0." not in text
 
 
 def test_it_is_hashed_and_published_like_the_others(bundle: Bundle, tmp_path: Path) -> None:

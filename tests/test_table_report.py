@@ -364,7 +364,7 @@ def test_a_positive_class_leads_and_costs_say_what_alerts_cost(
     assert report.decisions.reading in printed and "Alerts by p(spam)" in printed
     assert [t for t in report.decisions.thresholds if t != expected.at] == metrics.thresholds(*rows)
     assert report.positive is not None and report.positive.prevalence == rows[1].mean()
-    assert printed.index("p(spam), over all") < printed.index("The more probable class")
+    assert printed.index("p(spam), over all") < printed.index("\nThe more probable class\n")
     assert "What does an alert threshold do?" in page.read_text() and "(the costs')" in page.read_text()
 
     spam_N = p_N > 0.5

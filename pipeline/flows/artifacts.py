@@ -88,10 +88,26 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
             floor = [f"{side['floor_mean']:.4f} ({side['floor_p95']:.4f})" for side in (before, after)]
             lines.append(f"| {table['level']:.0%} interval | {' | '.join(interval)} |")
             lines.append(f"| noise floor (95%) | {' | '.join(floor)} |")
+    lines += _positive(before.get("positive"), after.get("positive"), table["level"])
     words = ", ".join(f"{k} {v:.4g}" for k, v in table["calibrator"].items() if isinstance(v, int | float))
     lines += ["", f"Calibrator: **{table['calibrator']['calibrator']}**{' (' + words + ')' if words else ''}"]
     lines += ["", *(f"> {note}\n" for note in table["notes"]), *_compared(table["compared"], table["level"])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _positive(before: dict[str, Any] | None, after: dict[str, Any] | None, level: float) -> list[str]:
+    """Rows of p(positive), of a model with a positive class; those above them are of the more probable class."""
+    if not before or not after:
+        return []
+    name = f"p({after['class']})"
+    rows = {
+        f"prevalence of {after['class']}": "{prevalence:.4f}",
+        f"mean {name}": "{mean_probability:.4f}",
+        f"ECE of {name}": "{ece:.4f}",
+        f"{level:.0%} interval": "{ece_lower:.4f} .. {ece_upper:.4f}",
+        "noise floor (95%)": "{floor_mean:.4f} ({floor_p95:.4f})",
+    }
+    return [f"| {words} | {form.format(**before)} | {form.format(**after)} |" for words, form in rows.items()]
 
 
 def _compared(others: dict[str, Any], level: float) -> list[str]:

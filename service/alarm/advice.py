@@ -18,13 +18,26 @@ HELPS = math.log(20)
 ENOUGH = 500
 """Labels before which it is not said that recalibrating does not help."""
 
+NEEDS = "Other confidences would fit the labels better: a recalibration needs the probabilities of all classes."
+"""The advice for a version that is observed by its confidence alone."""
+
 
 def advice_of(
-    state: AlarmState, corrected: LabelBlock | None = None, /, *, model: str, version: str, address: str
+    state: AlarmState,
+    corrected: LabelBlock | None = None,
+    /,
+    *,
+    model: str,
+    version: str,
+    address: str,
+    positive: str | None = None,
+    has_logits: bool = True,
 ) -> Advice:
     """The report's part about recalibrating; `address` is that of the service, for the command.
 
-    `corrected`: the last labels as they are now, where some were corrected: it is then of those.
+    `corrected`: the last labels as they are now, where some were corrected: it is then of those. `positive`: the
+    version's positive class, whose errors may cancel in the confidences that are scored here. `has_logits`: whether
+    the probabilities of all classes are known, which a recalibration needs.
     """
     seen = state.prequential
     if corrected is not None:
@@ -38,7 +51,8 @@ def advice_of(
         "log_e": seen.log_e,
     }
     if not n:
-        reading = "Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens."
+        labels = "labels that come after the re-arming" if state.rearmings else "labels to tell"
+        reading = f"Nobody knows yet whether recalibrating would help: it takes {labels}, at least some dozens."
         return Advice(helps="not_known", reading=reading, **numbers)
     basis = (
         f"Of each of {plural(n, 'label')} a recalibration on the ones before it would have been surprised by"
@@ -52,10 +66,17 @@ def advice_of(
         )
     if seen.log_e >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
-        command = None if is_shadow(model) else f"trueodds recalibrate {where}"
-        return Advice(helps="yes", reading="Recalibrating would help.", basis=basis, command=command, **numbers)
+        command = None if is_shadow(model) or not has_logits else f"trueodds recalibrate {where}"
+        reading = "Recalibrating would help." if has_logits else NEEDS
+        return Advice(helps="yes", reading=reading, basis=basis, command=command, **numbers)
     if seen.log_e <= 0 and n >= ENOUGH:
-        return Advice(helps="no", reading="So far recalibrating would not have helped.", basis=basis, **numbers)
+        reading = "So far recalibrating would not have helped."
+        if positive is not None:
+            reading = (
+                "So far recalibrating the confidence of the more probable class would not have helped. Errors of"
+                f" p({positive}) that cancel in it do not show there."
+            )
+        return Advice(helps="no", reading=reading, basis=basis, **numbers)
     reading = "It cannot be told yet whether recalibrating would help."
     return Advice(helps="not_known", reading=reading, basis=basis, **numbers)
 

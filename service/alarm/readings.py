@@ -41,33 +41,54 @@ def alarm_and_advice(
     sums: AnswerSums,
     address: str,
     corrected: LabelBlock | None,
+    positive: str | None = None,
+    has_logits: bool = True,
 ) -> tuple[Alarm, Advice]:
     """The report's parts about the alarm and about recalibrating, by the state that is stored under ALARM.
 
     `sums`: of all answers so far. `address`: the service's, for the command. `corrected`: the last labels as they are
-    now, if any were corrected.
+    now, if any were corrected. `positive` and `has_logits`: the version's.
 
     Raises:
         StoreError: the state is damaged.
     """
     state = AlarmState.read(tree, settings)
-    alarm = alarm_of(state, settings, model=model, sums=sums, corrected=corrected is not None)
-    return alarm, advice_of(state, corrected, model=model, version=version, address=address)
+    alarm = alarm_of(state, settings, model=model, sums=sums, corrected=corrected is not None, positive=positive)
+    advice = advice_of(
+        state,
+        corrected,
+        model=model,
+        version=version,
+        address=address,
+        positive=positive,
+        has_logits=has_logits,
+    )
+    return alarm, advice
 
 
-def alarm_of(state: AlarmState, settings: Settings, *, model: str, sums: AnswerSums, corrected: bool = False) -> Alarm:
+def alarm_of(
+    state: AlarmState,
+    settings: Settings,
+    *,
+    model: str,
+    sums: AnswerSums,
+    corrected: bool = False,
+    positive: str | None = None,
+) -> Alarm:
     """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice.
 
     `sums`: of all answers of the version, to say whether those that get labels are like them. `corrected`: whether
-    any label was corrected after it came.
+    any label was corrected after it came. `positive`: the version's positive class, which the evidence is not about:
+    the sentences say so.
     """
     shadow = is_shadow(model)
-    nulls = [_null(state, null, pages=null == "ece" and not shadow) for null in NULLS]
-    weighted = _weighted(state)
+    whose = "" if positive is None else " of the more probable class"
+    nulls = [_null(state, null, whose, pages=null == "ece" and not shadow) for null in NULLS]
+    weighted = _weighted(state, whose)
     choice = choice_of(sums)
     notice = DIFFERS if state.labels and choice and choice.warning else None
     parts = (
-        _reading(state, nulls, shadow),
+        _reading(state, nulls, shadow, sums.labelled.n, positive),
         notice,
         weighted.reading if weighted else None,
         _deliveries(state, settings),
@@ -112,12 +133,12 @@ def _standing(evidence: Evidence) -> Literal["quiet", "fired", "acknowledged"]:
     return "acknowledged" if evidence.acknowledged else "fired"
 
 
-def _null(state: AlarmState, null: Null, *, pages: bool) -> AlarmOf:
+def _null(state: AlarmState, null: Null, whose: str, *, pages: bool) -> AlarmOf:
     evidence, log_e = state.nulls[null], state.log_e(null)
     acknowledged = evidence.acknowledged
     return AlarmOf(
         null=null,
-        statement=_statement(null, state.tolerance),
+        statement=_statement(null, state.tolerance, whose),
         pages=pages,
         tolerance=state.tolerance,
         threshold=1 / state.alpha,
@@ -133,13 +154,13 @@ def _null(state: AlarmState, null: Null, *, pages: bool) -> AlarmOf:
     )
 
 
-def _weighted(state: AlarmState) -> WeightedEvidence | None:
+def _weighted(state: AlarmState, whose: str) -> WeightedEvidence | None:
     if state.weighted is None:
         return None
     process, fired = state.weighted.process, state.weighted.fired
     statement = (
-        f"The calibration error (ECE) of all answers so far, those of a propensity of {process.floor:g} or more, was"
-        f" above {process.tolerance:g} at some time."
+        f"The calibration error (ECE){whose and f'{whose},'} of all answers so far, those of a propensity of"
+        f" {process.floor:g} or more, was above {process.tolerance:g} at some time."
     )
     left_out = ""
     if process.left_out:
@@ -178,24 +199,25 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
     return [EvidencePoint(labels=n, at=_time(at), log_e=value) for n, (at, value) in sorted(points.items())]
 
 
-def _statement(null: Null, tolerance: float) -> str:
+def _statement(null: Null, tolerance: float, whose: str) -> str:
+    """`whose`: " of the more probable class" where that has to be said."""
     if null == "ece":
-        return f"The calibration error (ECE) of the answers that get labels was above {tolerance:g} at some time."
-    return (
-        f"In some range and at some time, this version was right more or less often than it says, by more than"
-        f" {tolerance:g}."
-    )
+        error = f"The calibration error (ECE){whose and f'{whose},'} of the answers that get labels"
+        return f"{error}{whose and ','} was above {tolerance:g} at some time."
+    right = "the more probable class was" if whose else "this version was"
+    return f"In some range and at some time, {right} right more or less often than it says, by more than {tolerance:g}."
 
 
-def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
+def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: int, positive: str | None) -> str:
     ece, point = nulls
     if ece.state == point.state == "quiet":
         if not state.labels:
-            return "No alarm: no labels have arrived yet."
+            return f"No alarm: {_none_taken(state, labelled)}."
+        cancels = "" if positive is None else f" Errors of p({positive}) that cancel in the more probable class do not."
         return (
             f"No alarm after {plural(state.labels, 'label')}: in the answers that get labels no calibration error above"
-            f" {state.tolerance:g} has shown. That does not prove a smaller one, least of all while labels are few. You"
-            f" may look as often as you like: {_promise(state)}"
+            f" {state.tolerance:g} has shown.{cancels} That does not prove a smaller one, least of all while labels are"
+            f" few. You may look as often as you like: {_promise(state)}"
         )
     fired, title = (ece, "ALARM: ") if ece.state != "quiet" else (point, "Notice: ")
     parts = [("Notice: " if shadow else title) + fired.statement[0].lower() + fired.statement[1:]]
@@ -224,6 +246,15 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool) -> str:
     if fired is ece:
         parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
+
+
+def _none_taken(state: AlarmState, labelled: int) -> str:
+    """Why the evidence is of no label, though perhaps `labelled` answers have one."""
+    if state.rearmings:
+        return "no label has been weighed since it was re-armed"
+    if labelled:
+        return f"the {plural(labelled, 'label')} that came last will be weighed within seconds"
+    return "no labels have arrived yet"
 
 
 def _rearmed(state: AlarmState) -> str:

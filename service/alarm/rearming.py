@@ -92,8 +92,9 @@ async def _rearm(runtime: Runtime, version: Version, body: RearmingBody) -> Alar
 
     await runtime.store.update_state(*key, ALARM, take)  # what has come meanwhile is of the last watch
     tree = await runtime.store.update_state(*key, ALARM, step)
-    sums = await runtime.store.read_sums(*key)
-    return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=key[0], sums=sums)
+    state, sums = AlarmState.read(tree, settings), await runtime.store.read_sums(*key)
+    positive = version.positive
+    return await asyncio.to_thread(alarm_of, state, settings, model=version.model, sums=sums, positive=positive)
 
 
 def _check(state: AlarmState, name: str) -> None:

@@ -80,7 +80,7 @@ async def acknowledge(request: Request) -> Response:
     expected = "model, version, who and why, and maybe null (ece or point)"
     body = await forms.read(request, AcknowledgementBody, runtime.settings.max_json_values, expected)
     version = await runtime.version(body.model, body.version)
-    alarm = await _acknowledge(runtime, version.model, version.version, body)
+    alarm = await _acknowledge(runtime, version, body)
     return forms.answer(request, alarm, version)
 
 
@@ -125,7 +125,8 @@ async def read_alarm(runtime: Runtime, model: str, version: str) -> tuple[AlarmS
     return state, standing(state, model)
 
 
-async def _acknowledge(runtime: Runtime, model: str, version: str, body: AcknowledgementBody) -> Alarm:
+async def _acknowledge(runtime: Runtime, version: Version, body: AcknowledgementBody) -> Alarm:
+    key = version.model, version.version
     settings, take = runtime.settings, taking(runtime.settings)
     nulls: tuple[Null, ...] = (body.null,) if body.null else NULLS
     by = StoredAcknowledgement(who=body.who, why=body.why, at_ms=time.time_ns() // 1_000_000)
@@ -134,13 +135,14 @@ async def _acknowledge(runtime: Runtime, model: str, version: str, body: Acknowl
         state = AlarmState.read(take(tree, block), settings)
         changed = state.acknowledge(nulls, by)
         if not any(changed.nulls[null].acknowledged is by for null in nulls) and by not in _known(state, nulls):
-            raise _nothing(state, nulls, f"{model}/{version}")
+            raise _nothing(state, nulls, "/".join(key))
         return changed.tree()
 
-    await runtime.store.update_state(model, version, ALARM, take)  # what has come meanwhile may fire
-    tree = await runtime.store.update_state(model, version, ALARM, step)
-    sums = await runtime.store.read_sums(model, version)
-    return await asyncio.to_thread(alarm_of, AlarmState.read(tree, settings), settings, model=model, sums=sums)
+    await runtime.store.update_state(*key, ALARM, take)  # what has come meanwhile may fire
+    tree = await runtime.store.update_state(*key, ALARM, step)
+    state, sums = AlarmState.read(tree, settings), await runtime.store.read_sums(*key)
+    positive = version.positive
+    return await asyncio.to_thread(alarm_of, state, settings, model=version.model, sums=sums, positive=positive)
 
 
 def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[StoredAcknowledgement]:

@@ -211,7 +211,9 @@ class Watch:
     async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
         sums = await self._store.read_sums(*key)
-        alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums)
+        known = {(v.model, v.version): v for v in await self._store.read_versions()}
+        positive = known[key].positive
+        alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
         ece_test, fired = alarm.nulls[0], state.nulls["ece"].fired
         assert fired is not None and ece_test.fired_at is not None
         numbers = {

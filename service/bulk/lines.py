@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
+from trueodds.inputs.table import unescaped
 from trueodds.texts import plural, short
 
 CSV, NDJSON = "text/csv", "application/x-ndjson"
@@ -143,7 +144,7 @@ class CsvLines(LineReader[R]):
         assert self._header is not None
         if len(cells) != len(self._header):
             return bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")
-        return self._read_cells(row, dict(zip(self._header, cells, strict=True)))
+        return self._read_cells(row, dict(zip(self._header, map(unescaped, cells), strict=True)))
 
     def _read_header(self, line: bytes) -> tuple[list[str], str]:
         """The names of the columns, and what separates them: of a right header one reading only is one."""
@@ -155,7 +156,7 @@ class CsvLines(LineReader[R]):
         except ValueError as error:
             raise ServiceError(422, "invalid_header", f"{error}; expected {self._expected}") from None
         for mark, cells in readings.items():
-            if (names := self._names([name.strip() for name in cells])) is not None:
+            if (names := self._names([unescaped(name.strip()) for name in cells])) is not None:
                 return names, mark
         raise ServiceError(422, "invalid_header", f"the CSV begins with {short(text)}; expected {self._expected}")
 

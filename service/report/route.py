@@ -132,7 +132,7 @@ async def calibration_report(
     report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
     if is_off(report) and query.last is None:
         places = await read_checks(runtime.store, subject, query, data)
-        report.checks = await asyncio.to_thread(checks_of, places, query)
+        report.checks = await asyncio.to_thread(checks_of, places, query, positive=report.positive is not None)
     if html:
         read_only = runtime.settings.read_only
         text = await asyncio.to_thread(pages.render, report, request.query_params, read_only=read_only)
@@ -140,13 +140,19 @@ async def calibration_report(
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 
-def checks_of(data: CheckData, query: ReportQuery) -> list[Check]:
-    """What to look at first; sums by tag and class are kept on 60 cells, so finer bins are the default's there."""
+def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) -> list[Check]:
+    """What to look at first; sums by tag and class are kept on 60 cells, so finer bins are the default's there.
+
+    `positive`: as for `first_checks`.
+    """
     options, default = query.options, Options()
     options = options if COARSE_CELLS % options.bins == 0 else replace(options, bins=default.bins)
     options = replace(options, cells=COARSE_CELLS)
     return first_checks(
-        trend_of(*data.trend, query.options), tags_of(data.tags, options), slices_of(data.classes, options)
+        trend_of(*data.trend, query.options),
+        tags_of(data.tags, options),
+        slices_of(data.classes, options),
+        positive=positive,
     )
 
 
@@ -156,9 +162,10 @@ def observed_notes(version: Version) -> list[str]:
     if version.is_observed:
         notes.append("Another server answers for this version: there are no test values to compare with.")
     if not version.has_logits:
+        scores = "" if version.positive else " there is no NLL and no Brier score over all classes, and"
         notes.append(
-            "Only the probability of what was predicted is known: there is no NLL and no Brier score over all classes,"
-            " and for a recalibration the probabilities of all classes have to be sent."
+            f"Only the probability of what was predicted is known:{scores} for a recalibration the probabilities of all"
+            " classes have to be sent."
         )
     return notes
 
@@ -178,9 +185,9 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
             sums=data.all_sums,
             address=settings.alarm_url or base_url.rstrip("/"),
             corrected=data.corrected_block,
+            positive=version.positive,
+            has_logits=version.has_logits,
         )
-        if not version.has_logits:
-            advice = advice.model_copy(update={"command": None})
     except StoreError as error:
         notes.append(f"There is no word on the alarm: {error}.")
     report = report_of(
@@ -200,7 +207,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         trend=trend_of(*data.trend, options) if data.trend else None,
         known=data.known,
         notes=notes,
-        next_steps=NEXT_STEPS,
+        next_steps=None if settings.read_only else NEXT_STEPS,
     )
     report.held = held_of(data.held)
     return report

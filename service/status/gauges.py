@@ -66,9 +66,9 @@ class Gauges:
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
         texts = {
-            "": "Plug-in ECE, 15 bins; NaN without labels",
-            "_lower": "Lower end of the 95% interval of the ECE, for one look; NaN without labels",
-            "_upper": "Upper end of the 95% interval of the ECE, for one look; NaN without labels",
+            "": "Plug-in ECE of the more probable class, 15 bins; NaN without labels",
+            "_lower": "Lower end of the 95% interval of that ECE, for one look; NaN without labels",
+            "_upper": "Upper end of the 95% interval of that ECE, for one look; NaN without labels",
         }
         families = [GaugeMetricFamily(f"trueodds_calibration_ece{k}", text, labels=KEY) for k, text in texts.items()]
         for state in states:

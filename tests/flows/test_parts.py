@@ -131,6 +131,11 @@ def test_the_summary_shows_what_metrics_json_holds(reproduced: Path) -> None:
     assert "600 test rows, 15 bins; calibration errors are fractions" in markdown
     assert not re.search(r"None|nan", markdown)
     assert all(f"| {name} | {one['error_rate']:.4f} |" in markdown for name, one in table["compared"].items())
+    assert "p(" not in markdown
+    of_p = {"class": "7", "prevalence": 0.1, "mean_probability": 0.2, "ece": 0.1, "ece_lower": 0.05, "ece_upper": 0.15}
+    of_p |= {"floor_mean": 0.01, "floor_p95": 0.02}
+    both = {side: {**table[side], "positive": of_p} for side in ("before", "after")}
+    assert "| ECE of p(7) | 0.1000 | 0.1000 |\n| 95% interval |" in artifacts.summary_markdown(table | both, "digits")
     table["compared"] = {"vector": {"problem": "class 3 never occurs"}}
     assert "| vector | class 3 never occurs | | | |" in artifacts.summary_markdown(table, "digits")
 

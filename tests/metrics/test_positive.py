@@ -10,8 +10,9 @@ from trueodds.errors import ConfigError
 from trueodds.evaluation.measurement import positive_values
 from trueodds.importing.importer import Judging
 from trueodds.reports import Options, report_of
+from trueodds.reports.figures import positive_figures, scores_of_positive
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, PositiveSums
+from trueodds.sums.positive import PositiveClass, PositiveSums, folded
 
 CLASSES = ("benign", "malignant")
 
@@ -73,6 +74,49 @@ def test_the_brier_score_is_half_of_that_over_both_classes_and_the_nll_the_same(
     both = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
     assert metrics.brier(sums) == pytest.approx(metrics.brier(both) / 2, rel=1e-12)
     assert metrics.nll(sums) == pytest.approx(metrics.nll(both), rel=1e-12)
+
+
+LIMITS = ("brier_lower", "brier_upper")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(0.3, 0.3), (0.1, 10), (4, 4), (10, 0.2)], ids=["sharp", "rare", "dull", "common"]
+)
+def test_limits_of_its_scores_are_those_of_both_classes_and_hold(a: float, b: float) -> None:
+    """200 samples of 60 rows each: limits in [0, 1] that hold the truth; NLL as of the more probable class."""
+    rng, held = np.random.default_rng(3), 0
+    big_N = rng.beta(a, b, 400_000)
+    truth = float((big_N * (1 - big_N)).mean())
+    for _ in range(200):
+        p_N = rng.beta(a, b, 60)
+        labels_N = (rng.random(60) < p_N).astype(int)
+        lower, upper = (scores_of_positive(PositiveClass.sums_of(p_N, labels_N == 1), 0.95)[k] for k in LIMITS)
+        assert 0 <= lower <= ((p_N - labels_N) ** 2).mean() <= upper <= 1
+        held += lower <= truth <= upper
+    assert held >= 200 * 0.91
+    one = positive_figures(of_rows(p_N, labels_N == 1), Options())
+    nll = metrics.score_interval(np.column_stack([1 - p_N, p_N]), labels_N)
+    assert one.nll_lower == pytest.approx(nll.lower, rel=1e-6)
+    assert one.nll_upper is None or one.nll_upper == pytest.approx(nll.upper, rel=1e-6)
+
+
+def of_rows(p_N: np.ndarray, positive_N: np.ndarray) -> PositiveSums:
+    sums = PositiveClass.sums_of(p_N, positive_N)
+    return PositiveSums("malignant", AnswerSums(sums.cells[0].astype(np.int64), sums))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_a_single_row_says_nothing_of_its_score_but_its_range(p: float) -> None:
+    one = positive_figures(of_rows(np.array([p]), np.array([True])), Options())
+    assert (one.brier_lower, one.brier_upper) == (0, 1)
+
+
+def test_folding_gives_the_sums_of_both_classes() -> None:
+    p_NC, labels_N = rows()
+    p_NC = np.clip(p_NC, 1e-9, 1)
+    folds = folded(PositiveClass("malignant", 1).sums(p_NC, labels_N))
+    both = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
+    assert np.allclose(folds.cells, both.cells, rtol=1e-9, atol=1e-9)
 
 
 def test_the_other_class_gives_the_mirror_image() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from tests.service.page_truth import (
     all_show,
@@ -16,14 +17,17 @@ from tests.service.page_truth import (
     in_range,
     in_range_of_positive,
     is_more,
+    is_of_positive,
     is_uneven,
     lead,
     marked,
     of_positive,
+    of_top_label,
     promised,
     refuted,
     says_less,
     says_more,
+    settled,
     since,
     surprise,
     times,
@@ -136,10 +140,76 @@ WORDS: list[tuple[str, Claim]] = [
         lambda r, t: not r.window.is_everything,
     ),
     (
-        r"It sees what does not cancel in the more probable class\.",
-        lambda r, t: r.positive is not None and lead(r) is r.positive,
+        r"only evidence of all labels so far settles it: the alarm's, or the interval of the gap\.",
+        lambda r, t: r.positive is not None and r.window.is_everything and not settled(r),
     ),
     (r"Scored one by one as they came, the labels say so\.", lambda r, t: helps(r, "yes") and not is_more(r)),
+]
+
+
+def _says_of_positive(r: Report, t: list[str], *, sign: int, strong: bool) -> bool:
+    return is_of_positive(r, t, sign) and settled(r) >= strong
+
+
+OF_POSITIVE: list[tuple[str, Claim]] = [
+    (
+        r"p\((.*?)\) is too high: fewer answers are (.*?) than it says\.",
+        partial(_says_of_positive, sign=-1, strong=True),
+    ),
+    (
+        r"p\((.*?)\) is too low: more answers are (.*?) than it says\.",
+        partial(_says_of_positive, sign=1, strong=True),
+    ),
+    (
+        r"p\((.*?)\) is too high in some ranges and too low in others; the diagram shows where\.",
+        partial(_says_of_positive, sign=0, strong=True),
+    ),
+    (r"p\((.*?)\) leans to being too high\.", partial(_says_of_positive, sign=-1, strong=False)),
+    (r"p\((.*?)\) leans to being too low\.", partial(_says_of_positive, sign=1, strong=False)),
+    (
+        r"p\((.*?)\) leans to being too high in some ranges and too low in others\.",
+        partial(_says_of_positive, sign=0, strong=False),
+    ),
+    (
+        r"The more probable class shows no more than chance\.",
+        lambda r, t: of_top_label(r, "cannot_tell") and (r.ece or 1.0) <= (r.floor_p95 or 0.0),
+    ),
+    (
+        rf"The more probable class is within {E} at 95%\.",
+        lambda r, t: (
+            of_top_label(r, "within_tolerance")
+            and t == [f"{r.tolerance:g}"]
+            and (r.level != 0.95 or (r.ece_upper or 1.0) <= r.tolerance)
+        ),
+    ),
+    (
+        r"The more probable class was off at some time, which all labels together do not show\.",
+        lambda r, t: of_top_label(r, "off_at_times") and refuted(r) and (r.ece or 1.0) <= (r.floor_p95 or 0.0),
+    ),
+    (
+        r"The more probable class is over-confident: it is right less often than its confidence says\.",
+        lambda r, t: of_top_label(r, "over_confident") and says_less(r) and refuted(r),
+    ),
+    (
+        r"The more probable class is under-confident: it is right more often than its confidence says\.",
+        lambda r, t: of_top_label(r, "under_confident") and says_more(r) and refuted(r),
+    ),
+    (
+        r"The more probable class is too sure in some ranges and not sure enough in others\.",
+        lambda r, t: of_top_label(r, "uneven") and is_uneven(r) and refuted(r),
+    ),
+    (
+        r"The more probable class leans to being over-confident\.",
+        lambda r, t: of_top_label(r, "leans_over_confident") and says_less(r),
+    ),
+    (
+        r"The more probable class leans to being under-confident\.",
+        lambda r, t: of_top_label(r, "leans_under_confident") and says_more(r),
+    ),
+    (
+        r"The more probable class leans to being too sure in some ranges and not sure enough in others\.",
+        lambda r, t: of_top_label(r, "leans_uneven") and is_uneven(r),
+    ),
 ]
 STATES: list[tuple[str, Claim]] = [
     (
@@ -156,8 +226,38 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.answers) and not r.labelled,
     ),
     (
-        r"Cannot tell yet No more than chance has shown, in too few labels to be sure\.",
+        r"Cannot tell yet No more than chance has shown, which is not enough to be sure\.",
         lambda r, t: bool(r.labelled) and not is_more(r) and upper(r) > r.tolerance,
+    ),
+    (
+        r"Cannot tell yet Of p\((.*)\) no more than chance has shown, which is not enough to be sure\.",
+        lambda r, t: r.positive is not None and not is_more(r) and t[0] == r.positive.label,
+    ),
+    (
+        rf"Within {E} At 95%, for this one look, p\((.*)\) is off by {E} at most on average\.",
+        lambda r, t: r.positive is not None and t[1] == r.positive.label and t[0] == t[2] == f"{r.tolerance:g}",
+    ),
+    *(
+        (rf"p\(([^)]*)\) {verb} {word} (?=\w|p\()", partial(_says_of_positive, sign=sign, strong=verb == "is"))
+        for word, sign in (("too high", -1), ("too low", 1), ("uneven", 0))
+        for verb in ("is", "leans")
+    ),
+    (
+        r"(?:In these labels f|F)ewer answers are (.*?) than it says\.(?: One look does not settle it\.)?",
+        lambda r, t: is_of_positive(r, t, -1),
+    ),
+    (
+        r"(?:In these labels m|M)ore answers are (.*?) than it says\.(?: One look does not settle it\.)?",
+        lambda r, t: is_of_positive(r, t, 1),
+    ),
+    (
+        r"(?:In these labels )?p\(([^)]*)\) is too high in some ranges and too low in others\."
+        r"(?: One look does not settle it\.)?",
+        lambda r, t: is_of_positive(r, t, 0),
+    ),
+    (
+        r"Off at times At some time its percentages were off; p\((.*)\) of all labels together does not show it\.",
+        lambda r, t: refuted(r) and not is_more(r) and r.positive is not None,
     ),
     (
         rf"Within {E} At 95%, for this one look, its percentages are off by {E} at most on average\.",
@@ -198,6 +298,16 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: r.window.is_everything and not refuted(r) and upper(r) <= r.tolerance,
     ),
     (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
+    (
+        r"Other confidences would fit the labels better: a recalibration needs the probabilities of all classes\.",
+        lambda r, t: helps(r, "yes") and r.advice is not None and r.advice.command is None and r.nll is None,
+    ),
+    (r"It is good enough as it is\.", lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance),
+    (
+        r"So far recalibrating the confidence of the more probable class would not have helped\. Errors of p\((.*)\)"
+        r" that cancel in it do not show there\.",
+        lambda r, t: helps(r, "no") and r.positive is not None,
+    ),
     (
         r"What is shown here needs nothing\.",
         lambda r, t: not r.window.is_everything and upper(r) <= r.tolerance,
@@ -293,6 +403,16 @@ ALARM: list[tuple[str, Claim]] = [
         r"(?:ALARM: t|Notice: t|T)he calibration error \(ECE\) of the answers that get labels was above [\d.]+"
         r" at some time\.",
         lambda r, t: bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        r"(?:ALARM: t|Notice: t|T)he calibration error \(ECE\) of the more probable class, of the answers that get"
+        r" labels, was above [\d.]+ at some time\.",
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[0].state != "quiet"),
+    ),
+    (
+        r"(?:Notice: i|I)n some range and at some time, the more probable class was right more or less often than it"
+        r" says, by more than [\d.]+\.",
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[1].state != "quiet"),
     ),
     (
         r"(?:Notice: i|I)n some range and at some time, this version was right more or less often than it says,"
@@ -408,5 +528,5 @@ CONFIRMATION: list[tuple[str, Claim]] = [
 ]
 CLAIMS = [
     (re.compile(pattern), claim)
-    for pattern, claim in [*COUNTS, *ERRORS, *WORDS, *STATES, *TODO, *ALARM, *CAUTIONS, *CONFIRMATION]
+    for pattern, claim in [*COUNTS, *ERRORS, *WORDS, *OF_POSITIVE, *STATES, *TODO, *ALARM, *CAUTIONS, *CONFIRMATION]
 ]

@@ -26,11 +26,12 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, first_checks
+from trueodds.reports import Options, first_checks, report_of
 from trueodds.reports.alarm import Alarm, EvidencePoint
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.verdict import TOLERANCE, headline, verdict_of
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.positive import PositiveClass, PositiveSums, folded
 
 KNOWN = [
     KnownVersion(model="street", version="4f1c09aa", role="default"),
@@ -182,6 +183,27 @@ def hostile() -> Report:
     )
 
 
+LONG = "a-tag-without-a-blank-" * 14
+"""300 characters that no line can be broken at."""
+
+
+def long_names() -> Report:
+    rows = slices((LONG, "day")), slices((LONG, "dog"))
+    parts: dict[str, Any] = {"tags": rows[0], "classes": rows[1], "checks": first_checks(trend(), *rows)}
+    parts |= {"window": Window(tag=LONG, predicted_class=LONG), "cautions": [LONG]}
+    return full(model=LONG, version=LONG, alarm=acknowledged(alarm(0.14)), **parts)
+
+
+def long_positive_class() -> Report:
+    rng = np.random.default_rng(0)
+    p_N = rng.uniform(0, 1, 2000)
+    positive_N = rng.random(2000) < p_N / 2
+    by_p = PositiveClass.sums_of(p_N, positive_N)
+    top, of_p = (AnswerSums(sums.cells[0].astype(np.int64), sums) for sums in (folded(by_p), by_p))
+    positive = PositiveSums(LONG, of_p)
+    return report_of("street", "4f1c09aa", top, positive=positive, alarm=alarm(0.0), advice=advice("no"))
+
+
 def enormous() -> Report:
     """Evidence far beyond every axis, and beyond what a float's exponential holds."""
     points = [EvidencePoint(labels=20 * k, at=START, log_e=9.0 * k) for k in range(1, 200)]
@@ -201,6 +223,8 @@ ALL: dict[str, Callable[[], Report]] = {
     "shadow": lambda: full(model="street~shadow", version="91d0e2bc", alarm=None, advice=None, trend=None),
     "many classes": many_classes,
     "hostile": hostile,
+    "long names": long_names,
+    "long positive class": long_positive_class,
     "enormous": enormous,
     "1,000 bins": lambda: report(sums(60_000, over), bins=1000),
 }

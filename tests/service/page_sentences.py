@@ -9,7 +9,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 
 from tests.service.page_claims import CLAIMS
-from tests.service.page_truth import refuted
+from tests.service.page_truth import refuted, settled
 from trueodds.reports.schemas import Report
 
 BLOCKS = frozenset({"p", "li", "dd", "dt", "h2", "h3", "summary", "pre", "label", "button"})
@@ -44,12 +44,14 @@ class Sentences(HTMLParser):
             self.blocks[-1] += data
 
 
-STRONG = ("over_confident", "under_confident", "uneven", "off_at_times")
+STRONG = ("over_confident", "under_confident", "uneven", "too_high", "too_low", "off_at_times")
 COLOURS: dict[str, Callable[[Report], bool]] = {
     "fine": lambda r: r.verdict == "within_tolerance" and (not refuted(r) or not r.window.is_everything),
     "waiting": lambda r: r.verdict in ("no_answers", "no_labels", "cannot_tell"),
     "leans": lambda r: r.verdict.startswith("leans_"),
-    "off": lambda r: r.verdict in STRONG and r.alarm is not None and r.alarm.state == "notice",
+    "off": lambda r: (
+        r.verdict in STRONG and r.alarm is not None and r.alarm.state in ("notice", "quiet") and settled(r)
+    ),
     "alarm": lambda r: r.alarm is not None and r.alarm.state == "fired",
     "acknowledged": lambda r: r.alarm is not None and r.alarm.state == "acknowledged",
 }

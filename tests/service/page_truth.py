@@ -30,16 +30,13 @@ def all_show(texts: list[str], *values: float | None) -> bool:
 
 
 def lead(report: Report) -> Report | PositiveFigures:
-    """The figures that are spoken of: those of p(positive), unless the top label's alone are more than chance."""
+    """The figures that are spoken of: those of p(positive), where there is a positive class."""
     positive = report.positive
-    if positive is None or positive.ece is None:
-        return report
-    alone = (report.ece or 0.0) > (report.floor_p95 or 0.0) and (positive.ece or 0.0) <= (positive.floor_p95 or 0.0)
-    return report if alone else positive
+    return report if positive is None or positive.ece is None else positive
 
 
 def in_range_of_positive(report: Report, texts: list[str]) -> bool:
-    """As `in_range`, of p(positive): too sure is too high above one half, and too low below it."""
+    """As `in_range`, of p(positive)."""
     label, low, high, says, share_, also, count = texts
     positive = report.positive
     if positive is None or {label, also} != {positive.label}:
@@ -47,10 +44,7 @@ def in_range_of_positive(report: Report, texts: list[str]) -> bool:
     inside = [b for b in positive.bins if b.count and b.lo >= share(low) - 0.006 and b.hi <= share(high) + 0.006]
     n = sum(b.count for b in inside)
     claimed, kept = (sum(b.count * (getattr(b, k) or 0.0) for b in inside) / n for k in ("mean_confidence", "accuracy"))
-    too_sure = (kept < claimed) == (inside[0].lo >= 0.5)
-    wanted = {"over_confident": too_sure, "under_confident": not too_sure}.get(
-        report.verdict.removeprefix("leans_"), True
-    )
+    wanted = {"too_high": kept < claimed, "too_low": kept > claimed}.get(report.verdict.removeprefix("leans_"), True)
     fits = n == int(count.replace(",", "")) and shows(low, inside[0].lo) and shows(high, inside[-1].hi)
     return fits and wanted and all_show([says, share_], claimed, kept) and says != share_
 
@@ -102,16 +96,40 @@ def helps(report: Report, answer: str) -> bool:
     return report.advice is not None and report.advice.helps == answer
 
 
+def goes(f: Report | PositiveFigures) -> int:
+    """The sign of the gap; 0 where less than half of the ECE is of one sign."""
+    gap = f.signed_gap or 0.0
+    return 0 if abs(gap) < (f.ece or 0.0) / 2 else int(np.sign(gap))
+
+
 def says_less(r: Report) -> bool:
-    return (r.signed_gap or 0.0) < 0 and abs(r.signed_gap or 0.0) >= (lead(r).ece or 0.0) / 2
+    """Of the more probable class, as all words of confidence are."""
+    return goes(r) == -1
 
 
 def says_more(r: Report) -> bool:
-    return (r.signed_gap or 0.0) > 0 and abs(r.signed_gap or 0.0) >= (lead(r).ece or 0.0) / 2
+    return goes(r) == 1
 
 
 def is_uneven(r: Report) -> bool:
-    return abs(r.signed_gap or 0.0) < (lead(r).ece or 0.0) / 2
+    return goes(r) == 0
+
+
+def is_of_positive(r: Report, texts: list[str], sign: int) -> bool:
+    """Whether the report has p of that class as the one it is about, and its gap that sign."""
+    return r.positive is not None and set(texts) == {r.positive.label} and goes(r.positive) == sign
+
+
+def settled(r: Report) -> bool:
+    """Whether evidence that may be looked at again and again speaks against p(positive)."""
+    p = r.positive
+    gap = p is not None and ((p.signed_gap_lower or 0.0) > 0 or (p.signed_gap_upper or 0.0) < 0)
+    return refuted(r) or (gap and r.window.is_everything)
+
+
+def of_top_label(r: Report, name: str) -> bool:
+    """Whether that is the verdict of the more probable class, beside p(positive)."""
+    return r.positive is not None and r.top_label_verdict == name
 
 
 def doubled(r: Report, texts: list[str]) -> bool:

@@ -45,7 +45,9 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
     before = alarm(client)["nulls"][0]
     armed = client.post(REARM, json=body).json()
     assert armed["state"] == "quiet" and [null["labels"] for null in armed["nulls"]] == [0, 0]
-    assert armed["reading"].startswith("No alarm: no labels have arrived yet. Ada re-armed it on 2")
+    assert armed["reading"].startswith(
+        "No alarm: no label has been weighed since it was re-armed. Ada re-armed it on 2"
+    )
     assert (
         "UTC: the camera is replaced. The evidence is of the labels since. Each watch has its own chance of a false"
         " alarm: over 2 of them, at most 10% of sound versions alarm falsely."

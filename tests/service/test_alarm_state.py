@@ -19,7 +19,7 @@ from service.alarm.state import NULLS, POINTS
 from service.settings import Settings
 from service.store import StoreError
 from tests.service.alarms import START, labels
-from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts
+from trueodds.metrics import CalibrationSums, EProcess, Prequential, ShiryaevRoberts
 from trueodds.metrics import blocks as blocks_of
 from trueodds.sums.answers import AnswerSums
 
@@ -158,6 +158,26 @@ def test_readings(bad: AlarmState) -> None:
     assert shadow.reading.startswith("Notice: ") and not shadow.nulls[0].pages
 
 
+def test_with_a_positive_class_the_evidence_is_said_to_be_of_the_other_quantity(bad: AlarmState) -> None:
+    about: dict[str, Any] = {"model": "m", "sums": NONE, "positive": "fraud"}
+    fired = alarm_of(bad, Settings(), **about)
+    assert fired.reading.startswith(
+        "ALARM: the calibration error (ECE) of the more probable class, of the answers that get labels, was above 0.02"
+    )
+    assert "the more probable class was right more or less often" in fired.nulls[1].statement
+    quiet = alarm_of(AlarmState.start(Settings()).take(labels(*drawn(30))), Settings(), **about)
+    assert "Errors of p(fraud) that cancel in the more probable class do not." in quiet.reading
+
+
+def test_labels_that_are_there_and_not_weighed_yet_are_not_said_to_be_missing() -> None:
+    start, (confidence_N, correct_N) = AlarmState.start(Settings()), drawn(5)
+    five = CalibrationSums.from_top(confidence_N, correct_N)
+    sums = AnswerSums(five.cells[0].astype(np.int64), five)
+    assert alarm_of(start, Settings(), model="m", sums=sums).reading == (
+        "No alarm: the 5 labels that came last will be weighed within seconds."
+    )
+
+
 def test_changed_settings_do_not_change_the_test_of_a_version(bad: AlarmState) -> None:
     changed = Settings(alarm_tolerance=0.3, alarm_alpha=0.01, alarm_run_length=1000)
     state = AlarmState.read(bad.tree(), changed)
@@ -169,7 +189,7 @@ def test_changed_settings_do_not_change_the_test_of_a_version(bad: AlarmState) -
 
 
 def test_advice(bad: AlarmState) -> None:
-    where = {"model": "a b", "version": "v", "address": "http://x"}
+    where: dict[str, Any] = {"model": "a b", "version": "v", "address": "http://x"}
     none = advice_of(AlarmState.start(Settings()), **where)
     assert (none.helps, none.labels, none.served_log_loss) == ("not_known", 0, None)
     yes = advice_of(bad, **where)
@@ -179,10 +199,15 @@ def test_advice(bad: AlarmState) -> None:
     assert yes.recalibrated_log_loss is not None and yes.served_log_loss is not None
     assert yes.log_e == pytest.approx(1000 * (yes.served_log_loss - yes.recalibrated_log_loss))
     assert advice_of(bad, model="m~shadow", version="v", address="x").command is None
+    alone = advice_of(bad, **where, has_logits=False)
+    assert (alone.helps, alone.command) == ("yes", None) and "needs the probabilities of all classes" in alone.reading
+    assert "would help" not in alone.reading
     calibrated = AlarmState.start(Settings())
     early = advice_of(calibrated.take(labels(*drawn(200, seed=6))), **where)
     late = advice_of(calibrated.take(labels(*drawn(5_000, seed=6))), **where)
     assert (early.helps, late.helps, late.command) == ("not_known", "no", None)
+    of_p = advice_of(calibrated.take(labels(*drawn(5_000, seed=6))), **where, positive="fraud")
+    assert of_p.helps == "no" and "Errors of p(fraud) that cancel in it do not show there." in of_p.reading
 
 
 def _set(tree: Any, path: str, value: Any) -> Any:

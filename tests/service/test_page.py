@@ -20,9 +20,10 @@ from tests.service import page_parts
 from tests.service.app_client import Client
 from tests.service.page_parts import NOW, right, sums
 from tests.service.page_reports import ALL, full, report
+from tests.service.page_sentences import STRONG
 from tests.service.tiny_bundle import pictures
 from trueodds.reports.page.state import state_of
-from trueodds.reports.schemas import Crowded, Report, Trend, Verdict, Window
+from trueodds.reports.schemas import Crowded, PositiveFigures, Report, Trend, Verdict, Window
 
 VOID = frozenset({"meta", "link", "br", "input", "img"})
 NAMED_BY = ("aria-labelledby", "list", "data-table", "for")
@@ -153,8 +154,13 @@ def test_one_clear_state_and_what_to_do(name: str, state: str, word: str, advice
 def test_a_word_for_every_verdict_and_the_tolerance_of_the_alarm() -> None:
     one = full(alarm=None)
     for verdict in get_args(Verdict):
-        state = state_of(altered(one, verdict=verdict, tolerance=0.05))
-        assert (state.name == "off") == (verdict in ("over_confident", "under_confident", "uneven", "off_at_times"))
+        report = altered(one, verdict=verdict, tolerance=0.05)
+        if verdict.endswith(("too_high", "too_low")):
+            report = report.model_copy(update={"positive": PositiveFigures(label="{x}", bins=[])})
+        state = state_of(report)
+        assert (state.name == "off") == (verdict in STRONG) and ("p({x})" in state.word) == (
+            report.positive is not None
+        )
         assert (state.name == "leans") == verdict.startswith("leans_")
         assert (state.name == "fine") == (verdict == "within_tolerance") == (state.word == "Within 0.05")
         assert "recalibrat" not in state.text.lower()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.alarm.advice import NEEDS
 from service.report import pages
 from tests.service.app_client import Client
 from tests.service.hooks import until
@@ -19,7 +20,7 @@ from tests.service.page_sentences import check_page
 from tests.service.test_headline import Stream
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import report_of
+from trueodds.reports import Options, report_of
 from trueodds.reports.schemas import Report, Window
 from trueodds.sums.answers import AnswerSums
 
@@ -83,6 +84,33 @@ def test_good_enough_and_better_still() -> None:
     html = pages.render(part)
     assert part.verdict == "within_tolerance" and "What is shown here needs nothing." in html
     assert "good enough" not in html and "Recalibrating would help." in html, "of all labels so far"
+
+
+def test_of_confidences_alone_nobody_is_told_to_recalibrate() -> None:
+    """Off, and good enough: a recalibration needs what is not sent, and no sentence says otherwise."""
+    for gap, count in ((0.15, 600), (0.0, 40_000)):
+        rng, stream = np.random.default_rng(2), Stream()
+        confidence_N = rng.uniform(0.5, 1, count)
+        stream.add(confidence_N, rng.random(count) < confidence_N - gap)
+        stored, alarm, advice = stream.parts()
+        advice = advice.model_copy(update={"helps": "yes", "command": None, "reading": NEEDS})
+        sums = CalibrationSums(np.where(np.arange(7)[:, None] < 3, stored.labelled.cells, np.nan))
+        report = report_of("m", "v", AnswerSums(stored.answers_C, sums), alarm=alarm, advice=advice)
+        html = pages.render(report)
+        check_page(html, report)
+        assert NEEDS in html and "ecalibrating would" not in html
+        assert ("It is good enough as it is." in html) == (gap == 0)
+
+
+def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:
+    rng, stream = np.random.default_rng(1), Stream()
+    confidence_N = rng.uniform(0.5, 0.9, 600)
+    stream.add(confidence_N, rng.random(600) < confidence_N - 0.2)
+    _, alarm, advice = stream.parts()
+    nothing = report_of("m", "v", AnswerSums.zero(), Options(Window(tag="night")), alarm=alarm, advice=advice)
+    html = pages.render(nothing)
+    check_page(html, nothing)
+    assert "What follows is of all labels so far" in html and "The alarm fired on" in html
 
 
 def test_a_wrong_number_is_noticed() -> None:

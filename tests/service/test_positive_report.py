@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from service.alarm import advice_of, alarm_of
 from service.report import pages
 from tests.service.conftest import Serve
 from tests.service.page_sentences import check_page
-from tests.service.test_headline import Stream
+from tests.service.test_headline import SETTINGS, Stream
 from tests.service.tiny_bundle import pictures
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 from trueodds.reports import Options, Report, report_of
-from trueodds.reports.schemas import Finding, Labelling, WeightedFigures
+from trueodds.reports.page.state import state_of
+from trueodds.reports.schemas import Finding, Labelling, PositiveFigures, WeightedFigures
+from trueodds.reports.verdict import is_refuted
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass, PositiveSums
 
@@ -36,9 +39,11 @@ class BinaryStream(Stream):
         self.of_positive = self.of_positive + POSITIVE.sums_of(p_N, positive_N)
 
     def report(self, **options: Any) -> Report:
-        stored, alarm, advice = self.parts()
+        stored, *_ = self.parts()
         by_p = AnswerSums(self.of_positive.cells[0].astype(np.int64), self.of_positive)
         positive = PositiveSums("malignant", by_p)
+        alarm = alarm_of(self.state, SETTINGS, model="m", sums=stored, positive="malignant")
+        advice = advice_of(self.state, model="m", version="v", address="http://127.0.0.1:8000", positive="malignant")
         return report_of("m", "v", stored, Options(**options), positive=positive, alarm=alarm, advice=advice)
 
 
@@ -50,11 +55,12 @@ def tempered(temperature: float) -> Callable[[Any], Any]:
     ("truth", "verdicts"),
     [
         (lambda p_N: p_N, {"within_tolerance"}),
-        (lambda p_N: np.maximum(p_N - 0.1, 0), {"leans_uneven", "uneven"}),
-        (tempered(2.5), {"over_confident"}),
-        (tempered(0.4), {"under_confident"}),
+        (lambda p_N: np.maximum(p_N - 0.1, 0), {"too_high"}),
+        (lambda p_N: np.minimum(p_N + 0.1, 1), {"too_low"}),
+        (tempered(2.5), {"uneven"}),
+        (tempered(0.4), {"uneven"}),
     ],
-    ids=["calibrated", "too high everywhere", "too sure", "not sure enough"],
+    ids=["calibrated", "too high everywhere", "too low everywhere", "too sure", "not sure enough"],
 )
 def test_every_sentence_is_so_at_every_look(truth: Callable[[Any], Any], verdicts: set[str]) -> None:
     rng, stream, report = np.random.default_rng(3), BinaryStream(), None
@@ -65,11 +71,75 @@ def test_every_sentence_is_so_at_every_look(truth: Callable[[Any], Any], verdict
         check_page(pages.render(report), report)
     assert report is not None and report.verdict in verdicts
     assert report.headline.count("p(malignant)") and report.positive is not None
-    if "leans_uneven" in verdicts:
+    if verdicts & {"too_high", "too_low"}:
         assert (report.ece or 1) < 0.03 < 0.09 < (report.positive.ece or 0), "it cancels in the top label"
+        assert report.headline.count("here p(malignant) is") == 1
+    if "uneven" in verdicts:
         assert report.headline.count("here p(malignant) is") == 2
     if "within_tolerance" in verdicts:
         assert "it is within 0.02 at 95%" in report.headline
+
+
+@pytest.mark.parametrize("one_look", [False, True], ids=["live", "table"])
+@pytest.mark.parametrize("above", [False, True], ids=["all below one half", "all above"])
+@pytest.mark.parametrize(("factor", "word"), [(0.5, "too_high"), (2.0, "too_low")])
+def test_rare_positives_whose_p_lies_on_one_side_of_one_half(
+    factor: float, word: str, above: bool, one_look: bool
+) -> None:
+    """Fraud, churn, default: p twice too high, or half of what it should be, is called that, of p and of no other."""
+    rng, stream = np.random.default_rng(5), BinaryStream()
+    p_N = rng.beta(2, 18, 6000) / 2
+    positive_N = rng.random(6000) < factor * p_N
+    if above:
+        p_N, positive_N = 1 - p_N, ~positive_N
+        word = {"too_high": "too_low", "too_low": "too_high"}[word]
+    stream.take(p_N, positive_N)
+    report = stream.report(one_look=one_look)
+    assert report.verdict == word and f"p(malignant) is {word.replace('_', ' ')}" in report.headline
+    assert report.top_label_verdict == ("under_confident" if factor < 1 else "over_confident")
+    assert "confident" not in report.headline.partition("The more probable class")[0]
+    assert state_of(report.model_copy(update={"alarm": None})).word == f"p(malignant) is {word.replace('_', ' ')}"
+    if not one_look:
+        check_page(pages.render(report), report)
+
+
+def test_a_rare_class_whose_p_is_four_times_too_high_gets_no_green_word() -> None:
+    """Within 0.02 in absolute terms, as every p of a class that rare is."""
+    rng, stream = np.random.default_rng(6), BinaryStream()
+    p_N = rng.beta(1, 124, 60_000)
+    for share, green in ((1.0, True), (0.25, False)):
+        stream = BinaryStream()
+        stream.take(p_N, rng.random(60_000) < share * p_N)
+        for one_look in (False, True):
+            report = stream.report(one_look=one_look)
+            assert report.positive is not None and (report.positive.ece_upper or 1.0) <= 0.02
+            assert (state_of(report).name == "fine") == green, (share, report.verdict)
+            assert green or "too_high" in report.verdict
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 0.3), (8, 8), (0.2, 6), (3, 0.5)], ids=["sharp", "dull", "rare", "common"])
+def test_a_calibrated_p_is_hardly_ever_refuted(a: float, b: float) -> None:
+    """However often one looks: 20 streams of 2,000 labels, looked at 8 times each; and one that is off soon is."""
+    refuted = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        p_N = rng.beta(a, b, 2000)
+        refuted += any(_refuted_at(p_N, rng.random(2000) < p_N))
+    assert refuted <= 3, "5% of 20 are 1; more than 3 have a chance of 2%"
+    p_N = np.random.default_rng(0).beta(a, b, 2000)
+    assert any(_refuted_at(np.minimum(1.5 * p_N + 0.05, 1), np.random.default_rng(1).random(2000) < p_N))
+
+
+def _refuted_at(p_N: Any, positive_N: Any) -> Iterator[bool]:
+    sums = CalibrationSums.zero()
+    for start in range(0, len(p_N), 250):
+        rows = slice(start, start + 250)
+        sums = sums + POSITIVE.sums_of(p_N[rows], positive_N[rows])
+        sequence = metrics.gap_sequence(sums)
+        low, high = metrics.binomial_interval(sums.total("correct"), sums.n, level=0.95)
+        limits = {"signed_gap_lower": sequence.lower, "signed_gap_upper": sequence.upper}
+        limits |= {"prevalence_lower": float(low), "prevalence_upper": float(high)}
+        yield is_refuted(PositiveFigures(label="malignant", bins=[], **limits), 0.02)
 
 
 def test_words_of_one_look_at_a_table() -> None:
@@ -85,8 +155,9 @@ def test_words_of_one_look_at_a_table() -> None:
         Options(one_look=True),
         positive=PositiveSums("malignant", AnswerSums(by_p.cells[0].astype(np.int64), by_p)),
     )
-    assert report.verdict == "uneven" and "On them p(malignant) is " in report.headline
-    assert "Where p(malignant) is " in report.headline and "The gaps are more than chance" in report.headline
+    assert report.verdict == "too_high" and "On them p(malignant) is " in report.headline
+    assert "Where p(malignant) is " in report.headline
+    assert "The gaps of p(malignant) are more than chance" in report.headline
 
 
 def test_no_green_word_where_one_of_both_may_be_off() -> None:

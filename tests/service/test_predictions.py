@@ -7,6 +7,7 @@ import gzip
 import io
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import ModelFolder
+from trueodds.reports.table import reading
 
 NAMES = ["id", "time", "model", "version", "tag", "predicted", "confidence", "label", "label_time", "corrected",
          "import_id", "propensity"]  # fmt: skip
@@ -121,6 +123,28 @@ def test_the_table(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [f"{row['time']:%Y-%m-%dT%H:%M:%S}" for row in columns] == [row["time"][:19] for row in rows]
     assert table(client, since="2020-01-01", until="2020-01-02") == []
     assert len(table(client, since=rows[0]["time"])) == 8 and len(table(client, until=rows[0]["time"])) == 0
+
+
+def test_a_spreadsheet_runs_no_cell_and_the_names_come_back(serve: Callable[..., Client], tmp_path: Path) -> None:
+    """Names of classes, tags and ids that would be formulas: in the table, sent back as labels, and in a report."""
+    classes = ("=1+1", "-1", "@cat", "'=odd")
+    client, tag = serve(classes=classes), "=HYPERLINK(A1)"
+    rows = answered(client, 4, tag=tag, body={"ids": ["+a", "-b", "c", "-1"]})
+    answer = client.get("/predictions", params={"probabilities": True})
+    for line in csv.reader(io.StringIO(answer.text)):
+        assert not any(cell[:1] in "=+-@\t\r" for cell in line if cell and cell != "-1"), line
+    told = list(csv.DictReader(io.StringIO(answer.text)))
+    assert {row["tag"] for row in told} == {f"'{tag}"} and "'=1+1" in told[0] and "-1" in told[0]
+    labels = io.StringIO()
+    csv.writer(labels).writerows([("id", "label"), *((row["id"], row["predicted"]) for row in told)])
+    sent = client.post("/feedback", content=labels.getvalue().encode(), headers={"content-type": "text/csv"})
+    assert sent.json()["stored"] == 4, sent.text
+    after = client.get("/predictions", params={"probabilities": True})
+    assert client.report()["accuracy"] == 1.0
+    (tmp_path / "a.csv").write_bytes(after.content)
+    answers = reading.read(tmp_path / "a.csv", reading.Form(classes=classes))
+    assert answers.correct_N.all() and answers.groups.tags is not None and answers.groups.tags.values == (tag,)
+    assert sorted(set(answers.predicted.as_list() if answers.predicted else [])) == sorted({r["label"] for r in rows})
 
 
 def test_it_is_packed_where_that_is_wanted(client: Client) -> None:

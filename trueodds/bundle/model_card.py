@@ -115,14 +115,12 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
     lines = [
         f"Calibrator: {_code(calibrator.name)}, in `calibrator.json`; it is applied to the logits of `model.onnx`."
     ]
-    if {"ece", "floor_mean", "floor_p95"} <= after.keys():
-        where = "within" if after["ece"] <= after["floor_p95"] else "above"
-        lines.append(
-            f"On as many rows a perfectly calibrated model would show an ECE of {after['floor_mean']:.4f} on average,"
-            f" and above {after['floor_p95']:.4f} at one time in 20. This one's, {after['ece']:.4f}, is {where} that."
-        )
-    if "calibration_p_value" in after:
-        lines.append(f"A test of calibration has p = {after['calibration_p_value']:.3g}.")
+    of_positive, label = _numbers(description.metrics.get("after"), "positive"), description.positive
+    if label is not None and {"mean_probability", "prevalence"} <= of_positive.keys():
+        p, mean, share = _code(f"p({label})"), of_positive["mean_probability"], of_positive["prevalence"]
+        lines.append(f"{p} is {mean:.2%} on average, and {share:.2%} of the rows are {_code(label)}.")
+        lines += _against_chance(of_positive, f" of {p}")
+    lines += _against_chance(after, " of the more probable class" if of_positive else "")
     if reference is not None:
         lines.append(
             f"Mean confidence on the {reference.rows:,} rows that live ones are compared with: {reference.mean:.4f}."
@@ -140,6 +138,21 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
         head = ("confidence above", "answered", "of these wrong, 95% interval")
         lines += ["", f"Answering only where it is sure enough ({curve.split} rows):", "", _markdown(head, rows)]
     return "\n".join(lines)
+
+
+def _against_chance(numbers: Numbers, whose: str) -> list[str]:
+    """The ECE beside what chance shows, and the test of calibration; `whose`: words on the quantity, or none."""
+    lines = []
+    if {"ece", "floor_mean", "floor_p95"} <= numbers.keys():
+        where = "within" if numbers["ece"] <= numbers["floor_p95"] else "above"
+        lines.append(
+            f"On as many rows a perfectly calibrated model would show an ECE{whose} of {numbers['floor_mean']:.4f} on"
+            f" average, and above {numbers['floor_p95']:.4f} at one time in 20. This one's, {numbers['ece']:.4f}, is"
+            f" {where} that."
+        )
+    if "calibration_p_value" in numbers:
+        lines.append(f"A test of calibration{whose} has p = {numbers['calibration_p_value']:.3g}.")
+    return lines
 
 
 def _limitations(description: Description, calibrator: Calibrator) -> str:
@@ -172,7 +185,12 @@ To serve it: `trueodds publish --bundle FOLDER`, then `trueodds serve`."""
 
 def _table(description: Description, moment: str) -> Numbers:
     """The numbers of the evaluation before or after the calibrator; what is no number is left out."""
-    table = description.metrics.get(moment)
+    return _numbers(description.metrics, moment)
+
+
+def _numbers(tree: Any, name: str) -> Numbers:
+    """The numbers of a part of a tree; empty where there is none of that name."""
+    table = tree.get(name) if isinstance(tree, Mapping) else None
     if not isinstance(table, Mapping):
         return {}
     return {name: value for name, value in table.items() if isinstance(value, int | float)}

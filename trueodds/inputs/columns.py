@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trueodds.errors import MissingExtraError
 from trueodds.files import FileError
-from trueodds.inputs.table import LONGEST
+from trueodds.inputs.table import LONGEST, unescaped
 from trueodds.texts import short
 
 Array = npt.NDArray[np.float64]
@@ -172,7 +172,7 @@ def _header(path: Path, file: Any) -> tuple[Iterator[list[str]], list[str]]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     lines = csv.reader(file)
     try:
-        return lines, [name.strip() for name in next(lines, [])]
+        return lines, [unescaped(name.strip()) for name in next(lines, [])]
     except (csv.Error, UnicodeDecodeError) as error:
         raise _no_csv(path, error) from None
 
@@ -208,7 +208,10 @@ def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple
                 code = (place.setdefault(cell, len(place)) for cell in column)
                 codes[name].append(np.fromiter(code, np.intp, len(column)))
             first += len(rows)
-    columns = {name: Texts.of([*places[name]], np.concatenate(parts)) for name, parts in codes.items()}
+    columns = {
+        name: Texts.of([unescaped(str(cell)) for cell in places[name]], np.concatenate(parts))
+        for name, parts in codes.items()
+    }
     return {name: np.concatenate(parts) for name, parts in values.items()}, {**columns}
 
 

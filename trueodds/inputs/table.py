@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 
 from trueodds.inputs.errors import InputError, UnreadableError
@@ -12,8 +13,35 @@ from trueodds.texts import plural
 SEPARATORS = (",", ";", "\t")
 LONGEST = 2**24
 """Characters of a cell; Python's own limit of 131,072, one for the whole process, is less than a long text has."""
+_RUN = re.compile(r"'*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 Row = tuple[int, list[str]]
 """The number of a row, as a spreadsheet counts it, the header being row 1; and its cells."""
+
+
+def escaped(cell: str) -> str:
+    """A cell that no spreadsheet runs as a formula: an apostrophe before one that begins with =, +, -, @, tab or CR.
+
+    Numbers stay as they are, such as -1. A cell that begins with apostrophes before such a character gets one more, so
+    `unescaped` gives every text back.
+
+    >>> escaped("=1+1"), escaped("-1"), escaped("cat")
+    ("'=1+1", '-1', 'cat')
+    """
+    return f"'{cell}" if _would_run(cell) else cell
+
+
+def unescaped(cell: str) -> str:
+    """The text that `escaped` was given.
+
+    >>> unescaped("'=1+1"), unescaped("'n' Roll")
+    ('=1+1', "'n' Roll")
+    """
+    return cell[1:] if cell[:1] == "'" and _would_run(cell[1:]) else cell
+
+
+def _would_run(cell: str) -> bool:
+    return _RUN.match(cell) is not None and _NUMBER.fullmatch(cell.lstrip("'")) is None
 
 
 def text_of(body: bytes) -> str:

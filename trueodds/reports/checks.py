@@ -16,26 +16,37 @@ SOUND = ("no_answers", "no_labels", "cannot_tell", "within_tolerance")
 """Verdicts after which there is nothing to look for, unless an alarm has fired."""
 
 
+_OF_TOP_LABEL = "The more probable class: "
+
+
 def is_off(report: Report) -> bool:
     """Whether there is something to look for: by the verdict, or by the alarm's evidence."""
     return report.verdict not in SOUND or (report.alarm is not None and report.alarm.state != "quiet")
 
 
 def first_checks(
-    trend: Trend | None = None, tags: Sequence[Slice] | None = None, classes: Sequence[Slice] | None = None
+    trend: Trend | None = None,
+    tags: Sequence[Slice] | None = None,
+    classes: Sequence[Slice] | None = None,
+    *,
+    positive: bool = False,
 ) -> list[Check]:
     """One sentence for each of them that has something to compare, with the window that shows it.
 
     Since when: the periods, split where the gap changes by more than chance (`trueodds.metrics.changes`), with the view
     of the segment that is the furthest off (none by minutes: windows are of whole hours). Tag and class: of those that
-    are off by more than chance, the clearest one.
+    are off by more than chance, the clearest one. `positive`: the report speaks of p(positive), so the sentences say
+    that they are of the more probable class.
     """
     checks = [
         _since(trend) if trend else None,
         _clearest("tag", "tags", tags or [], "tag"),
         _clearest("class", "predicted classes", classes or [], "predicted_class"),
     ]
-    return [check for check in checks if check]
+    known = [check for check in checks if check]
+    if not positive:
+        return known
+    return [check.model_copy(update={"reading": f"{_OF_TOP_LABEL}{_lowered(check.reading)}"}) for check in known]
 
 
 def _since(trend: Trend) -> Check | None:
@@ -63,6 +74,10 @@ def _since(trend: Trend) -> Check | None:
         + f": {split}."
     )
     return Check(about="time", reading=reading, window=window)
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
 
 
 def _points(gap: float) -> str:

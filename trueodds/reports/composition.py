@@ -12,14 +12,14 @@ from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import KnownVersion, Labelling, Report, Slice, Trend, Verdict
+from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.verdict import (
     CERTAIN,
     TOLERANCE,
     cautions,
     headline,
+    is_refuted,
     is_within,
-    leads,
     of_positive,
     verdict_at_one_look,
     verdict_of,
@@ -68,16 +68,23 @@ def report_of(
         tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
     of_p = None if positive is None else positive_figures(positive, options)
     of_p_certainly = None if positive is None else positive_figures(positive, replace(options, level=CERTAIN))
-    within = is_within(sums, figures_at(CERTAIN), labelling, tolerance, of_p_certainly)
+    certain = figures_at(CERTAIN)
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
         figures = figures | {"calibration_p_value": p_value}  # a new one: what is memoised is shared
-    lead = of_p if of_p and leads(figures, of_p, one_look=options.one_look) else None
-    shown = of_positive(figures, lead) if lead else figures
-    verdict = verdict_of(sums, shown, alarm if everything else None, advice, within=within)
-    if options.one_look and sums.labelled.n:
-        verdict = verdict_at_one_look(shown["calibration_p_value"], shown["signed_gap"], shown["ece"], within=within)
-    first = headline(verdict, sums, shown, options, tolerance, next_steps, lead)
+
+    def judged(shown: dict[str, Any], of_p: PositiveFigures | None = None) -> Verdict:
+        within = is_within(sums, certain, labelling, tolerance, of_p)
+        if options.one_look and sums.labelled.n:
+            return verdict_at_one_look(shown, within=within, positive=of_p is not None)
+        of_all = alarm if everything else None
+        refuted = of_all is not None and of_p is not None and not corrected and is_refuted(of_p, tolerance)
+        return verdict_of(sums, shown, of_all, advice, within=within, positive=of_p is not None, refuted=refuted)
+
+    shown = of_positive(of_p) if of_p else figures
+    verdict = judged(shown, of_p_certainly)
+    of_top_label = judged(figures) if of_p and sums.labelled.n else None
+    first = headline(verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label)
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
     return Report(
@@ -85,6 +92,7 @@ def report_of(
         version=version,
         window=options.window,
         verdict=verdict,
+        top_label_verdict=of_top_label,
         tolerance=tolerance,
         reading=" ".join([first, *second]),
         headline=first,

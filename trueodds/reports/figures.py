@@ -13,7 +13,7 @@ from trueodds.reports.memo import memoised
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Bin, Ece, PositiveFigures, WorstBin
 from trueodds.sums.bins import Binning
-from trueodds.sums.positive import PositiveSums
+from trueodds.sums.positive import PositiveSums, folded
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")
 
@@ -21,8 +21,12 @@ Figures = dict[str, Any]
 
 
 @memoised(128)
-def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float, everything: bool) -> Figures:
-    """Fields of the report; bins alone where there are no labels. `everything`: the sums are of all labels so far.
+def figures_of(
+    sums: CalibrationSums, bins: int, binning: Binning, level: float, everything: bool, of_positive: bool = False
+) -> Figures:
+    """Fields of the report; bins alone where there are no labels.
+
+    `everything`: the sums are of all labels so far. `of_positive`: they are of p(positive).
 
     About 7 ms for any number of labels, most of it the two ECE intervals and the sequence of the gap (2 ms each).
     """
@@ -54,7 +58,7 @@ def figures_of(sums: CalibrationSums, bins: int, binning: Binning, level: float,
         "mce_bin": WorstBin(lo=table.lo_B[worst], hi=table.hi_B[worst], count=round(table.count_B[worst])),
         "ks": ks.ks,
         "ks_p_value": ks.p_value,
-        **_scores(sums, level),
+        **(scores_of_positive(sums, level) if of_positive else _scores(sums, level)),
     }
     if everything:
         sequence = metrics.gap_sequence(sums, level=level)
@@ -77,7 +81,7 @@ def positive_figures(positive: PositiveSums, options: Options) -> PositiveFigure
     """The figures of p(positive); bins alone where there are no labels."""
     sums, level = positive.sums.labelled, options.level
     everything = options.window.is_everything and not options.one_look
-    figures = figures_of(sums, options.bins, options.binning, level, everything)
+    figures = figures_of(sums, options.bins, options.binning, level, everything, True)
     named = {NAMES_OF_POSITIVE.get(name, name): value for name, value in figures.items() if name != "error_rate"}
     if sums.n:
         named["calibration_p_value"] = calibration_p_value(sums, options.bins, options.binning)
@@ -102,6 +106,12 @@ def _scores(sums: CalibrationSums, level: float) -> Figures:
         "brier_lower": brier.lower,
         "brier_upper": brier.upper,
     }
+
+
+def scores_of_positive(sums: CalibrationSums, level: float) -> Figures:
+    """As `_scores`, of p(positive): the NLL is that of both classes, and the Brier score half of theirs, in [0, 1]."""
+    scores = _scores(folded(sums), level)
+    return scores | {name: scores[name] / 2 for name in ("brier", "brier_lower", "brier_upper") if name in scores}
 
 
 def _ece(sums: CalibrationSums, bins: int, level: float, binning: Binning) -> Ece:

@@ -117,6 +117,26 @@ class PositiveClass:
         return CalibrationSums.from_top(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
 
 
+def folded(sums: CalibrationSums) -> CalibrationSums:
+    """The sums of the more probable of two classes, from those of p(positive).
+
+    A row of p(positive) <= 1/2 becomes one of confidence 1 - p(positive), right where its label is negative. The NLL is
+    the same, and the Brier score is over both classes: twice that of p(positive).
+
+    >>> from trueodds.sums.positive import PositiveClass, folded
+    >>> sums = PositiveClass.sums_of(np.array([0.9, 0.3]), np.array([True, False]))
+    >>> metrics.accuracy(folded(sums)), round(metrics.mean_confidence(folded(sums)), 3)
+    (1.0, 0.8)
+    """
+    half = CELLS // 2
+    count, p, positive, nll, nll_squared, brier, brier_squared = sums.cells
+    lower = [count, count - p, count - positive, nll, nll_squared, brier, brier_squared]
+    upper_HC = sums.cells[:, half:] + np.stack(lower)[:, half - 1 :: -1]
+    upper_HC[5] *= 2
+    upper_HC[6] *= 4
+    return CalibrationSums(np.concatenate([np.zeros_like(upper_HC), upper_HC], axis=1))
+
+
 @dataclass(frozen=True, eq=False)
 class PositiveSums:
     """The positive class by its name, and the sums of all answers by p(positive): `PositiveClass.sums` says which."""

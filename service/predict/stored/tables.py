@@ -13,6 +13,7 @@ import numpy as np
 from service.errors import ServiceError
 from service.predict.stored.schemas import moment
 from service.store.rows import StoredPrediction, Version
+from trueodds.inputs.table import escaped
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 COLUMNS = (
@@ -47,14 +48,17 @@ class TableWriter(Protocol):
 
 
 class CsvWriter:
-    """CSV in UTF-8 with a header; an empty cell is none, times are ISO 8601 in UTC."""
+    """CSV in UTF-8 with a header; an empty cell is none, times are ISO 8601 in UTC.
+
+    Texts are `escaped`, so that a spreadsheet runs none of them.
+    """
 
     media_type = f"{CSV}; charset=utf-8"
 
     def __init__(self, columns: list[str]) -> None:
         self._lines = io.StringIO(newline="")
         self._csv = csv.writer(self._lines, lineterminator="\n")
-        self._csv.writerow(columns)
+        self._csv.writerow(map(escaped, columns))
 
     def block(self, rows: list[Row]) -> bytes:
         self._csv.writerows([_text(value) for value in row] for row in rows)
@@ -70,6 +74,8 @@ class CsvWriter:
 def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return escaped(value)
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 

@@ -122,8 +122,9 @@ def decision_cost(
     cost(best) on the rows themselves, which is high in the mean: so the truth lies between them, also where it is 0.
 
     Limits of cost and saving add those of their counts (Clopper-Pearson) by the squares of their distances (Zou and
-    Donner 2008), at one look. Measured at a nominal 95% (benchmarks/decisions.py, 36 settings, 300 to 20,000 rows):
-    those of the cost hold in 94.1% or more, those of the saving in 91.5% (94% of the settings: 93%).
+    Donner 2008), at one look, and are cut at what a row can cost: 0 to the dearer of both errors. Measured at a nominal
+    95% (benchmarks/decisions.py, 36 settings, 300 to 20,000 rows): those of the cost hold in 94.1% or more, those of
+    the saving in 91.5% (94% of the settings: 93%).
 
     Raises:
         ValueError: what `positive_sums` refuses, a level outside (0, 1).
@@ -141,19 +142,20 @@ def decision_cost(
     price_2, event_2 = np.array([costs.miss, costs.alarm]), [positive_C.sum() - at.hits, at.alerts - at.hits]
     lower, upper = _limits(price_2, np.array(event_2), n, level)
     won_K, moved_K = _cross_fitted(count_C, positive_C, costs, k)
+    most = max(costs.miss, costs.alarm)
     return DecisionCost(
         costs=costs,
         at=at,
         cost=float(cost_E[k] / n),
-        lower=lower,
-        upper=upper,
+        lower=max(lower, 0.0),
+        upper=min(upper, most),
         never=float(cost_E[-1] / n),
         always=float(cost_E[0] / n),
         best_threshold=float(EDGES[best]),
         best_cost=float(cost_E[best] / n),
         saving=max(float(won_K @ moved_K / n), 0.0),
         saving_lower=max(_limits(won_K, moved_K, n, level)[0], 0.0),
-        saving_upper=max(_limits(*_moved(count_C, positive_C, costs, k, best), n, level)[1], 0.0),
+        saving_upper=min(max(_limits(*_moved(count_C, positive_C, costs, k, best), n, level)[1], 0.0), most),
     )
 
 

@@ -23,10 +23,11 @@ class State:
 _LESS, _MORE = "it is right less often than it says", "it is right more often than it says"
 _BOTH = "it is too sure in some ranges and not sure enough in others"
 _LOOK = "In these labels {}. One look does not settle it."
+_NO_MORE = "No more than chance has shown, which is not enough to be sure."
 _STATES: dict[Verdict, State] = {
     "no_answers": State("waiting", "Nothing asked yet", "There is nothing to judge until the model has been asked."),
     "no_labels": State("waiting", "No labels yet", "Only true labels can tell whether the model's percentages hold."),
-    "cannot_tell": State("waiting", "Cannot tell yet", "No more than chance has shown, in too few labels to be sure."),
+    "cannot_tell": State("waiting", "Cannot tell yet", _NO_MORE),
     "within_tolerance": State(
         "fine",
         "Within {tolerance}",
@@ -42,6 +43,25 @@ _STATES: dict[Verdict, State] = {
         "off", "Off at times", "At some time its percentages were off; all labels together do not show it."
     ),
 }
+_FEWER, _SOME_MORE = "fewer answers are {label} than it says", "more answers are {label} than it says"
+_BOTH_WAYS = "p({label}) is too high in some ranges and too low in others"
+_STATES_OF_POSITIVE: dict[Verdict, State] = _STATES | {
+    "cannot_tell": State("waiting", "Cannot tell yet", f"Of p({{label}}) {_NO_MORE[0].lower()}{_NO_MORE[1:]}"),
+    "within_tolerance": State(
+        "fine", "Within {tolerance}", "At 95%, for this one look, p({label}) is off by {tolerance} at most on average."
+    ),
+    "off_at_times": State(
+        "off",
+        "Off at times",
+        "At some time its percentages were off; p({label}) of all labels together does not show it.",
+    ),
+    "leans_too_high": State("leans", "p({label}) leans too high", _LOOK.format(_FEWER)),
+    "leans_too_low": State("leans", "p({label}) leans too low", _LOOK.format(_SOME_MORE)),
+    "leans_uneven": State("leans", "p({label}) leans uneven", _LOOK.format(_BOTH_WAYS)),
+    "too_high": State("off", "p({label}) is too high", f"{_FEWER.capitalize()}."),
+    "too_low": State("off", "p({label}) is too low", f"{_SOME_MORE.capitalize()}."),
+    "uneven": State("off", "p({label}) is uneven", f"{_BOTH_WAYS}."),
+}
 
 
 def state_of(report: Report) -> State:
@@ -55,6 +75,7 @@ def state_of(report: Report) -> State:
             "Alarm, acknowledged",
             "Its percentages were found to be off; somebody knows and has said why.",
         )
-    state, tolerance = _STATES[report.verdict], f"{report.tolerance:g}"
-    words = (text.replace("{tolerance}", tolerance) for text in (state.word, state.text))
-    return State(state.name, *words)
+    positive = report.positive
+    state = (_STATES if positive is None else _STATES_OF_POSITIVE)[report.verdict]
+    values = {"tolerance": f"{report.tolerance:g}", "label": positive.label if positive else ""}
+    return State(state.name, state.word.format(**values), state.text.format(**values))

@@ -21,9 +21,13 @@ Verdict = Literal[
     "leans_over_confident",
     "leans_under_confident",
     "leans_uneven",
+    "leans_too_high",
+    "leans_too_low",
     "over_confident",
     "under_confident",
     "uneven",
+    "too_high",
+    "too_low",
     "off_at_times",
 ]
 
@@ -104,7 +108,12 @@ class Report(BaseModel):
     window: Window = Window()
     verdict: Verdict = Field(
         description="over_confident, under_confident, uneven, off_at_times: by the alarm's evidence, so however often"
-        " one looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look"
+        " one looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look."
+        " Of a model with a positive class it is the verdict of p(positive), with too_high and too_low in place of"
+        " over_confident and under_confident"
+    )
+    top_label_verdict: Verdict | None = Field(
+        None, description="of a model with a positive class: that of the more probable class's confidence"
     )
     tolerance: float = Field(0.02, description="calibration error (ECE) that is put up with: the alarm's")
     reading: str = Field(description="what the numbers mean, in plain words")

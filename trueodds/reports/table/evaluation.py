@@ -11,17 +11,18 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import unknown
-from trueodds.reports.figures import calibration_p_value, figures_of, positive_figures
+from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
 from trueodds.reports.options import Options
 from trueodds.reports.reliability import Axes, reliability
-from trueodds.reports.schemas import Bin, PositiveFigures, Verdict, WorstBin
+from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
 from trueodds.reports.style import picture
 from trueodds.reports.table import notebook
 from trueodds.reports.verdict import (
     CERTAIN,
     MEASURED_FROM,
+    OF_TOP_LABEL,
     TOLERANCE,
-    leads,
+    is_within,
     of_positive,
     reading_at_one_look,
     verdict_at_one_look,
@@ -82,7 +83,9 @@ class CalibrationReport:
     calibration_p_value: float
     """Of the null that every confidence is the probability of being right."""
     verdict: Verdict
-    """How the rows stand: within a calibration error of 0.02 at 95%, else by `calibration_p_value`."""
+    """How the rows stand: within a calibration error of 0.02 at 95%, else by `calibration_p_value`.
+
+    Of p(positive), by its own `calibration_p_value`, where that alone came."""
     nll: float
     """Nats."""
     nll_lower: float
@@ -94,15 +97,18 @@ class CalibrationReport:
     brier_upper: float
     positive: PositiveFigures | None = None
     """Of p(positive) over all of [0, 1], where that alone came."""
+    top_label_verdict: Verdict | None = None
+    """That of the more probable class, where `verdict` is that of p(positive)."""
 
     @property
     def reading(self) -> str:
         """The numbers in plain words."""
         n = f" Fewer than {MEASURED_FROM} rows: take the ECE's interval as a rough guide." * (self.n < MEASURED_FROM)
-        figures = vars(self)
-        if self.positive and leads(figures, self.positive, one_look=True):
-            figures = of_positive(figures, self.positive)
-        return reading_at_one_look(self.verdict, figures["calibration_p_value"], figures["ece_upper"], TOLERANCE) + n
+        figures = of_positive(self.positive) if self.positive else vars(self)
+        reading = reading_at_one_look(self.verdict, figures, TOLERANCE, self.positive)
+        if self.top_label_verdict:
+            reading = f"{reading} {OF_TOP_LABEL[self.top_label_verdict].format(tolerance=TOLERANCE)}"
+        return reading + n
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """(name, value, interval, note) of each number, as it is shown."""
@@ -222,27 +228,35 @@ def report(
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
     figures = figures | {"calibration_p_value": p_value}
-    uppers, shown, positive = [figures_of(sums, bins, binning, CERTAIN, False)["ece_upper"]], figures, None
+    answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
+    certain = figures_of(sums, bins, binning, CERTAIN, False)
+    verdict, of_top_label, positive = _judged(answers, figures, certain), None, None
     if np.ndim(probabilities) == 1:
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
         options = Options(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
-        uppers.append(positive_figures(of_p, replace(options, level=CERTAIN)).ece_upper)
-        shown = of_positive(figures, positive) if leads(figures, positive, one_look=True) else figures
+        of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
+        of_top_label, verdict = verdict, _judged(answers, of_positive(positive), certain, of_p_certainly)
     return CalibrationReport(
         n=sums.n,
         classes=p_NC.shape[1],
         level=level,
         binning=binning,
         classwise_ece=metrics.classwise_ece(p_NC, labels_N, bins=bins),
-        verdict=verdict_at_one_look(
-            shown["calibration_p_value"], shown["signed_gap"], shown["ece"], within=max(uppers) <= TOLERANCE
-        ),
+        verdict=verdict,
+        top_label_verdict=of_top_label,
         positive=positive,
         **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
     )
+
+
+def _judged(
+    answers: AnswerSums, shown: Figures, certain: Figures, of_p_certainly: PositiveFigures | None = None
+) -> Verdict:
+    within = is_within(answers, certain, Labelling(), TOLERANCE, of_p_certainly)
+    return verdict_at_one_look(shown, within=within, positive=of_p_certainly is not None)
 
 
 def _indices(labels: npt.ArrayLike, classes: list[object]) -> list[int]:

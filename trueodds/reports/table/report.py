@@ -71,6 +71,7 @@ def report_of_answers(
             report.trend or (trend_of(*sums_by_period(answers, trend), options) if trend else None),
             report.tags or tags_of(_sums_by(answers, "tags", groups.tags), options),
             report.classes or slices_of(_sums_by(answers, "classes", answers.predicted), options),
+            positive=positive is not None,
         )
     return report
 

@@ -2,14 +2,14 @@
 
 from trueodds.reports.verdict.cautions import MEASURED_FROM, cautions
 from trueodds.reports.verdict.examples import clearest_range
-from trueodds.reports.verdict.headline import headline, reading_at_one_look
+from trueodds.reports.verdict.headline import OF_TOP_LABEL, headline, reading_at_one_look
 from trueodds.reports.verdict.rules import (
     CERTAIN,
     LEANS,
     TOLERANCE,
     direction_of,
+    is_refuted,
     is_within,
-    leads,
     of_positive,
     verdict_at_one_look,
     verdict_of,
@@ -20,14 +20,15 @@ __all__ = [
     "CERTAIN",
     "LEANS",
     "MEASURED_FROM",
+    "OF_TOP_LABEL",
     "TOLERANCE",
     "cautions",
     "clearest_range",
     "direction_of",
     "headline",
     "is_within",
+    "is_refuted",
     "labelled",
-    "leads",
     "of_positive",
     "percent",
     "reading_at_one_look",

@@ -11,25 +11,20 @@ from trueodds.reports.schemas import Bin, Verdict
 from trueodds.reports.verdict.shares import told_apart
 from trueodds.texts import plural
 
-HALF = 0.5
+SIGNS: dict[str, tuple[int, ...]] = {
+    "over_confident": (-1,),
+    "too_high": (-1,),
+    "under_confident": (1,),
+    "too_low": (1,),
+}
+"""Sign of the gap that bears a direction out; both for the others."""
 
 
-def examples(verdict: Verdict, bins: Sequence[Bin]) -> str:
-    """The clearest ranges of confidence, in words; "" where there are none."""
-    signs = {"over_confident": (-1,), "under_confident": (1,)}.get(verdict.removeprefix("leans_"), (-1, 1))
-    ranges = [clearest_range(bins, sign) for sign in signs]
-    return "; ".join(_example(one) for one in ranges if one)
-
-
-def examples_of_positive(verdict: Verdict, bins: Sequence[Bin], label: str) -> str:
-    """As `examples`, of p(positive): who is too sure says too much above one half, or too little below it."""
-    sides = [b for b in bins if b.hi <= HALF], [b for b in bins if b.lo >= HALF]
-    signs = {"over_confident": (1,), "under_confident": (-1,)}.get(verdict.removeprefix("leans_"), (1, -1))
-    ranges = []
-    for sign in signs:
-        clearest = [one for side, way in zip(sides, (sign, -sign), strict=True) if (one := clearest_range(side, way))]
-        ranges += sorted(clearest, key=lambda one: one.clearness)[-1:]
-    return "; ".join(_example_of_positive(one, label) for one in ranges)
+def examples(verdict: Verdict, bins: Sequence[Bin], label: str | None = None) -> str:
+    """The clearest ranges of confidence in words, or of p(`label`); "" where there are none."""
+    signs = SIGNS.get(verdict.removeprefix("leans_"), (-1, 1))
+    ranges = [one for sign in signs if (one := clearest_range(bins, sign))]
+    return "; ".join(_example(one) if label is None else _example_of_positive(one, label) for one in ranges)
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,6 @@ class Range:
     count: int
     mean_confidence: float
     accuracy: float
-    clearness: float
-    """The gap that is left after three standard errors."""
 
 
 def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
@@ -54,6 +47,8 @@ def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
     is claimed than kept. None where no neighbouring bins have such a gap.
     """
     occupied = [b for b in bins if b.count]
+    if not occupied:
+        return None
     count_M, claimed_M, right_M = (
         np.array([b.count * (getattr(b, name) if name else 1.0) for b in occupied], float)
         for name in ("", "mean_confidence", "accuracy")
@@ -70,7 +65,7 @@ def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
         return None
     count = float(count_MM[first, last])
     means = float(claimed_MM[first, last]) / count, float(right_MM[first, last]) / count
-    return Range(occupied[first].lo, occupied[last].hi, round(count), *means, float(score_MM[first, last]))
+    return Range(occupied[first].lo, occupied[last].hi, round(count), *means)
 
 
 def _example(where: Range) -> str:

@@ -8,7 +8,7 @@ from trueodds.reports import words
 from trueodds.reports.figures import Figures
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import PositiveFigures, Verdict
-from trueodds.reports.verdict.examples import examples, examples_of_positive
+from trueodds.reports.verdict.examples import examples
 from trueodds.reports.verdict.rules import LEANS, SURE
 from trueodds.reports.verdict.shares import labelled, percent
 from trueodds.sums.answers import AnswerSums
@@ -17,7 +17,7 @@ from trueodds.texts import plural
 _ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often will meet one:"
 _SETTLES = "only the alarm's evidence settles it."
 _ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
-_SEES = "It sees what does not cancel in the more probable class."
+_SETTLES_OF_POSITIVE = "only evidence of all labels so far settles it: the alarm's, or the interval of the gap."
 _ADVICE = "Scored one by one as they came, the labels say so."
 MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
@@ -31,6 +31,26 @@ MEANS: dict[str, str] = {
     "leans_under_confident": "It leans to being under-confident.",
     "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
 }
+MEANS_OF_POSITIVE: dict[str, str] = MEANS | {
+    "too_high": "p({label}) is too high: fewer answers are {label} than it says.",
+    "too_low": "p({label}) is too low: more answers are {label} than it says.",
+    "uneven": "p({label}) is too high in some ranges and too low in others; the diagram shows where.",
+    "leans_too_high": "p({label}) leans to being too high.",
+    "leans_too_low": "p({label}) leans to being too low.",
+    "leans_uneven": "p({label}) leans to being too high in some ranges and too low in others.",
+}
+OF_TOP_LABEL: dict[str, str] = {
+    "cannot_tell": "The more probable class shows no more than chance.",
+    "within_tolerance": "The more probable class is within {tolerance:g} at 95%.",
+    "off_at_times": "The more probable class was off at some time, which all labels together do not show.",
+    "over_confident": "The more probable class is over-confident: it is right less often than its confidence says.",
+    "under_confident": "The more probable class is under-confident: it is right more often than its confidence says.",
+    "uneven": "The more probable class is too sure in some ranges and not sure enough in others.",
+    "leans_over_confident": "The more probable class leans to being over-confident.",
+    "leans_under_confident": "The more probable class leans to being under-confident.",
+    "leans_uneven": "The more probable class leans to being too sure in some ranges and not sure enough in others.",
+}
+"""What the verdict of the more probable class means, beside that of p(positive)."""
 
 
 def headline(
@@ -41,11 +61,12 @@ def headline(
     tolerance: float,
     next_steps: Mapping[Verdict, str] | None = None,
     positive: PositiveFigures | None = None,
+    of_top_label: Verdict | None = None,
 ) -> str:
     """The first thing that a newcomer should know.
 
     `next_steps`: how to get answers (no_answers), or labels (no_labels), while there are none. `positive`: where
-    p(positive) is spoken of, and `figures` are `of_positive`.
+    `verdict` and `figures` are those of p(positive); `of_top_label` is then the verdict of the more probable class.
     """
     window, next_step = options.window, (next_steps or {}).get(verdict)
     if verdict == "no_answers" and not window.is_everything:
@@ -56,39 +77,58 @@ def headline(
         answers = plural(sums.answers, "answer")
         unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
         return " ".join(filter(None, (unknown, next_step)))
-    n = sums.labelled.n
-    if options.one_look:
-        return _headline_at_one_look(verdict, sums, figures, tolerance, positive)
+    say = _at_one_look if options.one_look else _as_they_come
+    sentences = [say(verdict, sums, figures, options, tolerance, positive)]
+    if of_top_label:
+        sentences.append(OF_TOP_LABEL[of_top_label].format(tolerance=tolerance))
+    return " ".join(sentences)
+
+
+def _as_they_come(
+    verdict: Verdict,
+    sums: AnswerSums,
+    figures: Figures,
+    options: Options,
+    tolerance: float,
+    positive: PositiveFigures | None,
+) -> str:
+    n, window = sums.labelled.n, options.window
     counts = f"{labelled(n, sums.answers)}."
     if window.last is not None:
         counts = f"The {plural(n, 'label')} that arrived last."
     whose = f"The calibration error (ECE) of p({positive.label})" if positive else "Its calibration error (ECE)"
     ece, p95 = f"{whose} is {figures['ece']:.3f}", f"{figures['floor_p95']:.3f}"
     level = f"{100 * options.level:.6g}% interval {figures['ece_lower']:.3f} to {figures['ece_upper']:.3f}"
+    means = _means(verdict, positive, tolerance=tolerance, upper=figures["ece_upper"], level=level)
     if verdict in ("cannot_tell", "off_at_times", "within_tolerance"):
         chance = "no larger" if figures["ece"] <= figures["floor_p95"] else "larger"
         standing = (
             f"{counts} On them {_claims(figures, positive)}. {ece}, {chance} than chance alone would show (up to {p95})"
         )
-        return f"{standing}; {MEANS[verdict].format(tolerance=tolerance, upper=figures['ece_upper'], level=level)}"
+        return f"{standing}; {means}"
     shown = _examples(verdict, figures, positive)
-    settles = _SETTLES if window.is_everything else _ELSEWHERE
-    one_look = " ".join([_ONE_LOOK, settles, *([_SEES] if positive else [])])
-    chance, reason = ("this is more", one_look) if figures["ece"] > figures["floor_p95"] else ("this is not", _ADVICE)
-    means = f"{MEANS[verdict]} {reason}" if verdict in LEANS.values() else MEANS[verdict]
+    settles = _ELSEWHERE if not window.is_everything else _SETTLES_OF_POSITIVE if positive else _SETTLES
+    more = figures["ece"] > figures["floor_p95"]
+    if verdict in LEANS.values():
+        means = f"{means} {f'{_ONE_LOOK} {settles}' if more else _ADVICE}"
     return (
         f"{counts} {_sentence(shown)}{ece} ({level}); chance alone would show up to {p95} at 19 looks"
-        f" in 20: {chance}. {means}"
+        f" in 20: {'this is more' if more else 'this is not'}. {means}"
     )
 
 
-def _headline_at_one_look(
-    verdict: Verdict, sums: AnswerSums, figures: Figures, tolerance: float, positive: PositiveFigures | None
+def _at_one_look(
+    verdict: Verdict,
+    sums: AnswerSums,
+    figures: Figures,
+    options: Options,
+    tolerance: float,
+    positive: PositiveFigures | None,
 ) -> str:
     sentences = [
         f"{labelled(sums.labelled.n, sums.answers)}.",
         f"On them {_claims(figures, positive)}.",
-        reading_at_one_look(verdict, figures["calibration_p_value"], figures["ece_upper"], tolerance),
+        reading_at_one_look(verdict, figures, tolerance, positive),
     ]
     if verdict not in ("within_tolerance", "cannot_tell"):
         sentences.append(_sentence(_examples(verdict, figures, positive)))
@@ -104,20 +144,29 @@ def _claims(figures: Figures, positive: PositiveFigures | None) -> str:
 
 
 def _examples(verdict: Verdict, figures: Figures, positive: PositiveFigures | None) -> str:
-    bins = figures["bins"]
-    return examples_of_positive(verdict, bins, positive.label) if positive else examples(verdict, bins)
+    return examples(verdict, figures["bins"], positive.label if positive else None)
+
+
+def _means(verdict: Verdict, positive: PositiveFigures | None, **values: object) -> str:
+    if positive is None:
+        return MEANS[verdict].format(**values)
+    return MEANS_OF_POSITIVE[verdict].format(label=positive.label, **values)
 
 
 def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}. " if words else ""
 
 
-def reading_at_one_look(verdict: Verdict, p_value: float, ece_upper: float, tolerance: float) -> str:
-    """What such a verdict means. `ece_upper`: the upper limit of its interval."""
+def reading_at_one_look(
+    verdict: Verdict, figures: Figures, tolerance: float, positive: PositiveFigures | None = None
+) -> str:
+    """What such a verdict of these figures means. `positive`: they are those of p(positive)."""
+    p_value, whose = figures["calibration_p_value"], f" of p({positive.label})" if positive else ""
     p = words.p_value(p_value)
     more = "more than chance" if p_value < SURE else "no larger than chance makes them"
     if verdict == "within_tolerance":
-        return f"The calibration error is within {tolerance:g} at 95%. The gaps are {more} ({p})."
+        return f"The calibration error{whose} is within {tolerance:g} at 95%. The gaps are {more} ({p})."
     if verdict == "cannot_tell":
-        return f"The gaps are {more} ({p}), but an ECE of up to {ece_upper:.3f} would fit these rows as well."
-    return f"The gaps are {more} ({p}). {MEANS[verdict]}"
+        upper = f"{figures['ece_upper']:.3f}"
+        return f"The gaps{whose} are {more} ({p}), but an ECE of up to {upper} would fit these rows as well."
+    return f"The gaps{whose} are {more} ({p}). {_means(verdict, positive)}"

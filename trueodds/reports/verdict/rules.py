@@ -18,34 +18,45 @@ PLAIN = 0.001
 CERTAIN = 0.95
 """Level of the interval whose upper end must be within the tolerance, whatever level is asked for."""
 
-Direction = Literal["over_confident", "under_confident", "uneven"]
+Direction = Literal["over_confident", "under_confident", "uneven", "too_high", "too_low"]
 LEANS: dict[Direction, Verdict] = {
     "over_confident": "leans_over_confident",
     "under_confident": "leans_under_confident",
     "uneven": "leans_uneven",
+    "too_high": "leans_too_high",
+    "too_low": "leans_too_low",
 }
-OF_POSITIVE = ("ece", "ece_lower", "ece_upper", "floor_p95", "calibration_p_value", "bins")
+OF_POSITIVE = ("signed_gap", "ece", "ece_lower", "ece_upper", "floor_p95", "calibration_p_value", "bins")
 """Figures that verdict and headline are about."""
 
 
-def leads(figures: Figures, positive: PositiveFigures, *, one_look: bool) -> bool:
-    """Whether p(positive) is what is spoken of: unless the more probable class alone shows more than chance.
+def of_positive(positive: PositiveFigures) -> Figures:
+    """Figures of p(positive), for its verdict."""
+    return {name: getattr(positive, name) for name in OF_POSITIVE}
 
-    That one has half as many bins to fill: where both sides err alike, it shows it from fewer labels on.
+
+def room_of(positive: PositiveFigures, tolerance: float) -> float:
+    """Error of p(positive) that is put up with: `tolerance` at a prevalence of one half, less where a class is rare.
+
+        room = 2 tolerance min(upper limit of the prevalence, 1 - its lower limit, 1/2)
+
+    An error of .01 is a fiftieth of a prevalence of one half. It is ten times a prevalence of .001.
     """
-    if positive.ece is None or positive.floor_p95 is None:
+    rarer = min(positive.prevalence_upper or 0.0, 1 - (positive.prevalence_lower or 0.0))
+    return 2 * tolerance * min(rarer, 0.5)
+
+
+def is_refuted(positive: PositiveFigures, tolerance: float) -> bool:
+    """Whether the confidence sequence of the gap of p(positive) leaves none that is put up with.
+
+    `positive`: of all labels so far, at the level CERTAIN. Of versions whose p(positive) is calibrated, at most 1 in 20
+    is ever refuted, however often one looks (`trueodds.metrics.gap_sequence`).
+    """
+    lower, upper = positive.signed_gap_lower, positive.signed_gap_upper
+    if lower is None or upper is None:
         return False
-    if one_look:
-        return bool((positive.calibration_p_value or 0.0) < SURE or figures["calibration_p_value"] >= SURE)
-    return bool(positive.ece > positive.floor_p95 or figures["ece"] <= figures["floor_p95"])
-
-
-def of_positive(figures: Figures, positive: PositiveFigures) -> Figures:
-    """Figures in which the errors are those of p(positive).
-
-    Gap, accuracy and confidence stay: over-confident is who is too sure of either class.
-    """
-    return figures | {name: getattr(positive, name) for name in OF_POSITIVE}
+    room = room_of(positive, tolerance)
+    return lower > room or upper < -room
 
 
 def is_within(
@@ -59,13 +70,15 @@ def is_within(
 
     Where the labelled answers are not like all answers, the weighted figures must be within it, too, and there must be
     some. `certain`: the figures at the level CERTAIN. `positive`: those of p(positive) at that level, which must be
-    within it as well; weighted ones there are none of.
+    within it as well, and whose lower end must be within `room_of`; weighted ones there are none of.
     """
     if not sums.labelled.n:
         return False
     uppers = [certain["ece_upper"]]
     if positive is not None and positive.ece_upper is not None:
         uppers.append(positive.ece_upper)
+        if (positive.ece_lower or 0.0) > room_of(positive, tolerance):
+            return False
     if labelling.choice and labelling.choice.warning:
         if not labelling.weighted or positive is not None:
             return False
@@ -74,7 +87,14 @@ def is_within(
 
 
 def verdict_of(
-    sums: AnswerSums, figures: Figures, alarm: Alarm | None, advice: Advice | None, *, within: bool
+    sums: AnswerSums,
+    figures: Figures,
+    alarm: Alarm | None,
+    advice: Advice | None,
+    *,
+    within: bool,
+    positive: bool = False,
+    refuted: bool = False,
 ) -> Verdict:
     """How things stand. Whatever is said without "leans" against a version holds however often one looks.
 
@@ -82,13 +102,18 @@ def verdict_of(
     is that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a
     sound version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance.
     off_at_times: there is evidence, and all labels together show no more than chance: the error is over, or young.
+
+    `positive`: the figures are those of p(positive). The alarm is evidence against it, too: where p(positive) is
+    calibrated, so is the confidence. `refuted`: it `is_refuted`.
     """
     if not sums.answers:
         return "no_answers"
     if not sums.labelled.n:
         return "no_labels"
     more = figures["ece"] > figures["floor_p95"]
-    direction = direction_of(figures["signed_gap"], figures["ece"])
+    direction = direction_of(figures["signed_gap"], figures["ece"], positive=positive)
+    if refuted:
+        return direction
     if alarm is not None and alarm.state != "quiet":
         return direction if more else "off_at_times"
     if within:
@@ -98,18 +123,24 @@ def verdict_of(
     return "cannot_tell"
 
 
-def verdict_at_one_look(p_value: float, signed_gap: float, ece: float, *, within: bool) -> Verdict:
-    """How labels that are looked at once stand, by the p-value of the test of calibration."""
+def verdict_at_one_look(figures: Figures, *, within: bool, positive: bool = False) -> Verdict:
+    """How labels that are looked at once stand, by the p-value of the test of calibration.
+
+    `positive`: the figures are those of p(positive).
+    """
+    p_value = figures["calibration_p_value"]
     if within:
         return "within_tolerance"
     if p_value >= SURE:
         return "cannot_tell"
-    direction = direction_of(signed_gap, ece)
+    direction = direction_of(figures["signed_gap"], figures["ece"], positive=positive)
     return direction if p_value < PLAIN else LEANS[direction]
 
 
-def direction_of(signed_gap: float, ece: float) -> Direction:
-    """Which way the confidences are off; uneven: less than half of the ECE is of one sign."""
+def direction_of(signed_gap: float, ece: float, *, positive: bool = False) -> Direction:
+    """Which way the confidences, or p(positive), are off; uneven: less than half of the ECE is of one sign."""
     if abs(signed_gap) < ece / 2:
         return "uneven"
+    if positive:
+        return "too_high" if signed_gap < 0 else "too_low"
     return "over_confident" if signed_gap < 0 else "under_confident"
