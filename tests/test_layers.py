@@ -120,7 +120,8 @@ LAYERS = {
         command
         text report
         evaluation sums reading
-        notebook answers
+        notebook answers numbers
+        classes
     """,
     "trueodds/reports/page": """
         rendering

@@ -59,7 +59,7 @@ def npz(path: Path, **arrays: Any) -> Path:
 
 def written(form: str, folder: Path) -> tuple[Path, Form]:
     """The same answers in one of the forms that a table has."""
-    masked = np.where(LABELLED, Y, -1)
+    masked = np.where(LABELLED, Y, np.nan)
     match form:
         case "probabilities":
             return npz(folder / "a.npz", probabilities=P, labels=masked), Form()
@@ -67,8 +67,6 @@ def written(form: str, folder: Path) -> tuple[Path, Form]:
             return npz(folder / "a.npz", logits=Z, labels=masked), Form()
         case "both":
             return npz(folder / "a.npz", logits=Z * 2, probabilities=P, labels=masked), Form(scale="probabilities")
-        case "NaN":
-            return npz(folder / "a.npz", probabilities=P, labels=np.where(LABELLED, Y, np.nan)), Form()
         case "names":
             names = np.array([name or "" for name in named()])
             return npz(folder / "a.npz", probabilities=P, labels=names, class_names=NAMES), Form()
@@ -86,7 +84,7 @@ def written(form: str, folder: Path) -> tuple[Path, Form]:
             return table(folder / "a.parquet", {**data, "label": masked}), Form(scale="logits")
 
 
-FORMS = ["probabilities", "logits", "both", "NaN", "names", "npy", "csv", "parquet", "some columns", "logits by column"]
+FORMS = ["probabilities", "logits", "both", "names", "npy", "csv", "parquet", "some columns", "logits by column"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -128,12 +126,12 @@ def test_p_of_the_positive_class_alone_is_both_classes(tmp_path: Path) -> None:
         npz(tmp_path / "a.npz", probabilities=p, labels=y),
         table(tmp_path / "a.csv", {"p": p, "label": y == 1}),
     ):
-        report = report_of_answers(reading.read(path))
+        report = report_of_answers(reading.read(path, Form(positive=None if path.suffix == ".npz" else "True")))
         assert (report.ece, report.nll) == (expected.ece, expected.nll)
 
 
 def test_groups_and_periods_are_those_of_their_rows_alone(tmp_path: Path) -> None:
-    labels = np.where(LABELLED, Y, -1)
+    labels = np.where(LABELLED, Y, np.nan)
     answers = reading.read(npz(tmp_path / "a.npz", probabilities=P, labels=labels, tags=TAGS, times=TIMES))
     assert answers.groups.tags and answers.predicted
 
@@ -197,7 +195,7 @@ def test_verdicts_at_one_look(tmp_path: Path) -> None:
 
 
 def test_without_a_label_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(npz(tmp_path / "a.npz", probabilities=P, labels=np.full(N, -1)), "--html", tmp_path / "a.html") == 0
+    assert run(npz(tmp_path / "a.npz", probabilities=P, labels=np.full(N, np.nan)), "--html", tmp_path / "a.html") == 0
     shown = capsys.readouterr().out
     expected = reading.read(tmp_path / "a.npz")
     assert "900 answers, none with a label yet" in shown
@@ -239,7 +237,7 @@ GOOD = {"probabilities": P, "labels": Y}
         (GOOD | {"probabilities": P / 2}, [], "sums to 0.5; every row must sum to 1 (within 1e-3); give --logits"),
         ({"logits": P, "labels": Y}, [], "logits holds probabilities: every row lies in [0, 1] and sums to 1; give"),
         (GOOD | {"probabilities": np.where(P > 0.9, np.nan, P)}, [], "is nan; every value must be finite"),
-        (GOOD | {"labels": Y + 1}, [], "has the label '3'; allowed are 0..2, and nothing or -1 for an answer without"),
+        (GOOD | {"labels": Y + 1}, [], "has the label '3'; allowed are 0..2; leave the cell empty"),
         (GOOD | {"labels": Y[1:]}, [], "labels has 899 rows for 900 answers"),
         (GOOD | {"labels": P}, [], "labels has shape (900, 3); expected (rows,)"),
         (GOOD | {"labels": Y.astype(object)}, [], "is not a whole .npz file without Python objects"),
@@ -286,10 +284,10 @@ ROW = "a,b,label\n0.5,0.5,a\n"
             "has no column 'label'; it has 'a', 'b', 'lable'; name it with",
         ),
         ("t.csv", ROW, ["--classes", "a,c"], "has no column 'c'; it has 'a', 'b', 'label'; name it with --classes"),
-        ("t.csv", "age," + ROW.replace("\n", "\n9,", 1), [], "or name the columns of the classes: --classes a,b,c"),
+        ("t.csv", "age," + ROW.replace("\n", "\n9,", 1), [], "column 'age' holds 9; allowed is [0, 1]"),
         ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),
         ("t.csv", ROW + "0.5,x,a\n", [], "row 3, column 'b' holds 'x'; allowed are numbers"),
-        ("t.csv", ROW + "0.5,,a\n", [], "probabilities[1, 1] is nan; every value must be finite"),
+        ("t.csv", ROW + "0.5,,a\n", [], "row 3: column 'b' is empty"),
         ("t.csv", ROW + "0.5,0.5\n", [], "row 3: 2 cells; the header has 3"),
         ("t.csv", "a,a,label\n", [], "has the column 'a' twice"),
         ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (as pandas"),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import SELECT, Calibrator
 from trueodds.errors import MissingExtraError, UserError
-from trueodds.sums.inputs import Array, logits_of
+from trueodds.sums.inputs import Array, as_array, check_no_mask, logits_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -77,14 +77,15 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         Raises:
             ConfigError: an unknown method or option.
             UnseenClassError: a fold without a row of some class.
-            ValueError: an option's value, an option that the objective does not read, labels that are no classes,
-                logits of another number of classes.
+            ValueError: an option's value, an option that the objective does not read, labels that are no classes or
+                missing, masked values, logits of another number of classes.
         """
         calibrators.check(self.method, self.options or {})
         if self.ensemble not in (True, False, "auto"):
             raise ValueError(f"ensemble is {self.ensemble!r}; allowed are True, False and 'auto'")
+        check_no_mask(X, "X")
         X, y = indexable(X, y)
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(as_array(y, "y"), warn=True)
         check_classification_targets(y)
         frozen = isinstance(self.estimator, FrozenEstimator)
         self.classes_ = self.estimator.classes_ if frozen else np.unique(y)
@@ -109,6 +110,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities, (rows, classes), in the order of `classes_`."""
         check_is_fitted(self)
+        check_no_mask(X, "X")
         pairs = zip(self.estimators_, self.calibrators_, strict=True)
         mean_NC: Array = np.mean([calibrator(self._logits(model, X)) for model, calibrator in pairs], axis=0)
         return mean_NC

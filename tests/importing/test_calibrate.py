@@ -94,6 +94,10 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
         ({"x": Z}, "has no array logits, labels; it holds x. Expected an .npz with logits and labels"),
         ({"logits": Z}, "has no array labels; it holds logits"),
         ({"logits": Z, "labels": Y + 1}, "labels holds 3; allowed are the class indices 0..2"),
+        (
+            {"logits": Z, "labels": Y - 1},
+            "labels holds -1; allowed are the class indices 0..2; give each row the place",
+        ),
         ({"logits": metrics.softmax(Z), "labels": Y}, "logits holds probabilities: give --probabilities"),
         ({"logits": np.where(Z > 8, np.nan, Z), "labels": Y}, "is nan; every value must be finite"),
         (
@@ -117,6 +121,7 @@ def test_bad_arrays(
         (["a.txt"], "has the suffix '.txt'; expected an .npz"),
         (["names.csv"], "unknown label 'hare'; allowed: cat, dog, 2."),
         (["none.csv"], "has no column 'label'"),
+        (["one.csv", "--probabilities"], "has one column, 'spam', beside the labels; give one for each class"),
         (["z.npy"], "z.npy holds one array; name the file of its labels: --labels labels.npy"),
         (["z.npy", "--labels", "y.npy"], "y.npy does not exist; expected an .npz"),
         (["good.csv", "--labels", "y.npy"], "good.csv holds its labels; leave out --labels"),
@@ -133,5 +138,6 @@ def test_bad_words(
     csv(tmp_path / "names.csv", "cat,dog,2,label")
     csv(tmp_path / "none.csv", "cat,dog,hare,class")
     csv(tmp_path / "good.csv")
+    (tmp_path / "one.csv").write_text("spam,label\n0.9,spam\n0.2,ham\n")
     assert calibrate(*words) == 1
     assert message in capsys.readouterr().err

@@ -263,7 +263,7 @@ def test_removed_rows_without_scores_leave_no_trace() -> None:
         ([0.5], [0.5], "correct holds 0.5; allowed are only 0 and 1"),
         ([0.5], [np.nan], "correct holds nan; allowed are only 0 and 1"),
         (["0.5"], [1], "confidence has dtype <U3; expected numbers"),
-        ([0.5], [None], "correct has dtype object; expected numbers"),
+        ([0.5], [None], r"correct\[0\] is None, a missing value; take these rows out of every argument"),
         ([[0.5], [0.5, 1]], [1, 1], "confidence is ragged"),
         ([0.5], [1, 0], "vectors of one length"),
         ([[0.5]], [[1]], "vectors of one length"),

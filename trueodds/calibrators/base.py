@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueodds.calibrators.checks import Check
 from trueodds.errors import UserError
-from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits
+from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask
 from trueodds.sums.losses import nll_of
 
 Logits = npt.NDArray[np.floating[Any]]
@@ -160,8 +160,9 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
     """A finite read-only float64 array for a field; None in `shape` stands for any length.
 
     Raises:
-        ValueError: another shape, not numbers, NaN or infinite.
+        ValueError: another shape, not numbers, masked, NaN or infinite.
     """
+    check_no_mask(value, name)
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):

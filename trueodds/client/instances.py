@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError
+from trueodds.sums.inputs import check_no_mask
 from trueodds.texts import short
 
 LARGE = 50_000
@@ -42,6 +43,10 @@ def instances_of(inputs: Any) -> Iterator[Instance]:
         OSError: a file cannot be read.
     """
     for n, row in enumerate(_rows(inputs)):
+        try:
+            check_no_mask(row, f"row {n}")
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         try:
             yield _instance(row)
         except ConfigError as error:

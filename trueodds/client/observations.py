@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds.client.queries import ObserveOptions
 from trueodds.errors import ConfigError
-from trueodds.sums.inputs import Array
+from trueodds.sums.inputs import Array, check_no_mask
 from trueodds.texts import short
 
 NUMBERS = 200_000
@@ -28,9 +28,14 @@ def observation_rows(
     """Rows of /observe, and how many may go in one request.
 
     Raises:
-        ConfigError: numbers of another shape, or lists of other lengths.
+        ConfigError: numbers of another shape, masked values, or lists of other lengths.
     """
     only_predicted = options.get("predicted") is not None
+    try:
+        for name, values in {"ids": ids, "the numbers": numbers, **options}.items():
+            check_no_mask(values, name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     array = np.asarray(numbers, np.float64)
     if isinstance(ids, str) or array.ndim != (1 if only_predicted else 2):
         shape = f"the numbers have shape {array.shape}, the ids are {short(ids)}"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from trueodds.calibrators.temperature import Temperature
-from trueodds.sums.inputs import Array, softmax
+from trueodds.sums.inputs import Array, check_labels, softmax
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.sums import CalibrationSums
 
@@ -30,11 +30,11 @@ def refinement_nll(logits_NC: npt.NDArray[np.floating], labels_N: npt.ArrayLike)
     An estimate of the refinement error, which calibration cannot lower (Berta et al. 2025, Rethinking Early Stopping:
     Refine, Then Calibrate). One number is fitted, so the rows' optimism about it is slight.
 
-    >>> logits, labels = np.array([[4.0, 0.0]] * 30 + [[0.0, 4.0]] * 10), np.zeros(40)
+    >>> logits, labels = np.array([[4.0, 0.0]] * 30 + [[0.0, 4.0]] * 10), np.zeros(40, int)
     >>> round(refinement_nll(logits, labels), 2), round(refinement_nll(3 * logits, labels), 2)
     (0.57, 0.57)
     """
-    labels = np.asarray(labels_N, np.int64)
+    labels = check_labels(labels_N, *logits_NC.shape)
     temperature = Temperature.fit(logits_NC, labels).temperature
     sums = CalibrationSums.from_probabilities(softmax(logits_NC.astype(np.float64) / temperature), labels)
     return sums.total("nll") / sums.n
@@ -49,7 +49,7 @@ def post_hoc_improvement(
     difference is the one of its public code, not divided by anything). The interval is Student's of the differences,
     row by row; 0 in it: what was measured may be chance.
     """
-    labels = np.asarray(labels_N)
+    labels = check_labels(labels_N, *before_NC.shape)
     scores = [_scores(p_NC, labels) for p_NC in (before_NC, after_NC)]
     return {name: _mean(scores[0][name] - scores[1][name], level) for name in scores[0]}
 

@@ -79,6 +79,9 @@ def _of_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str
 
 def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
     classes, values_NC, names = tables.read(path, label)
+    if len(classes) == 1:
+        cure = "give one for each class, such as 1 - p for the other of two"
+        raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")
     place = {name: k for k, name in enumerate(classes)}
     for name in names.tolist():
         if name not in place:

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.texts import plural
+
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
 MOST_VOTES = 1_000_000
 """For one class of one row."""
 NAMED_ROWS = 10
+GAP_CURE = "take these rows out of every argument"
 TELLING_ROWS = 10
 """Different rows from which on none but probabilities all lie in [0, 1] and sum to 1: of one row of logits, two
 classes and a spread of 3, it is true about once in 30,000."""
@@ -40,19 +43,49 @@ def check_alpha(alpha: float) -> None:
         raise ValueError(f"alpha is {alpha!r}; allowed is (0, 1), such as 0.05")
 
 
+def check_no_mask(values: object, name: str) -> None:
+    """Refuses an array with masked values, alone or in a list: NumPy reads what lies below a mask as if it were there.
+
+    Raises:
+        ValueError: naming the argument, how many values are masked, and the cure.
+    """
+    parts = values if isinstance(values, list | tuple) else (values,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
+        count = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
+        raise ValueError(f"{name} has {plural(count, 'masked value')}; {GAP_CURE}: numpy.ma.getmaskarray tells which")
+
+
 def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """`np.asarray`; lists of unequal lengths are a ValueError that names the argument."""
+    """`np.asarray` of values without a gap; NaN in floats is left to the checks of numbers.
+
+    Raises:
+        ValueError: lists of unequal lengths, masked values, None and what else of another library stands for a missing
+            one (pandas' NA).
+    """
+    check_no_mask(values, name)
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError:
         raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+    if array.dtype.kind == "O" and array.ndim:
+        for place, value in np.ndenumerate(array):
+            if _is_missing(value):
+                raise ValueError(f"{name}[{', '.join(map(str, place))}] is {value!r}, a missing value; {GAP_CURE}")
+    return array
+
+
+def _is_missing(value: object) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas' NA is neither equal nor unequal; an array has no one truth
+        return not isinstance(value, np.ndarray)
 
 
 def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """An array of real numbers or booleans, in the dtype given; empty lists pass.
 
     Raises:
-        ValueError: ragged lists, text, None and whatever else is not a number.
+        ValueError: ragged lists, masked values, text, None and whatever else is not a number.
     """
     array = as_array(values, name)
     if array.dtype.kind not in "fiub":
@@ -85,16 +118,20 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
     """Labels as an intp vector of length `rows` with values 0..classes-1.
 
     Raises:
-        ValueError: not one-dimensional, another length, not integer, or outside the classes.
+        ValueError: not one-dimensional, another length, not integer, missing, or outside the classes.
     """
     labels_N = as_array(labels, name)
     if labels_N.shape != (rows,):
         raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row")
+    if labels_N.dtype.kind == "f" and np.isnan(labels_N).any():
+        row = int(np.isnan(labels_N).argmax())
+        raise ValueError(f"{name}[{row}] is nan, a missing label; {GAP_CURE}")
     if labels_N.dtype.kind not in "iu":
         raise ValueError(f"{name} has dtype {labels_N.dtype}; expected integer class indices 0..{classes - 1}")
     if rows and (labels_N.min() < 0 or labels_N.max() >= classes):
         bad = labels_N[(labels_N < 0) | (labels_N >= classes)][0]
-        raise ValueError(f"{name} holds {bad}; allowed are the class indices 0..{classes - 1}")
+        cure = "give each row the place of its class, and leave out rows without a label"
+        raise ValueError(f"{name} holds {bad}; allowed are the class indices 0..{classes - 1}; {cure}")
     return labels_N.astype(np.intp, copy=False)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
-from trueodds.sums.inputs import Array, check_labels, check_probabilities
+from trueodds.sums.inputs import Array, as_array, as_numbers, check_labels, check_probabilities
 from trueodds.sums.losses import nll_of
 from trueodds.sums.sums import CalibrationSums
 
@@ -72,11 +72,11 @@ class PositiveClass:
         >>> PositiveClass("malignant", 1).probability_of_top([0.9, 0.7], [1, 0])
         array([0.9, 0.3])
         """
-        c_N = np.asarray(confidence_N, np.float64)
+        c_N = as_numbers(confidence_N, "confidence").astype(np.float64, copy=False)
         other_N = 1 - c_N
         edge_N = np.round(other_N * CELLS) / CELLS
         other_N = np.where(np.abs(other_N - edge_N) <= ROUNDING, edge_N, other_N)
-        p_N: Array = np.where(np.asarray(predicted_N) == self.index, c_N, other_N)
+        p_N: Array = np.where(as_array(predicted_N, "predicted") == self.index, c_N, other_N)
         return p_N
 
     def rows_of_top(
@@ -86,7 +86,7 @@ class PositiveClass:
 
         `nll_N`: of two classes it is the same for both; NaN, where it is not known, becomes what p(positive) says.
         """
-        p_N, positive_N = self.probability_of_top(confidence_N, predicted_N), np.asarray(labels_N) == self.index
+        p_N, positive_N = self.probability_of_top(confidence_N, predicted_N), as_array(labels_N, "labels") == self.index
         of_p_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
         return p_N, positive_N, np.where(np.isnan(nll_N), of_p_N, nll_N), (p_N - positive_N) ** 2
 

@@ -93,7 +93,8 @@ class Prequential(StoredState):
         Raises:
             ValueError: shapes that disagree, a confidence outside [0, 1], correctness that is not 0 or 1.
         """
-        return self._block(*_signed(confidence_N, correct_N)) if np.size(confidence_N) else self
+        odds_N, sign_N = _signed(confidence_N, correct_N)
+        return self._block(odds_N, sign_N) if len(odds_N) else self
 
     def advance_each(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK) -> Self:
         """As `advance` for each whole block of `size` labels in their order.

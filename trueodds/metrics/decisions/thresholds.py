@@ -83,7 +83,8 @@ def positive_sums(predictions: npt.ArrayLike | CalibrationSums, labels_N: npt.Ar
             raise ValueError(f"{problem}; of two columns give that of the positive class")
         bad_N = (label_N != 0) & (label_N != 1)
         if bad_N.any():
-            raise ValueError(f"labels hold {label_N[bad_N][0]}; allowed are only 0 and 1: whether a row is positive")
+            cure = "give 1 where the row is positive, else 0, and leave out rows without a label"
+            raise ValueError(f"labels hold {label_N[bad_N][0]}; allowed are only 0 and 1; {cure}")
         outside_N = ~((p_N >= 0) & (p_N <= 1))
         if outside_N.any():
             raise ValueError(f"p(positive) holds {p_N[outside_N][0]}; allowed is [0, 1]")

@@ -9,11 +9,18 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
+from trueodds.reports.table.classes import (
+    NO_LABEL,
+    NO_LABEL_CURE,
+    as_name,
+    check_alike,
+    check_order,
+    class_indices,
+    given,
+    order_note,
+)
 from trueodds.sums.inputs import Array, check_probabilities, check_top
-from trueodds.texts import listed, short
-
-NO_LABEL = ("", "-1", "nan", "none", "null")
-"""Cells of a label, in small letters, of an answer that has none."""
+from trueodds.texts import short
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +47,11 @@ class Answers:
     probabilities_NC: npt.NDArray[np.floating] | None = None
     label_N: npt.NDArray[np.intp] | None = None
     """With the probabilities: the column of the true class, -1 where there is no label."""
+    label_names: tuple[str, ...] = ()
+    """Without the probabilities: the different labels."""
     groups: Groups = field(default_factory=Groups)
+    notes: tuple[str, ...] = ()
+    """Sentences on how the table was read where it did not say so itself."""
 
     def __len__(self) -> int:
         return len(self.confidence_N)
@@ -52,32 +63,39 @@ def of_probabilities(
     labels: Texts,
     classes: tuple[str, ...],
     *,
-    named: bool,
+    ordered: bool,
     predicted: Texts | None = None,
     groups: Groups | None = None,
+    note: str = "",
 ) -> Answers:
     """Answers by all their probabilities: each names the class of the highest one, the first of equal ones.
 
-    Labels are names of `classes`, or where none is a name their numbers; always numbers unless `named`.
+    Labels are names of `classes` or their numbers, as `class_indices` reads them. `ordered`: the order of the classes
+    was stated; where it was not, numbers that fit another order better are refused. `note`: how the probabilities were
+    read.
 
     Raises:
         ValueError: probabilities outside [0, 1] or rows that do not sum to 1; other lengths.
-        FileError: a label that is no class; a predicted class that is not the one of the highest probability.
+        FileError: a label that is no class; a predicted class that is not the one of the highest probability; labels
+            that are numbers of classes in another order.
     """
     p_NC = check_probabilities(probabilities_NC)
     if len(classes) != p_NC.shape[1]:
         raise FileError(f"{source}: {len(classes)} names of classes for {p_NC.shape[1]} columns; give one for each")
-    label_N = class_indices(source, "label", labels, classes, named=named)
+    label_N, scheme = class_indices(source, "label", labels, classes)
     _check_length(source, "labels", len(label_N), len(p_NC))
     top_N = p_NC.argmax(axis=1)
     if predicted is not None:
         _check_length(source, "predicted", len(predicted), len(p_NC))
-        own_N = class_indices(source, "predicted class", predicted, classes, named=named)
+        own_N = class_indices(source, "predicted class", predicted, classes).index_N
         if (own_N != top_N).any():
             row = int((own_N != top_N).argmax())
             problem = f"{source}: answer {row + 1} predicts {predicted.as_list()[row]!r}, and its highest probability"
             cure = "leave out predicted, or give confidence, predicted and label in place of the probabilities"
             raise FileError(f"{problem} is that of {classes[top_N[row]]!r}; {cure}")
+    if scheme != "names" and not ordered:
+        check_order(source, top_N, label_N, classes)
+    how = "" if scheme == "numbers" and ordered else order_note(scheme, classes)
     return Answers(
         source=source,
         confidence_N=np.minimum(np.take_along_axis(p_NC, top_N[:, None], 1)[:, 0], 1).astype(np.float64),
@@ -87,6 +105,7 @@ def of_probabilities(
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
+        notes=tuple(filter(None, (note, how))),
     )
 
 
@@ -97,6 +116,8 @@ def of_confidence(
     correct_N: npt.NDArray[np.bool_],
     predicted: Texts | None,
     groups: Groups | None = None,
+    *,
+    label_names: tuple[str, ...] = (),
 ) -> Answers:
     """Answers by the probability of what they name alone.
 
@@ -105,7 +126,10 @@ def of_confidence(
     """
     confidence_N, right_N = check_top(confidence, correct_N)
     _check_length(source, "labels", len(labelled_N), len(confidence_N))
-    return Answers(source, confidence_N, predicted, labelled_N, right_N & labelled_N, groups=groups or Groups())
+    right_N &= labelled_N
+    return Answers(
+        source, confidence_N, predicted, labelled_N, right_N, label_names=label_names, groups=groups or Groups()
+    )
 
 
 def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -114,60 +138,40 @@ def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt
     Raises:
         FileError: another cell than these, and than an empty one.
     """
-    states = {"1": 1, "true": 1, "0": 0, "false": 0} | dict.fromkeys(NO_LABEL, -1)
+    states = {"1": 1, "true": 1, "0": 0, "false": 0} | dict.fromkeys(NO_LABEL, _NONE)
     for value in correct.values:
         if value.lower() not in states:
-            allowed = "0, 1, true, false, and nothing for an answer without a label"
-            raise FileError(f"{source}: correct holds {short(value)}; allowed are {allowed}")
+            problem = f"{source}: correct holds {short(value)}; allowed are 0, 1, true, false"
+            raise FileError(f"{problem}; {NO_LABEL_CURE}")
     state_N = np.array([states[value.lower()] for value in correct.values], np.intp)[correct.code_N]
-    return state_N >= 0, state_N == 1
+    return state_N != _NONE, state_N == 1
 
 
-def agreement(source: str, predicted: Texts, labels: Texts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which answers have a label, and which of these are the class that was predicted.
+def agreement(
+    source: str, predicted: Texts, labels: Texts, classes: tuple[str, ...] = ()
+) -> tuple[Texts, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """The predicted classes, which answers have a label, and which of these are the class that was predicted.
+
+    `classes`: all of them, where they are stated. Else both columns must write them alike.
 
     Raises:
-        FileError: an answer without a predicted class; other lengths.
+        FileError: an answer without a predicted class; other lengths; a class that is not stated; a label that may be
+            a class or the same as one, or none.
     """
     _check_length(source, "predicted", len(predicted), len(labels))
     if not predicted.is_known_N.all():
         row = int(predicted.is_known_N.argmin()) + 1
         raise FileError(f"{source}: answer {row} has no predicted class; every answer names one")
-    place = {value: k for k, value in enumerate(predicted.values)}
-    code_V = np.array([_NONE if _is_none(value) else place.get(value, -1) for value in labels.values], np.intp)
-    code_N = code_V[labels.code_N]
-    return code_N != _NONE, code_N == predicted.code_N
+    if not classes:
+        classes = tuple(dict.fromkeys(map(as_name, predicted.values)))
+        check_alike(source, classes, given(labels, classes))
+        classes += tuple(name for name in given(labels, classes) if name not in classes)
+    predicted_N = class_indices(source, "predicted class", predicted, classes).index_N
+    label_N = class_indices(source, "label", labels, classes).index_N
+    return Texts(classes, predicted_N), label_N >= 0, label_N == predicted_N
 
 
-_NONE = -2
-
-
-def class_indices(
-    source: str, what: str, texts: Texts, classes: tuple[str, ...], *, named: bool = True
-) -> npt.NDArray[np.intp]:
-    """The column of the class that each text names; -1 where it is empty. By number where none is a name.
-
-    Raises:
-        FileError: a text that is no class.
-    """
-    place = {name: k for k, name in enumerate(classes)}
-    cells = [value for value in texts.values if value in place or not _is_none(value)]
-    if not (named and any(value in place for value in cells)):
-        place = {str(k): k for k in range(len(classes))}
-        place |= {f"{k}.0": k for k in range(len(classes))}
-        place |= {"False": 0, "false": 0, "True": 1, "true": 1} if len(classes) == 2 else {}
-    for value in cells:
-        if value not in place:
-            numbers = f"0..{len(classes) - 1}"
-            allowed = f"{listed(classes)}, or all as numbers {numbers}" if named else numbers
-            none = "nothing or -1 for an answer without one"
-            raise FileError(f"{source} has the {what} {short(value)}; allowed are {allowed}, and {none}")
-    code_V = np.array([place.get(value, -1) for value in texts.values], np.intp)
-    return code_V[texts.code_N] if len(texts) else np.zeros(0, np.intp)
-
-
-def _is_none(value: str) -> bool:
-    return value.lower() in NO_LABEL
+_NONE = -1
 
 
 def _check_length(source: str, name: str, given: int, rows: int) -> None:

@@ -1,7 +1,8 @@
 """Reports on a table of answers: do the probabilities mean what they say? No server, no model.
 
-A file holds each answer's probabilities, or its confidence, and the true class where that is known; answers without one
-(an empty cell, -1, NaN) count as not labelled. `tag`, `time` and `version` beside them are compared where they are.
+A file holds each answer's probabilities, or its confidence, and the true class where that is known. An answer whose
+label is an empty cell, null or NaN has none; -1 is a class like any other. A single column of probabilities is that of
+the class it is named as, else that of --positive. `tag`, `time` and `version` beside them are compared where they are.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ EXAMPLES = (
     "report answers.npz --html report.html",
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
+    "report score.csv --classes score --positive churn",
     "report probabilities.npy --labels labels.npy --json report.json",
 )
 
@@ -46,9 +48,13 @@ def add_parser(commands: Subparsers) -> None:
     words = "the numbers of the classes are {}, where the file does not say so"
     scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
     scale.add_argument("--logits", action="store_true", help=words.format("logits"))
-    words = "names of the classes, with commas: in the order of an array, or the columns of a table that are classes"
+    words = (
+        "names of the classes, with commas: the columns of a table that are classes, in the order of labels that are"
+    )
+    words += " numbers (--classes=-1,1 where a name begins with a minus)"
     parser.add_argument("--classes", default="", metavar="NAMES", help=words)
-    words = "the class of two that the model is asked about: figures of its probability, and alerts by it"
+    words = "the class of two that the model is asked about: figures of its probability, and alerts by it; a single"
+    words += " column of probabilities is this class's, unless it is named as one"
     parser.add_argument("--positive", metavar="CLASS", help=words)
     words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
@@ -73,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
         classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
         labels=arguments.labels,
+        positive=arguments.positive,
     )
     answers = reading.read(arguments.answers, form)
     trend: TrendUnit | None = arguments.trend

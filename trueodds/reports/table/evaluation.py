@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.errors import unknown
+from trueodds.errors import ConfigError, unknown
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
 from trueodds.reports.options import Options
 from trueodds.reports.reliability import Axes, reliability
@@ -216,13 +216,16 @@ def report(
 
     Raises:
         ValueError: probabilities outside [0, 1] or rows that do not sum to 1 (logits, perhaps), labels outside the
-            classes (ConfigError), bins that `trueodds.metrics.ece` refuses, a level outside (0, 1).
+            classes (ConfigError), masked or missing values, other than one name for each column (ConfigError), bins
+            that `trueodds.metrics.ece` refuses, a level outside (0, 1).
 
     >>> print(trueodds.report([0.9, 0.8, 0.4, 0.3], ["ham", "ham", "spam", "ham"], classes=["spam", "ham"]).accuracy)
     0.75
     """
     check_level(level)
     p_NC = both_classes(probabilities)
+    if classes is not None and len(classes) != p_NC.shape[1]:
+        raise ConfigError(f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one for each, in order")
     labels_N = labels if classes is None else _indices(labels, list(classes))
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)

@@ -22,6 +22,8 @@ from trueodds.reports.table.answers import (
     of_confidence,
     of_probabilities,
 )
+from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
+from trueodds.reports.table.numbers import checked
 from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
 from trueodds.texts import listed, plural
 
@@ -47,7 +49,9 @@ class Form:
     scale: Scale | None = None
     """What the numbers of the classes are; None: as an array is named, else probabilities."""
     classes: tuple[str, ...] = ()
-    """Names of the classes in the order of an array, or the columns of a table that are classes."""
+    """Names of the classes in the order of their numbers; of a table, its columns that are classes."""
+    positive: str | None = None
+    """The class whose probability a single column is that is not named as one."""
     labels: Path | None = None
     """The file of the labels beside an array."""
 
@@ -96,33 +100,50 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
+    classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
     scale = _scale(path, arrays, form)
-    if scale:
-        if labels is None:
-            raise _missing(path, ["labels"], arrays)
-        p_NC = _probabilities(arrays[scale], scale)
-        classes = form.classes or tuple(map(str, arrays.get("class_names", range(p_NC.shape[-1]))))
-        named = arrays["labels"].dtype.kind not in "fiub"
-        return of_probabilities(path.name, p_NC, labels, classes, named=named, predicted=predicted, groups=groups)
-    if "confidence" not in arrays:
-        raise _missing(path, ["probabilities"], arrays)
-    return _of_confidence(path, arrays["confidence"], _vector(arrays, "correct"), predicted, labels, groups, arrays)
+    if not scale:
+        if "confidence" not in arrays:
+            raise _missing(path, ["probabilities"], arrays)
+        correct = _vector(arrays, "correct")
+        return _of_confidence(path, arrays["confidence"], correct, predicted, labels, groups, arrays, classes)
+    if labels is None:
+        raise _missing(path, ["labels"], arrays)
+    values, note = arrays[scale], ""
+    if scale == "logits":
+        p_NC = softmax(check_logits(values, rows=TELLING_ROWS))
+    else:
+        p_NC = both_classes(values)
+        if values.ndim == 1 or values.shape[1:] == (1,):
+            classes, note = one_column(path.name, None, labels, classes=classes, positive=form.positive)
+    return of_probabilities(
+        path.name,
+        p_NC,
+        labels,
+        classes or numbered(labels, p_NC.shape[-1]),
+        ordered=True,
+        predicted=predicted,
+        groups=groups,
+        note=note,
+    )
 
 
 def _of_columns(path: Path, form: Form) -> Answers:
     header = columns.names(path)
-    known = (form.label, *NOT_CLASSES)
-    classes = form.classes or tuple(name for name in header if name not in known)
-    if absent := [name for name in classes if name not in header]:
+    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
+    absent = [name for name in form.classes if name not in header]
+    by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
+    one_of_two = len(form.classes) == 2 and len(others) == 1
+    if absent and not by_confidence and not one_of_two:
         raise _no_column(path, absent[0], header, "--classes")
-    by_confidence = "confidence" in header and not form.classes and not form.scale
+    of_classes = form.classes if form.classes and not absent else others
     if not by_confidence and form.label not in header:
         raise _no_column(path, form.label, header, "--label")
-    if not by_confidence and not classes:
+    if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {listed(header)}, and none of a class; expected {FORMS}")
     texts = [name for name in dict.fromkeys((form.label, "predicted", "correct", "tag", "version")) if name in header]
     times = [name for name in ("time",) if name in header]
-    table = columns.read(path, ["confidence"] if by_confidence else classes, texts, times)
+    table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
     held: dict[str, npt.NDArray[Any] | Texts | None] = {name: table.texts.get(name) for name in ("tag", "version")}
     held["time"] = table.times["time"].astype("datetime64[ms]") if times else None
     rows = len(next(iter(table.numbers.values())))
@@ -130,13 +151,26 @@ def _of_columns(path: Path, form: Form) -> Answers:
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if by_confidence:
         confidence = table.numbers["confidence"]
-        return _of_confidence(path, confidence, correct, predicted, labels, groups, header)
-    values = [table.numbers[name] for name in classes]
-    p_NC = _probabilities(np.stack(values, axis=1), form.scale or "probabilities")
-    if len(classes) == 1:  # the positive class alone
-        classes = ("0", "1")
+        return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes)
     assert labels is not None
-    return of_probabilities(path.name, p_NC, labels, classes, named=True, predicted=predicted, groups=groups)
+    scale, note = form.scale or "probabilities", ""
+    values_NC = checked(path, {name: table.numbers[name] for name in of_classes}, scale)
+    if len(of_classes) == 1 and scale == "probabilities":
+        stated = form.classes if absent else ()
+        classes, note = one_column(path.name, of_classes[0], labels, classes=stated, positive=form.positive)
+    else:
+        classes = bare_names(of_classes, labels)
+        note = "" if form.classes or scale == "probabilities" else unlabelled_note(classes, labels)
+    return of_probabilities(
+        path.name,
+        softmax(check_logits(values_NC, rows=TELLING_ROWS)) if scale == "logits" else both_classes(values_NC),
+        labels,
+        classes,
+        ordered=bool(form.classes),
+        predicted=predicted,
+        groups=groups,
+        note=note,
+    )
 
 
 def _of_confidence(
@@ -147,14 +181,18 @@ def _of_confidence(
     labels: Texts | None,
     groups: Groups,
     held: Sequence[str] | Mapping[str, Any],
+    classes: tuple[str, ...],
 ) -> Answers:
+    names = tuple[str, ...]()
     if correct is not None:
         labelled_N, correct_N = correctness(path.name, correct)
     elif predicted is not None and labels is not None:
-        labelled_N, correct_N = agreement(path.name, predicted, labels)
+        predicted, labelled_N, correct_N = agreement(path.name, predicted, labels, classes)
+        names = predicted.values
     else:
         raise _missing(path, ["correct"] if predicted is None else ["labels"], held)
-    return of_confidence(path.name, as_numbers(confidence, "confidence"), labelled_N, correct_N, predicted, groups)
+    confidence = as_numbers(confidence, "confidence")
+    return of_confidence(path.name, confidence, labelled_N, correct_N, predicted, groups, label_names=names)
 
 
 def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
@@ -166,12 +204,6 @@ def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
     if len(present) == 2 and not form.scale:
         raise FileError(f"{path} holds probabilities and logits; say which to report on: --probabilities or --logits")
     return form.scale or (present[0] if present else None)
-
-
-def _probabilities(values: npt.NDArray[Any], scale: Scale) -> npt.NDArray[np.floating]:
-    if scale == "logits":
-        return softmax(check_logits(values, rows=TELLING_ROWS))
-    return both_classes(values)
 
 
 def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:

@@ -62,6 +62,7 @@ def report_of_answers(
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
         tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
         trend=trend_of(*sums_by_period(answers, trend), options) if trend else None,
+        notes=answers.notes,
         next_steps=NEXT_STEPS,
     )
     if is_off(report):

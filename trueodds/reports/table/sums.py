@@ -14,7 +14,7 @@ from trueodds.reports.table.answers import Answers
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
-from trueodds.sums.positive import PositiveClass, PositiveSums
+from trueodds.sums.positive import CLASSES, PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 
 TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
@@ -47,7 +47,9 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
         raise FileError(f"{answers.source} names no predicted classes, which a positive class needs")
     classes, known_N = answers.predicted.values, answers.labelled_N
     if answers.probabilities_NC is None or answers.label_N is None:
-        classes = (*sorted({*classes} - {name}), name)  # perhaps no answer names it
+        classes = tuple(dict.fromkeys((*classes, *answers.label_names)))
+        if name in classes or len(classes) < CLASSES:  # perhaps no answer and no label names it
+            classes = (*(other for other in classes if other != name), name)
         positive = PositiveClass.of(name, classes)
         is_top_N = np.array([value == name for value in answers.predicted.values])[answers.predicted.code_N]
         p_N = positive.probability_of_top(answers.confidence_N, is_top_N)
