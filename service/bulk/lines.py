@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
+from service.http.json_names import repeated_name
 from trueodds.texts import plural, short
 
 CSV, NDJSON = "text/csv", "application/x-ndjson"
@@ -59,6 +60,8 @@ class JsonLines(LineReader[R]):
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             return number, bad_row(number, None, f"not JSON: {error}")
+        if problem := repeated_name(line, value):
+            return number, bad_row(number, None, problem)
         return number, self._read(number, value)
 
 
