@@ -67,7 +67,7 @@ def processes(folder: Path, store: str, small: bool) -> Numbers:
                 started = time.perf_counter()
                 answers = asking.post("/predict", body).json()["predictions"]
                 spent.append(time.perf_counter() - started)
-                rows = [{"id": one["id"], "label": 0} for one in answers]
+                rows = [{"id": one["id"], "index": 0} for one in answers]
                 labelled += telling.post("/feedback", {"labels": rows}).json()["stored"]
         return labelled, spent
 

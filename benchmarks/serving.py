@@ -204,7 +204,7 @@ class Bench:
                 size = min(size, count)
                 answers = (json.loads(load.post(ours.url("png"), body)) for _ in range(count // 250))
                 ids = [p["id"] for answer in answers for p in answer["predictions"]]
-                rows = [{"id": id_, "label": k % CLASSES} for k, id_ in enumerate(ids)]
+                rows = [{"id": id_, "index": k % CLASSES} for k, id_ in enumerate(ids)]
                 calls = [json.dumps({"labels": rows[k : k + size]}).encode() for k in range(0, count, size)]
                 begin = time.perf_counter()
                 stored = sum(json.loads(load.post(f"{ours.base}/feedback", call))["stored"] for call in calls)

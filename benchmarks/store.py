@@ -108,7 +108,7 @@ def bulk(address: str, ids: list[str]) -> Numbers:
     """Labels a second over HTTP, half as CSV, half as JSON lines; each answered once all are durable."""
     half = len(ids) // 2
     text = "id,label\n" + "".join(f"{id_},class 3\n" for id_ in ids[:half])
-    lines = "".join(json.dumps({"id": id_, "label": 3}) + "\n" for id_ in ids[half:])
+    lines = "".join(json.dumps({"id": id_, "index": 3}) + "\n" for id_ in ids[half:])
     found: Numbers = {}
     with tempfile.TemporaryDirectory() as folder:
         url_file = Path(folder) / "url"

@@ -145,7 +145,7 @@ def label(service: httpx.Client, count: int, truth: float, seed: int, served: fl
         answer = service.post("/predict", json=body).raise_for_status().json()
         p_NC = np.array([p["probabilities"] for p in answer["predictions"]])
         labels = drawn(softmax(np.log(p_NC) * served / truth, axis=1), rng)
-        rows = [{"id": p["id"], "label": int(y)} for p, y in zip(answer["predictions"], labels, strict=True)]
+        rows = [{"id": p["id"], "index": int(y)} for p, y in zip(answer["predictions"], labels, strict=True)]
         service.post("/feedback", json={"labels": rows}).raise_for_status()
     return str(answer["version"])
 
@@ -265,7 +265,7 @@ def test_a_retrained_net_is_promoted_or_withdrawn_by_labels_of_what_both_scored(
         answers = service.post("/predict", json={"instances": images}).raise_for_status().json()["predictions"]
         logits_NC = session.run(None, {"images": np.array(images, np.uint8)})[0]
         labels = drawn(retrained.calibrator(logits_NC), np.random.default_rng(seed)).tolist()
-        rows = [{"id": p["id"], "label": y} for p, y in zip(answers, labels, strict=True)]
+        rows = [{"id": p["id"], "index": y} for p, y in zip(answers, labels, strict=True)]
         service.post("/feedback", json={"labels": rows}).raise_for_status()
 
     def typed(*words: str) -> str:
@@ -402,7 +402,7 @@ def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
             service.post("/observe", json={"observations": rows}, params=query).raise_for_status()
 
         def label(rows: slice) -> None:
-            labels = [{"id": f"r{n}", "label": int(labels_N[n])} for n in range(len(labels_N))[rows]]
+            labels = [{"id": f"r{n}", "index": int(labels_N[n])} for n in range(len(labels_N))[rows]]
             service.post("/feedback", json={"labels": labels}).raise_for_status()
 
         observe(p_NC, model="mail", version="7")

@@ -37,6 +37,15 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(repr(name) for name in names[:most]) + more
 
 
+def as_name(value: Any) -> Any:
+    """The name of a class that a whole number is: its digits. Anything else as it is; True is no number here.
+
+    >>> as_name(3), as_name("3"), as_name(True)
+    ('3', '3', True)
+    """
+    return str(value) if type(value) is int else value
+
+
 def with_article(noun: str) -> str:
     """image -> an image; vector -> a vector"""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

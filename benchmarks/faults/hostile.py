@@ -128,7 +128,7 @@ def wrong_shape(rng: random.Random, shape: tuple[int, int, int]) -> tuple[str, b
 def wrong_tree(rng: random.Random, shape: tuple[int, int, int]) -> tuple[str, bytes]:
     tree: Any = rng.choice([*ATOMS, *TEXTS, pixels(rng, shape)])
     for _ in range(rng.randrange(4)):
-        key = rng.choice(["instances", "b64", "labels", "id", "label", "correct", *TEXTS])
+        key = rng.choice(["instances", "b64", "labels", "id", "label", "index", "correct", *TEXTS])
         tree = rng.choice([{key: tree}, [tree], {key: tree, "x": tree}, {"instances": [tree]}])
     return rng.choice([JSON, JSON, rng.choice(KINDS)]), json.dumps(tree).encode()
 
@@ -164,7 +164,7 @@ def label_rows(rng: random.Random, _: tuple[int, int, int]) -> tuple[str, bytes]
 
     rows = []
     for _row in range(rng.choice([1, 1, 2, 50])):
-        row: Any = {"id": value(), "label": value()}
+        row: Any = {"id": value(), rng.choice(["label", "index"]): value()}
         if rng.random() < 0.3:
             row[rng.choice(["correct", "x", *TEXTS])] = value()
         rows.append(row if rng.random() < 0.9 else value())
@@ -174,7 +174,9 @@ def label_rows(rng: random.Random, _: tuple[int, int, int]) -> tuple[str, bytes]
 
 
 def label_raw(rng: random.Random, _: tuple[int, int, int]) -> tuple[str, bytes]:
-    fields = (f'"{key}": {rng.choice(RAW)}' for key in rng.choices(["id", "label", "correct"], k=rng.randint(1, 4)))
+    fields = (
+        f'"{key}": {rng.choice(RAW)}' for key in rng.choices(["id", "label", "index", "correct"], k=rng.randint(1, 4))
+    )
     return JSON, f"{{{', '.join(fields)}}}".encode()
 
 

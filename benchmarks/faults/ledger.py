@@ -105,7 +105,7 @@ class Ledger:
             if not rows:
                 self._stop.wait(0.002)
                 continue
-            given = {row["id"]: int(row["label"]) for row in rows}
+            given = {row["id"]: int(row["index"]) for row in rows}
             try:
                 answer = client.post("/feedback", {"labels": rows})
             except DEAD:
@@ -143,13 +143,13 @@ class Ledger:
                 known, label = self.labels.get(id_), rng.randrange(self._classes)
                 if known is None:
                     expected["stored"] += 1
-                    rows.append({"id": id_, "label": label})
+                    rows.append({"id": id_, "index": label})
                 elif rng.random() < 0.2:
                     expected["already_known" if label == known else "corrected"] += 1
-                    rows.append({"id": id_, "label": label, "correct": True})
+                    rows.append({"id": id_, "index": label, "correct": True})
                 else:
                     expected["already_known"] += 1
-                    rows.append({"id": id_, "label": known})
+                    rows.append({"id": id_, "index": known})
             return rows, expected
 
     def _refused(self, what: str, answer: Answer) -> None:
@@ -186,7 +186,7 @@ class Ledger:
         self._compare(client)
 
     def _send(self, client: Client, labels: dict[str, int], *, correct: bool = False) -> Counter[str]:
-        rows, found = [{"id": i, "label": y, "correct": correct} for i, y in labels.items()], Counter[str]()
+        rows, found = [{"id": i, "index": y, "correct": correct} for i, y in labels.items()], Counter[str]()
         for start in range(0, len(rows), PAGE):
             answer = client.post("/feedback", {"labels": rows[start : start + PAGE]})
             if answer.status != 200:

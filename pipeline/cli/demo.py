@@ -95,7 +95,7 @@ def _predict(url: str, inputs: Inputs) -> tuple[list[str], Array]:
 
 
 def _feedback(url: str, ids: list[str], labels: Labels) -> None:
-    pairs = [{"id": i, "label": int(label)} for i, label in zip(ids, labels, strict=True)]
+    pairs = [{"id": i, "index": int(label)} for i, label in zip(ids, labels, strict=True)]
     with bar(len(pairs), "label", "label") as progress:
         for start in range(0, len(pairs), BATCH):
             call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})

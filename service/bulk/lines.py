@@ -14,7 +14,8 @@ from starlette.requests import Request
 
 from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
-from trueodds.inputs.table import unescaped
+from service.http.json_names import repeated_name
+from trueodds.inputs import table
 from trueodds.texts import plural, short
 
 CSV, NDJSON = "text/csv", "application/x-ndjson"
@@ -22,10 +23,32 @@ CSV, NDJSON = "text/csv", "application/x-ndjson"
 LINES = 20
 """Lines of a CSV row at most."""
 SEPARATORS = (",", ";", "\t")
+WHOLE = "expected a whole number from 0 on"
+"""What an index is, for messages."""
 
 R = TypeVar("R")
 Row: TypeAlias = tuple[int, R | Refusal]
 """A row and its number."""
+
+
+def number(name: str, cell: str) -> float:
+    """The number in a cell; blanks around it are left out.
+
+    Raises:
+        ValueError: the cell holds something else; the message names it.
+    """
+    try:
+        return table.number(cell)
+    except ValueError:
+        raise ValueError(f"{name} is {short(cell)}; expected a number") from None
+
+
+def whole_number(name: str, cell: str) -> int:
+    """The whole number from 0 on in a cell; raises as `number`."""
+    text = cell.strip()
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValueError(f"{name} is {short(cell)}; {WHOLE}")
+    return int(text)
 
 
 class LineReader(ABC, Generic[R]):
@@ -60,6 +83,8 @@ class JsonLines(LineReader[R]):
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             return number, bad_row(number, None, f"not JSON: {error}")
+        if problem := repeated_name(line, value):
+            return number, bad_row(number, None, problem)
         return number, self._read(number, value)
 
 
@@ -156,7 +181,7 @@ class CsvLines(LineReader[R]):
         except ValueError as error:
             raise ServiceError(422, "invalid_header", f"{error}; expected {self._expected}") from None
         for mark, cells in readings.items():
-            if (names := self._names([unescaped(name.strip()) for name in cells])) is not None:
+            if (names := self._names([table.unescaped(name.strip()) for name in cells])) is not None:
                 return names, mark
         raise ServiceError(422, "invalid_header", f"the CSV begins with {short(text)}; expected {self._expected}")
 

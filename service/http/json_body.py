@@ -14,6 +14,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from service.errors import ServiceError
+from service.http.json_names import repeated_name
 
 JSON = "application/json"
 LARGE = 64 * 1024
@@ -60,7 +61,7 @@ async def read_json(request: Request, max_values: int, convert: Callable[[Any], 
     """The JSON value of the body, converted; a large body's in a thread.
 
     Raises:
-        ServiceError: 400 for what is not JSON, 413 for too many values, 415 for another content type.
+        ServiceError: as `parse` and `convert`; 415 for another content type.
     """
     if media_type(request) != JSON:
         raise unsupported(request, JSON)
@@ -86,12 +87,12 @@ def _convert_huge(body: bytes, max_values: int, convert: Callable[[Any], T]) -> 
 
 
 def parse(body: bytes, max_values: int) -> Any:
-    """Any JSON value of at most `max_values` values.
+    """Any JSON value of at most `max_values` values, in whose objects each name stands once.
 
     They are counted first: 16 MB can hold ten million lists, and reading those holds up everything for a second.
 
     Raises:
-        ServiceError: 400, with the place of the first error; 413 for too many values.
+        ServiceError: 400, with the place of the first error; 413 for too many values; 422 for a name that stands twice.
     """
     if len(body) > max_values // TEXTS:
         bytes_N = np.frombuffer(body, np.uint8)
@@ -103,8 +104,11 @@ def parse(body: bytes, max_values: int) -> Any:
             cure = "send .npy, base64 or raw bytes, or less in one call"
             raise ServiceError(413, "too_many_values", f"{message}. {cure[0].upper()}{cure[1:]}")
     try:
-        return orjson.loads(body)
+        tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise ServiceError(
             400, "invalid_json", f"the body is not JSON ({error}); NaN and Infinity are not JSON"
         ) from None
+    if problem := repeated_name(body, tree):
+        raise ServiceError(422, "repeated_name", problem)
+    return tree

@@ -135,7 +135,8 @@ async def version_infer(request: Request, model: str, version: str) -> Response:
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
     registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
-    kind, classes = engine.card.input, len(engine.version.classes)
+    kind, names = engine.card.input, schemas.ClassNames(classes=list(engine.version.classes))
+    classes = len(names.classes)
     taken = TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.tensor_shape], parameters=kind)
     return _json(
         schemas.ModelMetadata(
@@ -145,7 +146,7 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
             inputs=[taken],
             outputs=[
                 TensorMetadata(name="prediction_id", datatype="BYTES", shape=[-1]),
-                TensorMetadata(name="label", datatype="BYTES", shape=[-1]),
+                TensorMetadata(name="label", datatype="BYTES", shape=[-1], parameters=names),
                 TensorMetadata(name="probabilities", datatype="FP64", shape=[-1, classes]),
                 TensorMetadata(name="logits", datatype="FP32", shape=[-1, classes]),
             ],

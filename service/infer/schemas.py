@@ -41,12 +41,18 @@ class ModelReady(BaseModel):
     ready: bool
 
 
+class ClassNames(BaseModel):
+    classes: list[str] = Field(description="in the order of the probabilities")
+
+
 class TensorMetadata(BaseModel):
     name: str
     datatype: str
     shape: list[int] = Field(description="-1: any number of rows")
-    parameters: Input | None = Field(
-        None, description="of the input: what the model's card says of it", exclude_if=lambda value: value is None
+    parameters: Input | ClassNames | None = Field(
+        None,
+        description="of the input: what the model's card says of it; of the label: the names of the classes",
+        exclude_if=lambda value: value is None,
     )
 
 

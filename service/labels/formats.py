@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from service.bulk.lines import CsvLines, JsonLines
+from service.bulk.lines import WHOLE, CsvLines, JsonLines, whole_number
 from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, id_problem
 from service.store.rows import Label, storable
-from trueodds.texts import short
+from trueodds.texts import as_name, short
+
+_CLASS = frozenset({"label", "index"})
+"""Keys that say a row's class, one of them in each row: by its name, or by its place among the classes."""
+_KEYS = _CLASS | {"id", "correct", "model"}
+_NEEDED = "a row needs an id, and label (a class by name) or index (a class by its place, from 0)"
 
 
 def parse(tree: Any, max_labels: int) -> list[Label]:
-    """Rows of a /feedback body: `{"id", "label"}` or `{"labels": [...]}`, `correct` and `model` at either level.
+    """Rows of a /feedback body: `{"id", "label"}`, `{"id", "index"}` or `{"labels": [...]}`; `correct` and `model` at
+    either level.
 
     Raises:
         ServiceError: a body of another shape, no rows or more than `max_labels`.
@@ -47,26 +52,41 @@ def parse(tree: Any, max_labels: int) -> list[Label]:
 
 def label_of(row: dict[str, Any], correct: bool = False, model: str | None = None) -> Label:
     """A row that has no problem, with what the call says for all rows."""
-    return Label(row["id"], row["label"], row.get("correct", correct), row.get("model", model))
+    class_ = row["index"] if "index" in row else as_name(row["label"])
+    own = row.get("model")
+    return Label(row["id"], class_, row.get("correct", correct), model if own is None else own)
 
 
 def row_problem(row: int, value: Any) -> Refusal | None:
     """The problem with the shape of a row; None where there is none."""
     if not isinstance(value, dict):
-        return bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label")
+        return bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label (or index)")
     id_ = value.get("id")
     shown = id_[:MAX_ID] if isinstance(id_, str) else None
-    if extra := value.keys() - {"id", "label", "correct", "model"}:
-        return bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label, correct and model")
-    if missing := _missing(value, ("id", "label")):
-        return bad_row(row, shown, f"{missing} is missing; a row needs id and label")
+    if extra := value.keys() - _KEYS:
+        return bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are id, label, index, correct and model")
+    if "id" not in value:
+        return bad_row(row, shown, f"id is missing; {_NEEDED}")
+    if len(value.keys() & _CLASS) != 1:
+        both = "label and index are both given" if "label" in value else "label is missing"
+        return bad_row(row, shown, f"{both}; {_NEEDED}")
     if problem := id_problem(id_):
         return bad_row(row, shown, f"id {problem}, as /predict answered it")
-    if isinstance(value["label"], bool) or not isinstance(value["label"], str | int):
-        return bad_row(row, shown, f"label is {short(value['label'])}; expected a class name or a whole-number index")
+    if problem := _class_problem(value):
+        return bad_row(row, shown, problem)
     if not isinstance(value.get("correct", False), bool):
         return bad_row(row, shown, f"correct is {short(value['correct'])}; allowed are true and false")
     return bad_row(row, shown, problem) if (problem := _model_problem(value)) else None
+
+
+def _class_problem(value: dict[str, Any]) -> str:
+    if "index" in value:
+        index = value["index"]
+        return "" if type(index) is int and index >= 0 else f"index is {short(index)}; {WHOLE}"
+    label = value["label"]
+    if isinstance(as_name(label), str):
+        return ""
+    return f"label is {short(label)}; expected the name of a class, as a text or a whole number"
 
 
 def _model_problem(value: dict[str, Any]) -> str:
@@ -74,10 +94,6 @@ def _model_problem(value: dict[str, Any]) -> str:
     if model is None or (isinstance(model, str) and storable(model)):
         return ""
     return f"model is {short(model)}; expected the name of a model"
-
-
-def _missing(value: dict[str, Any], keys: Iterable[str]) -> str:
-    return " and ".join(key for key in keys if key not in value)
 
 
 def _shape_error(problem: str) -> ServiceError:
@@ -96,10 +112,7 @@ def json_lines() -> JsonLines[Label]:
 
 
 def csv_lines() -> CsvLines[Label]:
-    """Labels in CSV whose header names id and either label (a class's name) or index (a class's index).
-
-    In CSV nothing tells the text "3" from the number 3; so each has a column of its own.
-    """
+    """Labels in CSV whose header names id and either label (a class's name) or index (its place among the classes)."""
     return CsvLines(_header, _label, _COLUMNS)
 
 
@@ -112,17 +125,17 @@ _TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 def _header(cells: list[str]) -> list[str] | None:
     names = [name.lower() for name in cells]
-    unique = len(set(names)) == len(names) and set(names) <= {"id", "label", "index", "correct", "model"}
+    unique = len(set(names)) == len(names) and set(names) <= _KEYS
     return names if unique and "id" in names and ("label" in names) != ("index" in names) else None
 
 
 def _label(row: int, cells: dict[str, str]) -> Label | Refusal:
     value: dict[str, Any] = dict(cells)
     if "index" in value:
-        index = value.pop("index").strip()
-        if not (index.isascii() and index.isdecimal() and len(index) < 10):
-            return bad_row(row, value["id"], f"index is {short(index)}; expected a whole number from 0 on")
-        value["label"] = int(index)
+        try:
+            value["index"] = whole_number("index", value["index"])
+        except ValueError as error:
+            return bad_row(row, value["id"], str(error))
     value["correct"] = _TRUTH.get(value.get("correct", "").strip().lower())
     value["model"] = value.get("model") or None
     if value["correct"] is None:

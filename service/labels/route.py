@@ -50,7 +50,9 @@ router = APIRouter()
     },
 )
 async def give_feedback(request: Request) -> Response:
-    """True labels for earlier predictions, by class name or index; a class named "3" is the text "3".
+    """True labels for earlier predictions: `label` is a class's name, `index` its place among the classes, from 0.
+
+    A whole number as `label` is a name, too: 3 is the class that is called 3, here and in CSV.
 
     The same label again changes nothing. A different one is refused unless `"correct": true`. A JSON call is all or
     nothing: with one bad row nothing is stored, the status is that of the first bad row, and the bad rows are listed.

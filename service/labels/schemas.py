@@ -56,11 +56,16 @@ _IMPORT = {
 }
 _ROW: dict[str, Any] = {
     "type": "object",
-    "required": ["id", "label"],
+    "required": ["id"],
+    "oneOf": [{"required": ["label"]}, {"required": ["index"]}],
     "additionalProperties": False,
     "properties": {
         "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-        "label": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
+        "label": {
+            "oneOf": [{"type": "string"}, {"type": "integer"}],
+            "description": "a class by name; a whole number is the name that its digits are",
+        },
+        "index": {"type": "integer", "minimum": 0, "description": "instead, a class by its place in classes, from 0"},
         "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
         "model": {
             "type": "string",

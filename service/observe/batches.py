@@ -261,8 +261,10 @@ def _predicted(
             predicted = shared.classes[predicted]
         place = None if predicted is None else names.index(predicted)
         if place is None:
-            message = f"predicted is {short(row.predicted)}; {version.model}/{version.version} has the classes"
-            message = f"{message} {listed(version.classes, 5)}, and the indices 0..{len(version.classes) - 1}"
+            key = "index" if isinstance(row.predicted, int) else "predicted"
+            message = f"{key} is {short(row.predicted)}; {version.model}/{version.version} has the classes"
+            by_index = f"the place of a class, 0..{len(version.classes) - 1}, is sent as index"
+            message = f"{message} {listed(version.classes, 5)}; {by_index}"
             refusals.append(Refusal(row.row, row.id, "unknown_class", message))
         else:
             kept.append(row)

@@ -36,8 +36,8 @@ class CloudEvent:
     kind: Kind
     service: str
     """The InferenceService."""
-    time: str | None
-    """When it was sent, ISO 8601."""
+    time: Any
+    """When it was sent, as a row of /observe says it; None: it is not said."""
     data: bytes | None
     """The body of the inference, if it does not stand in the event's own JSON."""
     tree: Any
@@ -81,9 +81,8 @@ async def read_event(request: Request, max_values: int) -> CloudEvent:
         raise _invalid(f"the event's id (ce-id) {problem}")
     if not isinstance(service, str):
         raise _invalid(f"inferenceservicename (ce-inferenceservicename) is {short(service)}; it names the model")
-    time = attributes.get("time")
     assert isinstance(id_, str)
-    return CloudEvent(id_, KINDS[kind], service, time if isinstance(time, str) else None, data, tree.get("data"))
+    return CloudEvent(id_, KINDS[kind], service, attributes.get("time"), data, tree.get("data"))
 
 
 def _decoded(text: Any) -> bytes:

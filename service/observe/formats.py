@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import csv
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from service.bulk.lines import CsvLines, JsonLines
+from service.bulk.lines import CsvLines, JsonLines, number, whole_number
 from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
 from service.predict.options import check_tag
-from trueodds.texts import short
+from trueodds.texts import as_name, short
 
 SHARED = ("model", "version", "classes", "positive", "tag", "shadow")
 """What a JSON body may say of all its rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
 """Columns of a table that are no classes."""
-NO_CLASSES = ("label", "index", "correct")
+NO_CLASSES = ("label", "correct")
 """Columns that are of true labels in other tables, and so are not taken for classes."""
 COLUMNS = (
-    "a header with id, and a column for each class, named as it, or confidence and predicted; and maybe model, version,"
-    " tag, time and propensity. The true label goes to POST /feedback"
+    "a header with id, and a column for each class, named as it, or confidence and predicted (or index); and maybe"
+    " model, version, tag, time and propensity. The true label goes to POST /feedback"
 )
+
+
+_NUMBERS: dict[str, Callable[[str, str], float]] = {
+    "confidence": number,
+    "propensity": number,
+    "index": whole_number,
+}
+"""Columns of numbers, and how their cells are read."""
 
 
 def shared_of(
@@ -46,10 +55,11 @@ def check_classes(classes: Any) -> tuple[str, ...]:
     Raises:
         ServiceError: 422 for anything else.
     """
-    names = tuple(classes) if isinstance(classes, list | tuple) else ()
-    sound = all(isinstance(name, str) and name and name.isprintable() for name in names)
+    names = tuple(map(as_name, classes)) if isinstance(classes, list | tuple) else ()
+    sound = all(isinstance(name, str) and name and name.isprintable() and name == name.strip() for name in names)
     if not sound or len(names) < 2 or len(set(names)) < len(names):
-        message = f"classes is {short(classes)}; expected two names or more, each once, in the order of the numbers"
+        expected = "expected two names or more, each once and without blanks at its ends, in the order of the numbers"
+        message = f"classes is {short(classes)}; {expected}"
         raise ServiceError(422, "invalid_parameter", message)
     return names
 
@@ -86,8 +96,10 @@ def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
         beside["classes"] = check_classes(beside["classes"])
     if not isinstance(beside.get("shadow", False), bool):
         raise _shape_error(f"shadow is {short(beside['shadow'])}; allowed are true and false")
-    if not isinstance(beside.get("positive", ""), str):
-        raise _shape_error(f"positive is {short(beside['positive'])}; allowed is the name of one of two classes")
+    if "positive" in beside:
+        beside["positive"] = as_name(beside["positive"])
+        if not isinstance(beside["positive"], str):
+            raise _shape_error(f"positive is {short(beside['positive'])}; allowed is the name of one of two classes")
     return replace(shared, **beside)
 
 
@@ -104,20 +116,18 @@ def json_lines(shared: Shared) -> JsonLines[Observation]:
 def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
     """Observations in CSV with a column for each class, which hold what `form` says, or confidence and predicted."""
 
-    def read(number: int, cells: dict[str, str]) -> Observation | Refusal:
+    def read(row: int, cells: dict[str, str]) -> Observation | Refusal:
         value: dict[str, Any] = {name: cells[name] for name in TABLE if cells.get(name)}
         names = tuple(name for name in cells if name not in TABLE)
         try:
             if names:
-                value[form] = Named(names, [_number(name, cells[name]) for name in names])
-            for name in ("confidence", "propensity"):
+                value[form] = Named(names, [number(name, cells[name]) for name in names])
+            for name, read_cell in _NUMBERS.items():
                 if name in value:
-                    value[name] = _number(name, value[name])
+                    value[name] = read_cell(name, value[name])
         except ValueError as error:
-            return bad_row(number, cells["id"], str(error))
-        if time := value.get("time", "").strip():
-            value["time"] = _seconds(time)
-        return observation_of(number, value, shared)
+            return bad_row(row, cells["id"], str(error))
+        return observation_of(row, value, shared)
 
     return CsvLines(header_of, read, COLUMNS)
 
@@ -126,21 +136,6 @@ def header_of(cells: list[str]) -> list[str] | None:
     """The names of a table's columns; None where they are not those of observations."""
     names, unique = set(cells), len(set(cells)) == len(cells)
     classes = [name for name in cells if name not in TABLE]
-    answers = not classes and {"confidence", "predicted"} <= names
-    of_classes = len(classes) >= 2 and not names & {"confidence", "predicted", *NO_CLASSES}
+    answers = not classes and "confidence" in names and ("predicted" in names) != ("index" in names)
+    of_classes = len(classes) >= 2 and not names & {"confidence", "predicted", "index", *NO_CLASSES}
     return cells if unique and "id" in names and (answers or of_classes) else None
-
-
-def _number(name: str, cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        raise ValueError(f"{name} is {short(cell)}; expected a number") from None
-
-
-def _seconds(text: str) -> str | float:
-    """Unix seconds as a number; other texts as they are."""
-    try:
-        return float(text)
-    except ValueError:
-        return text

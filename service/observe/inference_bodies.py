@@ -5,6 +5,7 @@ protocols.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,7 @@ def ids_of(tree: Any, name: str) -> list[str]:
     elif isinstance(tree, dict) and isinstance(tree.get("inputs"), list):
         tensors = [one for one in tree["inputs"] if isinstance(one, dict) and one.get("name") == name]
         cells = tensors[0].get("data") if tensors else None
-    sound = isinstance(cells, list) and all(isinstance(cell, str | int) and cell is not True for cell in cells)
+    sound = isinstance(cells, list) and set(map(type, cells)) <= {str, int}
     if not sound or not cells:
         message = f"the request has no ids under {short(name)}: expected a text or a whole number for each row"
         raise ServiceError(422, "no_ids", f"{message}, as a key of each instance or as an input tensor of that name")
@@ -107,11 +108,19 @@ def _matrix(tensor: dict[str, Any]) -> Any:
     shape, data = tensor.get("shape"), tensor.get("data")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(size) is int and size > 0 for size in shape)):
         return None
-    try:
-        flat = np.array(data, np.float64).ravel()
-    except (TypeError, ValueError, OverflowError):
+    flat = list(_flat(data)) if isinstance(data, list) else []
+    if len(flat) != math.prod(shape) or shape[1] < 2 or not set(map(type, flat)) <= {int, float}:
         return None
-    return flat.reshape(shape) if flat.size == math.prod(shape) and shape[1] > 1 else None
+    return np.array(flat, np.float64).reshape(shape)
+
+
+def _flat(data: list[Any]) -> Iterator[Any]:
+    """The values of nested lists."""
+    for value in data:
+        if isinstance(value, list):
+            yield from _flat(value)
+        else:
+            yield value
 
 
 def _sums_to_one(row: Any) -> bool:

@@ -107,8 +107,8 @@ class Pair(NamedTuple):
     event: CloudEvent
     """The half that came last."""
     response: Any
-    at: str | None
-    """When the response was sent."""
+    at: Any
+    """When the response was sent, as in its event."""
     ids: list[str] | None
 
 

@@ -5,37 +5,54 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from service.bulk.lines import WHOLE
 from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
 from trueodds.bundle.card import NAME
 from trueodds.errors import nearest
+from trueodds.inputs import table
 from trueodds.sums.inputs import Array
-from trueodds.texts import plural, short
+from trueodds.texts import as_name, plural, short
 
 Form = Literal["probabilities", "logits", "confidence"]
-ALLOWED = ("id", "probabilities", "logits", "confidence", "predicted", "model", "version", "tag", "time", "propensity")
+ALLOWED = (
+    "id",
+    "probabilities",
+    "logits",
+    "confidence",
+    "predicted",
+    "index",
+    "model",
+    "version",
+    "tag",
+    "time",
+    "propensity",
+)
 """Keys of a row."""
 AHEAD_MS = 60_000
 """How far a sender's clock may be ahead of this one."""
 MOST_CLASSES = 100_000
 _KEYS = frozenset(ALLOWED)
 _NUMBERS = {int, float}
-_ANSWER = ("probabilities", "logits", "confidence", "predicted")
+_ANSWER = ("probabilities", "logits", "confidence", "predicted", "index")
 _FORMS: dict[tuple[str, ...], Form] = {
     ("probabilities",): "probabilities",
     ("logits",): "logits",
     ("confidence",): "confidence",
     ("confidence", "predicted"): "confidence",
+    ("confidence", "index"): "confidence",
 }
 """By those keys of the answer that a row has."""
+_COMPACT_DATES = 19700101, 21001231
+"""Dates that are written without dashes; as seconds two weeks of 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ONE_FORM = "a row has probabilities, or logits, or confidence and predicted"
+_ONE_FORM = "a row has probabilities, or logits, or confidence and predicted (or index)"
 
 
 @dataclass(frozen=True)
@@ -68,7 +85,7 @@ class Observation:
     names: tuple[str, ...] | None
     """The classes that the values are of; None: all of the version, in their order."""
     predicted: str | int | None
-    """Only of the form `confidence`: a class by name or by index."""
+    """Only of the form `confidence`: a class by name (str) or by index (int)."""
     tag: str | None
     created_ms: int
     has_time: bool
@@ -110,13 +127,13 @@ def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
     return Observation(
         row=row,
         id=value["id"],
-        model=_name("model", value.get("model") or shared.model),
-        version=_name("version", value.get("version") or shared.version),
+        model=_name("model", value.get("model"), shared.model),
+        version=_name("version", value.get("version"), shared.version),
         form=form,
         values=values,
         names=names,
         predicted=_predicted(value) if form == "confidence" else None,
-        tag=check_tag(value.get("tag", shared.tag), "tag"),
+        tag=check_tag(shared.tag if (tag := value.get("tag")) is None else tag, "tag"),
         created_ms=shared.now_ms if time is None else unix_ms(time, shared.now_ms),
         has_time=time is not None,
         propensity=check_propensity(value.get("propensity"), "propensity"),
@@ -124,10 +141,8 @@ def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
 
 
 def _unknown_key(name: str) -> str:
-    if name in ("label", "index"):
-        return (
-            f"{name} is no key of an observation: the answer's class is `predicted`, true labels go to POST /feedback"
-        )
+    if name == "label":
+        return "label is no key of an observation: the answer's class is `predicted`, true labels go to POST /feedback"
     return f"unknown key {short(name)}; allowed are {', '.join(ALLOWED)}.{nearest(name[:100], ALLOWED)}"
 
 
@@ -157,7 +172,8 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
     return form, answer, names
 
 
-def _name(what: str, value: Any) -> str:
+def _name(what: str, own: Any, shared: str | None) -> str:
+    value = shared if own is None else own
     if value is None:
         raise RowError(f"nothing says which {what} answered; add {what} to the row, or to the call: ?{what}=...")
     if not (isinstance(value, str) and _is_name(value)):
@@ -172,29 +188,46 @@ def _is_name(text: str) -> bool:
 
 
 def _predicted(value: Mapping[str, Any]) -> str | int:
-    predicted = value.get("predicted")
-    if isinstance(predicted, bool) or not isinstance(predicted, str | int):
-        raise RowError(f"predicted is {short(predicted)}; expected the class that was answered, by name or by index")
+    if (index := value.get("index")) is not None:
+        if type(index) is not int or index < 0:
+            raise RowError(f"index is {short(index)}; {WHOLE}")
+        return index
+    predicted = as_name(value.get("predicted"))
+    if not isinstance(predicted, str):
+        allowed = "expected the name of the class that was answered, as a text or a whole number"
+        raise RowError(f"predicted is {short(predicted)}; {allowed}")
     return predicted
 
 
 def unix_ms(value: Any, now_ms: int) -> int:
-    """Milliseconds since 1970 of a time: ISO 8601 (UTC without an offset), or Unix seconds as a number.
+    """Milliseconds since 1970 of a time: ISO 8601 (UTC without an offset), or Unix seconds as a number or its text.
 
     Raises:
-        RowError: neither, before 1970 or in the future.
+        RowError: neither, before 1970 or in the future; or eight digits, which may be a date as well as seconds.
     """
     allowed = "ISO 8601 (UTC without an offset) or Unix seconds, from 1970 until now"
     time_ms: float
-    if type(value) in _NUMBERS:
-        time_ms = value * 1000
+    if (seconds := _seconds(value)) is not None:
+        time_ms = seconds * 1000
+        if _COMPACT_DATES[0] <= seconds <= _COMPACT_DATES[1]:
+            raise RowError(f"time is {short(value)}, a date or Unix seconds; write a date with dashes: 2026-01-31")
     else:
         try:
-            moment = datetime.fromisoformat(value)
-        except (TypeError, ValueError):
+            moment = datetime.fromisoformat(value.isoformat() if isinstance(value, date) else value)
+            time_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH).total_seconds() * 1000
+        except (TypeError, ValueError, OverflowError):
             raise RowError(f"time is {short(value)}; allowed is {allowed}") from None
-        time_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH).total_seconds() * 1000
     if not 0 <= time_ms <= now_ms + AHEAD_MS:
         cure = ". Unix time in milliseconds? Divide it by 1,000" if 0 <= time_ms / 1000 <= now_ms + AHEAD_MS else ""
         raise RowError(f"time is {short(value)}; allowed is {allowed}{cure}")
     return round(time_ms)
+
+
+def _seconds(value: Any) -> float | None:
+    """The number that a value is, or that its text is; None: it is neither."""
+    if type(value) in _NUMBERS:
+        return value  # type: ignore[no-any-return]
+    try:
+        return table.number(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -46,12 +46,14 @@ _NUMBERS = {
 }
 _NAME = {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}
 _TAG = {"type": "string", "minLength": 1, "maxLength": MAX_TAG}
+_CLASS = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
 _KEYS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "yours; for /feedback"},
     "probabilities": {**_NUMBERS, "description": "in the order of the classes, or by their names"},
     "logits": _NUMBERS,
     "confidence": {"type": "number", "minimum": 0, "maximum": 1, "description": "with predicted: if that is all"},
-    "predicted": {"oneOf": [{"type": "string"}, {"type": "integer"}], "description": "a class by name, or by index"},
+    "predicted": {**_CLASS, "description": "a class by name; a whole number is the name that its digits are"},
+    "index": {"type": "integer", "minimum": 0, "description": "instead of predicted: a class by its place in classes"},
     "model": _NAME,
     "version": _NAME,
     "tag": _TAG,
@@ -71,8 +73,8 @@ _ROWS = {
         "observations": {"type": "array", "items": _ROW, "minItems": 1},
         "model": _NAME,
         "version": _NAME,
-        "classes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "uniqueItems": True},
-        "positive": {"type": "string", "description": "of two classes the one that is asked about"},
+        "classes": {"type": "array", "items": _CLASS, "minItems": 2, "uniqueItems": True},
+        "positive": {**_CLASS, "description": "of two classes the one that is asked about"},
         "tag": _TAG,
         "shadow": {"type": "boolean"},
     },

@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from service.errors import ServiceError
 from service.http import query_parameters
 from service.ids import own_id_problem
+from trueodds.inputs import table
 from trueodds.texts import plural, short, with_article
 
 MAX_TAG = 64
 PREDICTION_ID = "x-prediction-id"
+
+
+def _number(value: Any) -> Any:
+    return table.number(value) if isinstance(value, str) else value
 
 
 class Options(BaseModel):
@@ -28,11 +33,11 @@ class Options(BaseModel):
     )
     logits: bool = Field(False, description="the logits too, each row minus its maximum")
     classes: bool = Field(False, description="the names of all classes too, in the order of the probabilities")
-    abstain_below: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    abstain_below: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] | None = Field(
         None, description="no label below this confidence; the answer says what that means on the test set"
     )
     tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="of all inputs of this call")
-    propensity: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    propensity: Annotated[float, BeforeValidator(_number), Field(gt=0, le=1)] | None = Field(
         None, description="the chance that an answer of this call gets a label, where that is known"
     )
 

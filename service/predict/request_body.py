@@ -15,7 +15,7 @@ from service.errors import ServiceError
 from service.http import json_body
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall
-from service.predict.instances import check_names, instances
+from service.predict.instances import instances
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
 from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits
@@ -68,9 +68,7 @@ async def _json_inputs(
     light = Limits(limits.rows, min(limits.pixels, SMALL_PIXELS), SMALL)
 
     def read(tree: dict[str, Any], limits: Limits) -> Inputs:
-        inputs = kind.from_json(tree["instances"], limits)
-        check_names(body, tree)
-        return inputs
+        return kind.from_json(tree["instances"], limits)
 
     def build(tree: Any) -> tuple[Inputs | None, dict[str, Any], dict[str, list[Any]]]:
         lists = lists_of(tree, len(instances(tree, kind, limits)))

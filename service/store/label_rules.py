@@ -237,10 +237,11 @@ def names_of(classes: tuple[str, ...]) -> Names:
 def _class_message(label: str | int, classes: tuple[str, ...], *, near: bool) -> str:
     if isinstance(label, int):
         return (
-            f"there is no class {short(label)}; allowed are the indices 0..{len(classes) - 1}, or a class by its name"
+            f"there is no class with the index {short(label)}; allowed are 0..{len(classes) - 1}, or a class's name as"
+            " label"
         )
     few = ", ".join(repr(name) for name in classes[:5]) + (f", ... ({len(classes)} in all)" if len(classes) > 5 else "")
-    by_index = " A class index is sent without quotes." if label.isdecimal() else ""
+    by_index = " The place of a class, from 0, is sent as index." if label.isdecimal() else ""
     return (
         f"there is no class {short(label)}; allowed are {few}.{nearest(label[:100], classes) if near else ''}{by_index}"
     )

@@ -41,7 +41,7 @@ def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
     assert predictions.labels == tuple(CLASSES[k] for k in predictions.index_N)
     served = client.ready()
     assert served in client.models() and (served.model, served.version) == (predictions.model, predictions.version)
-    assert client.feedback(predictions.ids, predictions.index_N) == LabelSummary(stored=600)
+    assert client.feedback(predictions.ids, index=predictions.index_N) == LabelSummary(stored=600)
     report = client.report(model="tiny", bins=10)
     assert (report.answers, report.labelled) == (before.answers + 600, before.labelled + 600)
     lines = str(report).splitlines()
@@ -132,7 +132,7 @@ def test_answers_of_another_server(client: Client, url: str) -> None:
     beside: dict[str, Any] = {"tags": ["x", None] * 350, "times": [datetime(2026, 1, 1), 1.7e9] * 350}
     summary = client.observe(ids, p_NC, classes=["a, b", "c", "d"], propensities=[0.5] * 700, **beside, **whose)
     assert summary == ObservationSummary(stored=700)
-    client.feedback(ids, labels_N)
+    client.feedback(ids, index=labels_N)
     report = client.report(**whose)
     assert report.ece == pytest.approx(trueodds.report(p_NC, labels_N).ece, abs=1e-12)
     assert client.report(tag="x", **whose).answers == 350
@@ -179,12 +179,33 @@ def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path
             r"the numbers have shape \(2,\), the ids are \['a'\]; expected ids, and N x C probabilities",
         ),
         (("a", [[0.5, 0.5]]), "the ids are 'a'"),
+        (([7], [[0.5, 0.5]]), "row 0 has the id 7; expected a text"),
+        ((["a"], [["0.5", "0.5"]]), "the numbers are of the type <U3, such as .*'0.5'"),
+        ((["a"], [[True, False]]), "the numbers are of the type bool"),
+        ((["a", "b"], [[0.5, 0.5], [0.5, float("nan")]]), "row 1 of the numbers holds nan; every number must"),
+        ((["a", "b"], [[0.5, 0.5], [1.0]]), "the numbers are no array"),
         ((["a", "b"], [[0.5, 0.5]]), "there are 2 of id, 1 of probabilities; expected one of each for every row"),
     ],
 )
 def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         client.observe(*arguments, model="elsewhere", version="1")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"predicted": ["a"], "index": [0]}, "predicted and index are both given"),
+        ({"predicted": [1.0]}, "row 0 of predicted is 1.0; expected a class's name"),
+        ({"index": ["0"]}, "row 0 of index is '0'; expected a whole number from 0 on"),
+        ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; a name has no blanks at its ends"),
+        ({"predicted": ["a"], "classes": [1.0, 2.0]}, "row 0 of classes is 1.0"),
+        ({"predicted": ["a"], "positive": True}, "positive is True"),
+    ],
+)
+def test_classes_that_cannot_be_sent(client: Client, options: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        client.observe(["a"], [0.5], model="elsewhere", version="9", **options)
 
 
 def test_refused_labels_are_listed_by_their_rows_over_all_requests(

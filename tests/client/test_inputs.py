@@ -82,18 +82,23 @@ def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, m
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["a", "b"], ["1"]), "there are 2 ids and 1 label; expected as many"),
-        ((iter(["a", "b"]), iter(["1"])), "ids and labels are not equally many"),
-        ((["a", "b"], "1"), "labels is '1', for several ids; expected a label for each"),
-        (([("a", 1.0)],), "row 0 has the label 1.0; expected a class's name, or its index"),
+        ((["a", "b"], ["1"]), "there are 2 ids and 1 of labels; expected as many"),
+        ((iter(["a", "b"]), iter(["1"])), "the ids and their classes are not equally many"),
+        ((["a"], ["1"], [0]), "labels and index are both given"),
+        ((["a"], None, ["0"]), "row 0 has the index '0'; expected a whole number from 0 on"),
+        ((["a"], None, [-1]), "row 0 has the index -1"),
+        ((["a", "b"], None, 1), "index is 1, for several ids; expected one for each"),
+        ((["a", "b"], "1"), "labels is '1', for several ids; expected one for each"),
+        (([("a", 1.0)],), "row 0 has the label 1.0; expected a class's name"),
         (([("a", True)],), "row 0 has the label True"),
         (([(7, "1")],), "row 0 has the id 7; expected a text"),
         (([("a", "1", "b")],), "row 0 is .*; expected a pair"),
     ],
 )
 def test_labels_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
+    ids, labels, index, *_ = (*arguments, None, None)
     with pytest.raises(ConfigError, match=message):
-        client.feedback(*arguments)
+        client.feedback(ids, labels, index=index)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_of_a_model_that_another_server_serves_the_calibrator_is_an_artifact(
     truth_N = (softmax(z_NC).cumsum(axis=1) < rng.random((600, 1))).sum(axis=1)
     rows = [{"id": f"r{n}", "probabilities": row} for n, row in enumerate(softmax(2 * z_NC).tolist())]
     client.post("/observe", json={"observations": rows, "model": "mail", "version": "7"}).raise_for_status()
-    labels = [{"id": f"r{n}", "label": int(label)} for n, label in enumerate(truth_N)]
+    labels = [{"id": f"r{n}", "index": int(label)} for n, label in enumerate(truth_N)]
     client.post("/feedback", json={"labels": labels}).raise_for_status()
     parameters: dict[str, Any] = {"service": str(client.base_url), "model": "mail", "candidates": ["temperature"]}
     rehearsed = prefect.completed(submit(prefect, "recalibrate/live", **parameters, dry_run=True))
@@ -151,7 +151,7 @@ class Traffic:
             answer = self.client.post("/predict?logits=true", json={"instances": images}).raise_for_status().json()
             p_NC = softmax(np.array([p["logits"] for p in answer["predictions"]]) / temperature)
             label_N = (p_NC.cumsum(axis=1) < self.rng.random((100, 1))).sum(axis=1)
-            rows = [{"id": p["id"], "label": int(y)} for p, y in zip(answer["predictions"], label_N, strict=True)]
+            rows = [{"id": p["id"], "index": int(y)} for p, y in zip(answer["predictions"], label_N, strict=True)]
             self.client.post("/feedback", json={"labels": rows}).raise_for_status()
 
 

@@ -29,7 +29,7 @@ def labels(confidence_N: Any, correct_N: Any, first: int = 0, propensity_N: Any 
 def all_wrong(client: Client, count: int = 80, seed: int = 0) -> None:
     """Predictions whose labels all say that they were wrong."""
     predictions = client.predict(pictures(count, seed=seed))
-    client.label([{"id": p["id"], "label": (p["index"] + 1) % len(CLASSES)} for p in predictions])
+    client.label([{"id": p["id"], "index": (p["index"] + 1) % len(CLASSES)} for p in predictions])
 
 
 def alarm(client: Client) -> dict[str, Any]:

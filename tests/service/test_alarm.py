@@ -79,11 +79,11 @@ def test_an_alarm_is_told_once_and_seen_everywhere(serve: Callable[..., Client],
 def test_corrections_change_sums_and_not_evidence(client: Client) -> None:
     predictions = client.predict(pictures(80))
     gauge = f'trueodds_calibration_ece{{model="tiny",version="{client.report()["version"]}"}} '
-    client.label([{"id": p["id"], "label": (p["index"] + 1) % 4} for p in predictions])
+    client.label([{"id": p["id"], "index": (p["index"] + 1) % 4} for p in predictions])
     until(lambda: alarm(client)["state"] == "fired")
     before, wrong = alarm(client), client.report()["ece"]
     assert f"{gauge}{wrong!r}" in client.get("/metrics").text
-    client.label([{"id": p["id"], "label": p["index"], "correct": True} for p in predictions])
+    client.label([{"id": p["id"], "index": p["index"], "correct": True} for p in predictions])
     after = client.report()
     assert (after["accuracy"], after["labelled"]) == (1, 80)
     assert f"{gauge}{after['ece']!r}" in client.get("/metrics").text  # though it may keep the interval

@@ -57,7 +57,7 @@ class Stream:
             while self.waiting and self.waiting[0][0] <= self.calls:
                 due.append(heapq.heappop(self.waiting))
             if due:
-                rows = [{"id": id_, "label": label} for _, id_, label in due]
+                rows = [{"id": id_, "index": label} for _, id_, label in due]
                 assert service.post("/feedback", {"labels": rows}).status == 200
 
 

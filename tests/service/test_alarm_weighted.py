@@ -121,7 +121,7 @@ def test_propensities_reach_the_report_and_its_page(serve: Callable[..., Client]
     predictions = client.post("/predict", json=body).json()["predictions"]
     sure = sorted(predictions, key=lambda p: p["confidence"])
     client.predict(pictures(200, seed=9))
-    client.label([{"id": p["id"], "label": (p["index"] + 1) % len(CLASSES)} for p in sure])
+    client.label([{"id": p["id"], "index": (p["index"] + 1) % len(CLASSES)} for p in sure])
     until(lambda: (client.report()["alarm"]["weighted"] or {"labels": 0})["labels"] == 40)
     alarm = client.report()["alarm"]
     weighted = alarm["weighted"]

@@ -82,7 +82,7 @@ def test_csv_by_index_and_lines_of_json(client: Client) -> None:
     report = client.post("/feedback", content=by_index, headers=CSV).json()
     assert (report["stored"], report["held"], report["failed"]) == (2, 1, 1)
     assert "expected a whole number" in report["problems"][0]["message"]
-    lines = [json.dumps({"id": ids[0], "label": "3"}), "{", "[]", json.dumps({"id": ids[3], "label": 0, "model": 3})]
+    lines = [json.dumps({"id": ids[0], "label": "3"}), "{", "[]", json.dumps({"id": ids[3], "index": 0, "model": 3})]
     report = client.post("/feedback", content="\n".join(lines).encode(), headers=LINES).json()
     assert (report["already_known"], report["failed"], report["rows"]) == (1, 3, 4)
 
@@ -135,7 +135,7 @@ def blocks_of(lines: int) -> Callable[[Any, int, str], AsyncIterator[bytes]]:
 
 def test_a_line_for_every_row_if_wanted(client: Client) -> None:
     ids = ids_of(client, 3)
-    lines = "".join(json.dumps({"id": id_, "label": 0}) + "\n" for id_ in [*ids, "none", ids[0]])
+    lines = "".join(json.dumps({"id": id_, "index": 0}) + "\n" for id_ in [*ids, "none", ids[0]])
     answer = client.post("/feedback", content=lines.encode(), headers=LINES | {"accept": "application/x-ndjson"})
     records = [json.loads(line) for line in answer.text.splitlines()]
     assert [row["row"] for row in records] == list(range(5))
@@ -244,7 +244,7 @@ def test_labelled_logits_are_what_recalibration_reads(client: Client, tmp_path: 
     assert nothing.status_code == 404
     assert "has no labelled answers; send labels" in nothing.text
     ids = ids_of(client, 30)
-    client.label([{"id": id_, "label": k % 4} for k, id_ in enumerate(ids[::-1])])
+    client.label([{"id": id_, "index": k % 4} for k, id_ in enumerate(ids[::-1])])
     answer = client.get("/admin/labelled.npz", params={"model": "tiny", "since": "2020-01-01"})
     assert answer.status_code == 200
     assert int(answer.headers["content-length"]) == len(answer.content)

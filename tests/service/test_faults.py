@@ -60,10 +60,10 @@ def test_the_ledger_sees_what_is_lost(running: Service, ledger: Ledger) -> None:
     ledger.settle(running)
     id_ = next(iter(ledger.labels))
     true = ledger.labels[id_]
-    running.post("/feedback", {"id": id_, "label": (true + 1) % len(CLASSES), "correct": True})
+    running.post("/feedback", {"id": id_, "index": (true + 1) % len(CLASSES), "correct": True})
     with pytest.raises(LostError, match="409"):
         ledger.settle(running)
-    running.post("/feedback", {"id": id_, "label": true, "correct": True})
+    running.post("/feedback", {"id": id_, "index": true, "correct": True})
     ledger.settle(running)
     ledger.probabilities["0" * 36] = ledger.probabilities[id_]
     with pytest.raises(LostError, match="404"):

@@ -42,15 +42,16 @@ def test_names_and_indices(client: Client) -> None:
     stored = client.post("/feedback", json={"id": ids[0], "label": "3"})
     counts = {"stored": 1, "already_known": 0, "corrected": 0, "held": 0}
     assert stored.json() == {**counts, "import_id": stored.headers["x-import-id"]}
-    assert client.label([{"id": ids[0], "label": 2}])["already_known"] == 1  # the class named "3" has index 2
-    assert client.label([{"id": ids[1], "label": 3}])["stored"] == 1
+    assert client.label([{"id": ids[0], "index": 2}])["already_known"] == 1  # the class named "3" has index 2
+    assert client.label([{"id": ids[1], "index": 3}])["stored"] == 1
     assert client.label([{"id": ids[1], "label": "hare"}])["already_known"] == 1
+    assert client.label([{"id": ids[0], "label": 3}])["already_known"] == 1, "a whole number is a name, too"
 
 
 def test_live_ece_is_the_ece_of_the_answers(client: Client) -> None:
     predictions = client.predict(pictures(200))
     labels = {p["id"]: int(k) for p, k in zip(predictions, np.random.default_rng(0).integers(0, 4, 200), strict=True)}
-    rows = [{"id": i, "label": y} for i, y in labels.items()]
+    rows = [{"id": i, "index": y} for i, y in labels.items()]
     for start in range(0, 200, 30):
         client.label(rows[start : start + 30])
     report, expected = client.report(), from_scratch(predictions, labels)
@@ -66,7 +67,7 @@ def test_corrections_move_the_sums_to_those_built_from_scratch(client: Client) -
     for _ in range(6):
         chosen = rng.choice(60, 25, replace=False)
         rows = {predictions[int(k)]["id"]: int(rng.integers(0, 4)) for k in chosen}
-        counts = client.label([{"id": i, "label": y, "correct": True} for i, y in rows.items()])
+        counts = client.label([{"id": i, "index": y, "correct": True} for i, y in rows.items()])
         assert counts == {
             "stored": len(rows.keys() - labels.keys()),
             "already_known": sum(labels.get(i) == y for i, y in rows.items()),
@@ -97,7 +98,7 @@ def test_conflict_needs_correct(client: Client) -> None:
     assert sums_of(client) == before
     top_level = client.post("/feedback", json={"labels": [{"id": id_, "label": "dog"}], "correct": True})
     assert top_level.json()["corrected"] == 1
-    row_wins = client.post("/feedback", json={"labels": [{"id": id_, "label": 0, "correct": False}], "correct": True})
+    row_wins = client.post("/feedback", json={"labels": [{"id": id_, "index": 0, "correct": False}], "correct": True})
     assert row_wins.status_code == 409
 
 
@@ -107,9 +108,9 @@ def test_duplicates_in_one_batch(client: Client) -> None:
     answer = client.post("/feedback", json={"labels": conflict})
     assert answer.status_code == 409
     assert "one label for each id" in answer.text
-    same = client.label([{"id": id_, "label": "cat"}, {"id": id_, "label": 0}])
+    same = client.label([{"id": id_, "label": "cat"}, {"id": id_, "index": 0}])
     assert same == {"stored": 1, "already_known": 1, "corrected": 0, "held": 0}
-    assert client.post("/feedback", json={"labels": [{"id": id_, "label": 0}, *conflict[1:]]}).status_code == 409
+    assert client.post("/feedback", json={"labels": [{"id": id_, "index": 0}, *conflict[1:]]}).status_code == 409
 
 
 def test_a_batch_is_all_or_nothing(client: Client) -> None:
@@ -117,7 +118,7 @@ def test_a_batch_is_all_or_nothing(client: Client) -> None:
     rows = [
         {"id": ids[0], "label": "cat"},
         {"id": ids[1], "label": "ct"},
-        *({"id": f"no-{k}", "label": 0} for k in range(30)),
+        *({"id": f"no-{k}", "index": 0} for k in range(30)),
     ]
     answer = client.post("/feedback", json={"labels": rows})
     error = answer.json()["error"]
@@ -128,7 +129,7 @@ def test_a_batch_is_all_or_nothing(client: Client) -> None:
     assert error["problems"][1] | {"message": ""} == {"row": 2, "id": "no-0", "code": "unknown_id", "message": ""}
     assert client.report()["labelled"] == 0
     assert client.post("/feedback", json={"labels": rows[2:]}).status_code == 404
-    assert client.post("/feedback", json={"labels": [{"id": 3, "label": 1}] * 25}).status_code == 422
+    assert client.post("/feedback", json={"labels": [{"id": 3, "index": 1}] * 25}).status_code == 422
     counts = dict(re.findall(r'trueodds_labels_total{outcome="(\w+)"} (\d+)', client.get("/metrics").text))
     assert counts == {"unmatched": "60", "unknown_class": "1", "invalid_row": "25"}, (
         "all, not only those that are listed"
@@ -141,14 +142,16 @@ def test_every_refusal_has_a_status() -> None:
 
 def test_unknown_classes_name_the_near_and_the_allowed(client: Client) -> None:
     id_ = client.predict(pictures(1))[0]["id"]
-    for label, words in [
-        ("harre", "Did you mean 'hare'?"),
-        ("0", "without quotes"),
-        (4, "indices 0..3"),
-        (-1, "indices 0..3"),
-        (2**60, "indices 0..3"),
-    ]:
-        answer = client.post("/feedback", json={"id": id_, "label": label})
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"label": "harre"}, "Did you mean 'hare'?"),
+        ({"label": "0"}, "sent as index"),
+        ({"label": 0}, "sent as index"),
+        ({"index": 4}, "allowed are 0..3"),
+        ({"index": 2**60}, "allowed are 0..3"),
+        ({"index": -1}, "expected a whole number from 0 on"),
+    ]
+    for label, words in cases:
+        answer = client.post("/feedback", json={"id": id_, **label})
         assert answer.status_code == 422
         assert words in answer.json()["error"]["message"]
 
@@ -160,19 +163,22 @@ def test_unknown_classes_name_the_near_and_the_allowed(client: Client) -> None:
         3,
         {},
         {"id": "x"},
-        {"label": 1},
-        {"id": 3, "label": 1},
-        {"id": "x" * 129, "label": 1},
+        {"index": 1},
+        {"id": 3, "index": 1},
+        {"id": "x" * 129, "index": 1},
         {"id": "x", "label": True},
-        {"id": "x", "label": 1.5},
+        {"id": "x", "label": "cat", "index": 0},
+        {"id": "x", "index": "0"},
+        {"id": "x", "index": False},
+        {"id": "x", "index": 1.5},
         {"id": "x", "label": None},
-        {"id": "x", "label": 1, "correct": "yes"},
-        {"id": "x", "label": 1, "extra": 1},
+        {"id": "x", "index": 1, "correct": "yes"},
+        {"id": "x", "index": 1, "extra": 1},
         {"labels": []},
         {"labels": {}},
         {"labels": [3]},
         {"labels": [{"id": "x", "label": [1]}]},
-        {"labels": [{"id": "x", "label": 1, "correct": 1}]},
+        {"labels": [{"id": "x", "index": 1, "correct": 1}]},
         {"labels": [], "id": "x"},
     ],
 )
@@ -184,7 +190,7 @@ def test_misshapen_bodies(client: Client, body: Any) -> None:
 
 def test_limits_and_types(serve: Callable[..., Client]) -> None:
     client = serve({"max_labels": 3})
-    answer = client.post("/feedback", json={"labels": [{"id": "x", "label": 1}] * 4})
+    answer = client.post("/feedback", json={"labels": [{"id": "x", "index": 1}] * 4})
     assert answer.status_code == 413
     assert "limit is 3" in answer.text
     answer = client.post("/feedback", content=b"id,label", headers={"content-type": "text/plain"})
@@ -198,7 +204,7 @@ def test_many_clients_at_once(client: Client) -> None:
         answer = await client.http.post("/predict", json={"instances": pictures(1 + seed % 3, seed=seed)})
         assert answer.status_code == 200
         predictions: list[dict[str, Any]] = answer.json()["predictions"]
-        rows = [{"id": p["id"], "label": seed % 4} for p in predictions]
+        rows = [{"id": p["id"], "index": seed % 4} for p in predictions]
         answers = await asyncio.gather(*(client.http.post("/feedback", json={"labels": rows}) for _ in range(3)))
         assert sum(a.json()["stored"] for a in answers) == len(rows)
         return [p | {"truth": seed % 4} for p in predictions]
@@ -221,7 +227,7 @@ def test_class_names_are_the_cards(client: Client) -> None:
 )
 def test_no_label_waits_for_an_id_that_cannot_come(client: Client, id_: str, may_come: bool) -> None:
     """What /predict takes for a caller's own id and what /feedback holds a label for is one rule."""
-    label = {"id": id_, "label": 0, "model": "tiny"}
+    label = {"id": id_, "index": 0, "model": "tiny"}
     held = client.post("/feedback", json=label)
     row = client.post("/feedback", content=json.dumps(label), headers={"content-type": "application/x-ndjson"}).json()
     prediction = client.post("/predict", json={"instances": pictures(1), "ids": [id_]})

@@ -16,7 +16,7 @@ def test_they_are_counted_and_said(client: Client) -> None:
     client.predict(pictures(1))
     assert client.report()["held"] is None
     assert "trueodds_held_labels{" not in client.get("/metrics").text
-    client.label([{"id": f"early-{n}", "label": 0, "model": "tiny"} for n in range(3)])
+    client.label([{"id": f"early-{n}", "index": 0, "model": "tiny"} for n in range(3)])
     store = client.app.state.runtime.store
     held = client.run(store.read_held())
     assert list(held) == ["tiny"] and held["tiny"].count == 3

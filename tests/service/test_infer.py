@@ -69,7 +69,7 @@ def test_answers_are_those_of_predict_and_take_labels(client: Client) -> None:
     assert list(values) == ["prediction_id", "label", "probabilities"]
     assert values["label"] == [p["label"] for p in expected]
     assert values["probabilities"] == [v for p in expected for v in p["probabilities"]]
-    assert client.label([{"id": i, "label": 0} for i in values["prediction_id"]])["stored"] == 3
+    assert client.label([{"id": i, "index": 0} for i in values["prediction_id"]])["stored"] == 3
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_binary_tensors_both_ways(client: Client, datatype: str, kind: str) -> N
     rest = answer.content[length + size :]
     assert len(rest) == ids["parameters"]["binary_data_size"] == 3 * 40
     assert [struct.unpack_from("<I", rest, 40 * k)[0] for k in range(3)] == [36] * 3
-    assert client.label([{"id": rest[4:40].decode(), "label": 1}])["stored"] == 1
+    assert client.label([{"id": rest[4:40].decode(), "index": 1}])["stored"] == 1
 
 
 def test_an_id_of_the_callers_own(client: Client) -> None:

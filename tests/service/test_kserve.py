@@ -153,7 +153,9 @@ def test_pairs_come_in_either_order(client: Client, first: str, protocol: str) -
     assert send(client, "response", {"predictions": [1]}, "bad", status=422, ids="key")["error"]["code"] == (
         "no_probabilities"
     )
-    assert send(client, "request", {"instances": [[1]]}, "none", status=422, ids="key")["error"]["code"] == "no_ids"
+    for none in ([[1]], [{"key": False}, {"key": 1.0}]):
+        answer = send(client, "request", {"instances": none}, "none", status=422, ids="key")
+        assert answer["error"]["code"] == "no_ids"
 
 
 def test_a_half_that_stays_alone_is_dropped_and_counted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,7 +248,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
     assert {p["id"] for answer in predictions for p in answer}
     shadow = "tiny~shadow"
     until(lambda: client.report(model=shadow)["answers"] == 12)
-    rows = [{"id": p["id"], "label": 1} for answer in predictions for p in answer]
+    rows = [{"id": p["id"], "index": 1} for answer in predictions for p in answer]
     assert client.label(rows) == {"stored": 12, "already_known": 0, "corrected": 0, "held": 0}
     assert client.label(rows)["already_known"] == 12
     served_report, shadow_report = client.report(version=first), client.report(model=shadow)

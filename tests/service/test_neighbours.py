@@ -73,7 +73,7 @@ def check_stored(client: Client, answers: list[httpx.Response], bad: int) -> Non
     assert [answer.status_code for answer in answers] == [200, 200, bad, 200, 200, 200]
     ids = [p["id"] for answer in answers if answer.is_success for p in answer.json()["predictions"]]
     assert len(set(ids)) == 9 and {"own-a", "own-b"} < set(ids)
-    assert client.label([{"id": id_, "label": 0} for id_ in ids])["stored"] == 9
+    assert client.label([{"id": id_, "index": 0} for id_ in ids])["stored"] == 9
     report = client.report()
     assert (report["answers"], report["labelled"]) == (10, 9)
 

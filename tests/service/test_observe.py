@@ -196,7 +196,7 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         ({}, "the row has no answer; a row has probabilities, or logits, or confidence and predicted"),
         ({"confidence": 0.5, "predicted": "1"}, "mail/7 has probabilities of all classes, this row confidence"),
         ({"confidence": 1.5, "predicted": "1"}, "confidence is 1.5; allowed is a number in [0, 1]"),
-        ({"confidence": 0.5}, "predicted is None; expected the class that was answered"),
+        ({"confidence": 0.5}, "predicted is None; expected the name of the class"),
         ({"probabilities": [0.5, 0.5], "label": "1"}, "true labels go to POST /feedback"),
         ({"probabilities": [0.5, 0.5], "tme": 3}, "unknown key 'tme'; allowed are id, .* Did you mean 'time'?"),
         ({"probabilities": [0.5, 0.5], "time": "soon"}, "time is 'soon'; allowed is ISO 8601"),
@@ -288,16 +288,16 @@ def test_of_confidences_alone_nll_and_brier_score_stay_unknown(client: Client) -
     rng = np.random.default_rng(0)
     confidence_N, predicted_N, labels_N = rng.uniform(0.4, 1, 200), rng.integers(0, 3, 200), rng.integers(0, 3, 200)
     rows = [
-        {"id": f"r{n}", "confidence": c, "predicted": CLASSES[k] if n % 2 else int(k)}
+        {"id": f"r{n}", "confidence": c, **({"predicted": CLASSES[k]} if n % 2 else {"index": int(k)})}
         for n, (c, k) in enumerate(zip(confidence_N.tolist(), predicted_N, strict=True))
     ]
     assert "name its classes in the call: ?classes=a,b,c" in refusal(client, 422, {"observations": rows, **WHOSE})
     observe(client, {"observations": rows, "classes": CLASSES, **WHOSE})
     csv = "id,confidence,predicted\nx,0.5,news\n"
     assert client.post("/observe", params=WHOSE, content=csv.encode(), headers=CSV).json()["stored"] == 1
-    client.label([{"id": f"r{n}", "label": int(label)} for n, label in enumerate(labels_N)])
-    client.label([{"id": "r0", "label": int(labels_N[0] + 1) % 3, "correct": True}])
-    client.label([{"id": "r0", "label": int(labels_N[0]), "correct": True}])
+    client.label([{"id": f"r{n}", "index": int(label)} for n, label in enumerate(labels_N)])
+    client.label([{"id": "r0", "index": int(labels_N[0] + 1) % 3, "correct": True}])
+    client.label([{"id": "r0", "index": int(labels_N[0]), "correct": True}])
     for query in ({}, {"last": 1000}):
         report = client.report(**WHOSE, **query, **({} if query else {"by": "class", "trend": "hour"}))
         assert report["ece"] == pytest.approx(
@@ -429,7 +429,7 @@ def test_the_positive_class_of_a_version_is_named_with_its_first_answer(client: 
 def test_three_classes_have_no_positive_one(client: Client) -> None:
     body = {"observations": rows_of(answers(2)), **WHOSE, "classes": CLASSES}
     assert "there are 3 classes; a positive class is one of two" in refusal(client, 422, body, positive="spam")
-    assert "positive is 1; allowed is the name" in refusal(client, 422, {**body, "positive": 1})
+    assert "positive is 1.5; allowed is the name" in refusal(client, 422, {**body, "positive": 1.5})
     observe(client, body)
     assert client.report(**WHOSE)["positive"] is None
     assert "mail/7 has no positive class, the call names 'spam'" in refusal(client, 422, body, positive="spam")

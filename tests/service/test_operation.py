@@ -75,9 +75,9 @@ def test_a_damaged_bundle_is_not_served(settings: Settings) -> None:
 def test_metrics(client: Client) -> None:
     ids = [p["id"] for p in client.predict(pictures(3))]
     client.predict(pictures(1))
-    client.label([{"id": ids[0], "label": 0}, {"id": ids[1], "label": 0}])
-    client.label([{"id": ids[0], "label": 1, "correct": True}])
-    assert client.post("/feedback", json={"id": "f" * 36, "label": 1}).status_code == 404
+    client.label([{"id": ids[0], "index": 0}, {"id": ids[1], "index": 0}])
+    client.label([{"id": ids[0], "index": 1, "correct": True}])
+    assert client.post("/feedback", json={"id": "f" * 36, "index": 1}).status_code == 404
     client.get("/nothing")
     text = client.get("/metrics").text
     key = f'{{model="tiny",version="{client.report()["version"]}"}}'
@@ -206,7 +206,7 @@ def test_the_unexpected_is_a_500_with_an_id_and_no_trace(client: Client, monkeyp
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(client.app.state.runtime.store, "put_labels", explode)
-    answer = client.post("/feedback", json={"id": "x", "label": 0}, headers={"x-request-id": "q7"})
+    answer = client.post("/feedback", json={"id": "x", "index": 0}, headers={"x-request-id": "q7"})
     assert answer.status_code == 500
     assert answer.headers["x-request-id"] == "q7"
     assert "q7" in answer.json()["error"]["message"]
@@ -250,7 +250,7 @@ def test_a_store_that_fails_is_told_in_the_form_that_was_asked_for(client: Clien
     tensor = {"name": "images", "shape": [1, 4, 4, 1], "datatype": "UINT8", "data": [0] * 16}
     for answer in (
         client.post("/predict", json={"instances": pictures(1)}),
-        client.post("/feedback", json={"id": prediction["id"], "label": 0}),
+        client.post("/feedback", json={"id": prediction["id"], "index": 0}),
         client.get("/calibration-report"),
         client.get("/metrics", headers={"accept": "text/html"}),
         client.post("/v2/models/tiny/infer", json={"inputs": [tensor]}),

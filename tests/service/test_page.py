@@ -268,7 +268,7 @@ def test_links_and_forms_keep_what_was_asked() -> None:
 
 
 def test_the_service_sends_the_page_with_its_policy(client: Client) -> None:
-    client.label([{"id": p["id"], "label": 0} for p in client.predict(pictures(30))])
+    client.label([{"id": p["id"], "index": 0} for p in client.predict(pictures(30))])
     answer = client.get("/calibration-report", headers={"accept": "text/html"}, params={"bins": 30})
     assert answer.status_code == 200 and answer.headers["vary"] == "accept"
     for name, value in pages.HEADERS.items():
@@ -285,7 +285,7 @@ def test_the_pages_links_and_forms_are_understood(client: Client, query: dict[st
     """The routes refuse what they do not know: no address on the page may have more."""
     body = {"instances": pictures(30), "tags": ["left", None] * 15}
     answers = client.post("/predict", json=body).json()["predictions"]
-    client.label([{"id": p["id"], "label": 0} for p in answers])
+    client.label([{"id": p["id"], "index": 0} for p in answers])
     text = client.get("/calibration-report", params={**query, "format": "html"}).text
     links = {unescape(link) for link in re.findall(r'(?:href|data-again)="(/[^"#]*)"', text)}
     assert links

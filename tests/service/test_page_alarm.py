@@ -38,7 +38,7 @@ def alarmed(tmp_path: Path) -> Iterator[httpx.Client]:
     ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path) as (client, _):
         answers = [answer for k in range(5) for answer in predict(client, pictures(40, seed=k))]
-        rows = [{"id": p["id"], "label": (p["index"] + 1) % 4} for p in answers]
+        rows = [{"id": p["id"], "index": (p["index"] + 1) % 4} for p in answers]
         assert client.post("/feedback", json={"labels": rows}).status_code == 200
         alarm: dict[str, Any] = {"state": None}
         deadline = time.monotonic() + 20

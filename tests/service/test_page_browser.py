@@ -66,7 +66,7 @@ def live(folder: Path, tab: Chromium) -> Iterator[httpx.Client]:
 
 
 def label(client: httpx.Client, answers: list[dict[str, Any]], index: int | None = None) -> None:
-    rows = [{"id": p["id"], "label": p["index"] if index is None else index} for p in answers]
+    rows = [{"id": p["id"], "index": p["index"] if index is None else index} for p in answers]
     assert client.post("/feedback", json={"labels": rows}).status_code == 200
 
 

@@ -97,7 +97,7 @@ def test_the_service_finds_the_bad_tag(client: Client) -> None:
         for p in answers:
             wrong, odds = (p["index"] + 1) % len(CLASSES), np.array(p["probabilities"])
             label = wrong if tag == "bad" else rng.choice(len(CLASSES), p=odds / odds.sum())
-            rows.append({"id": p["id"], "label": int(label)})
+            rows.append({"id": p["id"], "index": int(label)})
         client.label(rows)
     until(lambda: client.report()["alarm"]["state"] == "fired")
     checks = {check["about"]: check for check in client.report()["checks"]}

@@ -41,10 +41,10 @@ def test_served_calibrated_then_over_confident(client: Client) -> None:
     for k in range(15):
         body = {"instances": pictures(40, seed=k), "tags": ["day", None] * 20}
         answers = client.post("/predict", json=body).json()["predictions"]
-        rows = [{"id": p["id"], "label": drawn(rng, p["probabilities"], 1 if k < 9 else 4)} for p in answers]
+        rows = [{"id": p["id"], "index": drawn(rng, p["probabilities"], 1 if k < 9 else 4)} for p in answers]
         rows = [row for row in rows if rng.random() >= 0.4]
         wrong = [row for row in rows if rng.random() < 0.02]
-        client.label([{**row, "label": (row["label"] + 1) % len(CLASSES)} if row in wrong else row for row in rows])
+        client.label([{**row, "index": (row["index"] + 1) % len(CLASSES)} if row in wrong else row for row in rows])
         if wrong:
             client.label([{**row, "correct": True} for row in wrong])
         given += len(rows)

@@ -46,8 +46,8 @@ def test_one_prediction_and_its_label(client: Client) -> None:
     assert before["probabilities"] == row["probabilities"] and before["classes"] == list(CLASSES)
     assert (before["predicted"], before["confidence"]) == (row["label"], row["confidence"])
     assert (before["tag"], before["propensity"], before["model"]) == ("page", 0.5, "tiny")
-    client.post("/feedback", json={"id": own, "label": 0, "import_id": "first"})
-    client.post("/feedback", json={"id": own, "label": 1, "import_id": "second", "correct": True})
+    client.post("/feedback", json={"id": own, "index": 0, "import_id": "first"})
+    client.post("/feedback", json={"id": own, "index": 1, "import_id": "second", "correct": True})
     after = client.get(f"/predictions/{own}", params={"model": "tiny"}).json()
     assert (after["label"], after["corrected"], after["import_id"]) == (CLASSES[1], True, "second")
     assert after["label_time"] >= after["time"] == before["time"]
@@ -78,9 +78,9 @@ def test_an_id_of_several_models_and_of_a_shadow(client: Client, tmp_path: Any) 
 
 def test_a_prediction_is_removed_and_the_sums_stay(client: Client) -> None:
     first, second = answered(client, 2)
-    client.label([{"id": first["id"], "label": 0}, {"id": second["id"], "label": 0}])
-    client.label([{"id": first["id"], "label": 1, "correct": True}])
-    client.label([{"id": "early", "label": 1, "model": "tiny"}])
+    client.label([{"id": first["id"], "index": 0}, {"id": second["id"], "index": 0}])
+    client.label([{"id": first["id"], "index": 1, "correct": True}])
+    client.label([{"id": "early", "index": 1, "model": "tiny"}])
     before = client.report()
     path = f"/predictions/{first['id']}"
     assert client.run(client.http.delete(path)).json() == {"predictions": 1, "labels": 1, "held": 0}
@@ -102,7 +102,7 @@ def test_the_table(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client.app.state.runtime.store, "export", lambda *a, **k: export(*a, **k, limit=2))
     ours = answered(client, 5, tag="a, b")
     own = answered(client, 3, body={"ids": ["z", "x", "y"]})
-    client.post("/feedback", json={"id": "y", "label": 3, "import_id": "friday"})
+    client.post("/feedback", json={"id": "y", "index": 3, "import_id": "friday"})
     rows = table(client, probabilities=True)
     assert list(rows[0]) == [*NAMES, *CLASSES]
     assert [row["id"] for row in rows] == [*sorted(row["id"] for row in ours), "x", "y", "z"]

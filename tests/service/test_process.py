@@ -102,9 +102,9 @@ def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
                 try:
                     predictions = predict(mine, pictures(2, seed=1000 * seed + k))
                     acknowledged.extend(predictions)
-                    rows = [{"id": p["id"], "label": (seed + k) % 4} for p in predictions]
+                    rows = [{"id": p["id"], "index": (seed + k) % 4} for p in predictions]
                     if mine.post("/feedback", json={"labels": rows}).status_code == 200:
-                        labels.update({row["id"]: row["label"] for row in rows})
+                        labels.update({row["id"]: row["index"] for row in rows})
                 except httpx.TransportError:
                     return
 
@@ -118,11 +118,11 @@ def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
         for worker in workers:
             worker.join()
     with server(folder) as (client, _):
-        rows = [{"id": i, "label": y} for i, y in labels.items()]
+        rows = [{"id": i, "index": y} for i, y in labels.items()]
         again = client.post("/feedback", json={"labels": rows}).json()
         again.pop("import_id")
         assert again == {"stored": 0, "already_known": len(rows), "corrected": 0, "held": 0}
-        late = [{"id": p["id"], "label": 0} for p in acknowledged if p["id"] not in labels]
+        late = [{"id": p["id"], "index": 0} for p in acknowledged if p["id"] not in labels]
         for row in late:  # acknowledged predictions; a label whose answer was lost may be there already
             assert client.post("/feedback", json={**row, "correct": True}).status_code == 200
         labels |= {row["id"]: 0 for row in late}
@@ -137,7 +137,7 @@ def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
 @pytest.mark.full
 def test_a_restart_keeps_the_report(folder: Path) -> None:
     with server(folder) as (client, _):
-        rows = [{"id": p["id"], "label": 1} for p in predict(client, pictures(20))]
+        rows = [{"id": p["id"], "index": 1} for p in predict(client, pictures(20))]
         client.post("/feedback", json={"labels": rows})
         until(lambda: client.get("/calibration-report").json()["alarm"]["nulls"][0]["labels"] == 20)
         before = client.get("/calibration-report").json()
@@ -186,7 +186,7 @@ def test_several_workers_share_the_port_the_store_and_the_counts(folder: Path) -
         for k in range(30):  # new connections: the kernel spreads them
             with httpx.Client(base_url=client.base_url, timeout=20) as mine:
                 predictions = predict(mine, pictures(2, seed=k))
-                assert mine.post("/feedback", json={"id": predictions[0]["id"], "label": 1}).status_code == 200
+                assert mine.post("/feedback", json={"id": predictions[0]["id"], "index": 1}).status_code == 200
         texts = {line for _ in range(4) for line in httpx.get(f"{client.base_url}/metrics").text.splitlines()}
         version = client.get("/calibration-report").json()["version"]
         key = f'{{model="tiny",version="{version}"}}'

@@ -46,7 +46,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Labels:
         settings = Settings(models=models.path, store=str(folder / "s.sqlite"), threads=1, alarm_webhook=hook.url)
         with Client(create_app(settings)) as client:
             answered = client.predict(pictures(2))
-            client.label([{"id": answered[0]["id"], "label": 1}, {"id": "early", "model": "tiny", "label": 1}])
+            client.label([{"id": answered[0]["id"], "index": 1}, {"id": "early", "model": "tiny", "index": 1}])
             assert client.post("/kserve/logger", json={}).is_client_error
             one = {"id": "a", "probabilities": [0.7, 0.1, 0.1, 0.1]}
             seen = {"model": "other", "version": "1", "classes": list(CLASSES), "observations": [one]}

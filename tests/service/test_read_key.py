@@ -61,7 +61,7 @@ def test_a_password_changes_nothing(locked: Client) -> None:
     """Browsers send it by themselves, whoever asks them to."""
     body = {"model": "tiny", "version": "x", "who": "Ada", "why": "seen"}
     assert locked.post(ACKNOWLEDGE, json=body, headers=basic(f"me:{ADMIN[0]}")).status_code == 401
-    assert locked.post("/feedback", json={"id": "x", "label": 0}, headers=basic(f"me:{FEEDBACK[0]}")).status_code == 401
+    assert locked.post("/feedback", json={"id": "x", "index": 0}, headers=basic(f"me:{FEEDBACK[0]}")).status_code == 401
     assert locked.run(locked.http.delete("/predictions/x", headers=basic(f"me:{ADMIN[0]}"))).status_code == 401
 
 

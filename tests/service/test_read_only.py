@@ -60,7 +60,7 @@ def test_a_standby_reports_what_the_primary_stores(
     with ExitStack() as stack:
         primary = stack.enter_context(Client(create_app(settings.model_copy(update={"store": address}))))
         answers = primary.predict(images(LABELS))
-        primary.label([{"id": one["id"], "label": k % 2} for k, one in enumerate(answers)])
+        primary.label([{"id": one["id"], "index": k % 2} for k, one in enumerate(answers)])
         until(lambda: primary.report()["alarm"]["nulls"][0]["labels"] == LABELS)
         until(lambda: has_versions(standby.follows(address)))
         reader = stack.enter_context(reader_of(standby.follows(address), tmp_path))

@@ -20,7 +20,7 @@ from service.cli.replay.stream import Bias, Event, Stream
 from trueodds.inputs import ImageInput, Limits, VectorInput
 from trueodds.inputs.image import pictures
 
-MODEL = Signature(ImageInput(height=8, width=6, channels=1), 10)
+MODEL = Signature(ImageInput(height=8, width=6, channels=1), tuple("abcdefghij"))
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)
 
 
@@ -164,6 +164,17 @@ def test_npz(tmp_path: Path) -> None:
     assert read(tmp_path / "named.npz", MODEL).label(3) == "c3"
 
 
+def test_numbers_of_an_npz_are_the_names_of_classes_that_are_whole_numbers(tmp_path: Path) -> None:
+    """Of 1..5 they would else be one class off; of other names they are indices."""
+    model, y = Signature(MODEL.input, tuple("12345")), 1 + np.arange(50) % 5
+    np.savez(tmp_path / "a.npz", x_test=PIXELS, y_test=y)
+    rows = read(tmp_path / "a.npz", model)
+    assert [rows.label(int(k)) for k in rows.labels_N] == [str(label) for label in y]
+    np.savez(tmp_path / "a.npz", x_test=PIXELS, y_test=y - 1)
+    with pytest.raises(ReplayError, match="holds the label 0; the model's classes are '1', '2', '3', '4', '5'"):
+        read(tmp_path / "a.npz", model)
+
+
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
@@ -191,7 +202,7 @@ def test_folder(tmp_path: Path) -> None:
     assert (rows.row(2) == PIXELS[2]).all()
     cropped = ImageInput(height=4, width=4, channels=3, resized=True, crop=0.5)
     (served,) = cropped.from_files([("0.png", pictures.encode_png(PIXELS[0]))], Limits())
-    assert (read(tmp_path, Signature(cropped, 2)).row(0) == served).all(), "scaled and cut as the service does"
+    assert (read(tmp_path, Signature(cropped, ("a", "b"))).row(0) == served).all(), "scaled and cut as the service does"
     assert len(read(tmp_path / "test", MODEL)) == 3, "classes without a split"
     for path, split, words in (
         (tmp_path, "train", "has no split 'train'; it has test"),
@@ -201,10 +212,10 @@ def test_folder(tmp_path: Path) -> None:
         with pytest.raises(ReplayError, match=words):
             read(path, MODEL, split)
     with pytest.raises(ReplayError, match=r"0\.png .*; the model takes 9 x 6"):
-        read(tmp_path, Signature(ImageInput(height=9, width=6, channels=1), 2))
+        read(tmp_path, Signature(ImageInput(height=9, width=6, channels=1), ("a", "b")))
 
 
-VECTORS = Signature(VectorInput(features=["a", "b"], missing=True), 2)
+VECTORS = Signature(VectorInput(features=["a", "b"], missing=True), ("a", "b"))
 VECTOR_ROWS = np.array([[1, 10], [np.nan, 30], [3, 50], [5, 70]])
 
 

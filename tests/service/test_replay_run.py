@@ -36,7 +36,7 @@ from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)
 HEIGHT, WIDTH, CHANNELS = SHAPE
-TAKES = Signature(ImageInput(height=HEIGHT, width=WIDTH, channels=CHANNELS), len(CLASSES))
+TAKES = Signature(ImageInput(height=HEIGHT, width=WIDTH, channels=CHANNELS), CLASSES)
 
 
 @pytest.fixture

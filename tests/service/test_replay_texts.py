@@ -20,7 +20,7 @@ from trueodds.inputs import TextInput
 
 BOATS, TEA = "ship sail mast keel " * 50, "cup tea milk pot " * 50
 KIND = TextInput(max_tokens=5, vocabulary_size=6)
-MODEL = Signature(KIND, 2)
+MODEL = Signature(KIND, ("a", "b"))
 SOURCE = Source("here", [BOATS, TEA].__getitem__, np.array([0, 1]), ("boats", "tea"), "text")
 
 

@@ -106,7 +106,7 @@ def test_one_is_not_several(client: Client) -> None:
     """With one answer, one label and one row, in the report, on its page and in errors."""
     (one,) = client.predict(pictures(1))
     assert client.report()["headline"].startswith("1 answer, none with a label yet")
-    client.label([{"id": one["id"], "label": 1}])
+    client.label([{"id": one["id"], "index": 1}])
     texts = [client.get("/calibration-report", params=query).text for query in ({}, {"format": "html"}, {"last": "1"})]
     assert '"headline":"The 1 label that arrived last. ' in texts[2]
     client.predict(pictures(1))
@@ -210,7 +210,7 @@ def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, sett
     open_models(settings.models).publish(write_bundle(tmp_path / "second", seed=7))
     with Client(create_app(settings)) as newer:
         newer.predict(pictures(2))
-        newer.label([{"id": p["id"], "label": 0} for p in old])
+        newer.label([{"id": p["id"], "index": 0} for p in old])
         assert (newer.report()["answers"], newer.report()["labelled"]) == (2, 0)
         before = newer.report(version=first)
         assert (before["answers"], before["labelled"]) == (5, 5)

@@ -39,7 +39,7 @@ def filled(tmp_path: Path) -> Iterator[Client]:
         tags = [(None, "t0", "t1")[k % 3] for k in range(90)]
         answer = client.post("/predict", json={"instances": pictures(90), "tags": tags})
         predictions = answer.json()["predictions"]
-        client.label([{"id": p["id"], "label": k % 4} for k, p in enumerate(predictions) if k % 9 < 6])
+        client.label([{"id": p["id"], "index": k % 4} for k, p in enumerate(predictions) if k % 9 < 6])
         yield client
 
 
@@ -154,7 +154,7 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
     assert sum(p["answers"] for p in long["points"]) == 1 + 2 * (3 + 30 + 120 + 130)
     ids = batch(3, of, now=START + HOUR_MS)
     client.run(store.put_predictions(ids))
-    client.label([{"id": id_, "label": 0} for id_ in ids.ids])
+    client.label([{"id": id_, "index": 0} for id_ in ids.ids])
     labelled = [p for p in trend(trend="day", until=until)["points"] if p["labelled"]]
     assert len(labelled) == 1 and labelled[0]["ece_lower"] <= labelled[0]["ece_upper"]
 

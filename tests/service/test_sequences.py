@@ -47,7 +47,8 @@ class Sequence(RuleBasedStateMachine):
     @rule(id_=ids, label=CLASS, by_name=st.booleans(), correct=st.booleans())
     def label(self, id_: str, label: int, by_name: bool, correct: bool) -> None:
         known = self.labels.get(id_)
-        row = {"id": id_, "label": CLASSES[label] if by_name else label, "correct": correct}
+        class_ = {"label": CLASSES[label]} if by_name else {"index": label}
+        row = {"id": id_, **class_, "correct": correct}
         answer = self.client.post("/feedback", json=row)
         if known not in (None, label) and not correct:
             assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflicting_label")
@@ -59,10 +60,10 @@ class Sequence(RuleBasedStateMachine):
 
     @rule(good=st.lists(ids, min_size=1, max_size=4), label=CLASS, bad=st.sampled_from(["id", "class", "shape"]))
     def a_batch_with_a_bad_row_changes_nothing(self, good: list[str], label: int, bad: str) -> None:
-        rows: list[dict[str, Any]] = [{"id": id_, "label": label, "correct": True} for id_ in good]
+        rows: list[dict[str, Any]] = [{"id": id_, "index": label, "correct": True} for id_ in good]
         wrong: dict[str, dict[str, Any]] = {
-            "id": {"id": "nobody", "label": 0},
-            "class": {"id": good[0], "label": len(CLASSES)},
+            "id": {"id": "nobody", "index": 0},
+            "class": {"id": good[0], "index": len(CLASSES)},
             "shape": {"id": good[0]},
         }
         rows.append(wrong[bad])

@@ -37,7 +37,7 @@ def sent(client: Client, rows: list[dict[str, Any]], **beside: Any) -> httpx.Res
 
 def rows_of(client: Client, count: int, seed: int = 0, *, right: bool = True) -> list[dict[str, Any]]:
     predictions = client.predict(pictures(count, seed=seed))
-    return [{"id": p["id"], "label": p["index"] if right else (p["index"] + 1) % 4} for p in predictions]
+    return [{"id": p["id"], "index": p["index"] if right else (p["index"] + 1) % 4} for p in predictions]
 
 
 def test_an_import_has_a_name(client: Client) -> None:
@@ -47,7 +47,7 @@ def test_an_import_has_a_name(client: Client) -> None:
     assert sent(client, rows[:1]).json()["import_id"] != made.json()["import_id"]
     assert sent(client, rows, import_id="mine").headers["x-import-id"] == "mine"
     header = {"x-import-id": "mine"}
-    line = f'{{"id": "{rows[0]["id"]}", "label": {rows[0]["label"]}}}'.encode()
+    line = f'{{"id": "{rows[0]["id"]}", "index": {rows[0]["index"]}}}'.encode()
     bulk = {"content-type": "application/x-ndjson", "accept": "application/x-ndjson"}
     assert client.post("/feedback", content=line, headers={**bulk, **header}).headers["x-import-id"] == "mine"
     assert client.post("/feedback", json={**rows[0], "import_id": "mine"}, headers=header).status_code == 200
@@ -75,9 +75,9 @@ def test_what_an_import_did_is_undone(client: Client) -> None:
     good, bad = rows_of(client, 30), rows_of(client, 30, seed=1, right=False)
     sent(client, good, import_id="good")
     before = client.report()
-    corrections = [{**row, "label": (row["label"] + 1) % 4} for row in good[:5]]
+    corrections = [{**row, "index": (row["index"] + 1) % 4} for row in good[:5]]
     sent(client, [*bad, *corrections], import_id="bad", correct=True)
-    sent(client, [{"id": "early", "label": 0, "model": "tiny"}], import_id="bad")
+    sent(client, [{"id": "early", "index": 0, "model": "tiny"}], import_id="bad")
     spoilt = client.report()
     assert spoilt["accuracy"] < 0.5 and spoilt["corrected"] == 5
     trial = client.post(VOID, json={"import_id": "bad", **SIGNED, "dry_run": True}).json()

@@ -8,15 +8,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from trueodds.client.answers import CallError, LabelSummary, ModelVersion, ObservationSummary, Predictions
 from trueodds.client.attempts import Limits, Request, Steps, exchange
 from trueodds.client.instances import Instance, instances_of
-from trueodds.client.observations import observation_rows, shared_options
+from trueodds.client.observations import CLASS, observation_rows, plain_class, shared_options
 from trueodds.client.queries import ObserveOptions, texts
 from trueodds.errors import ConfigError
 from trueodds.texts import plural, short
@@ -120,9 +119,17 @@ def predict(
 
 
 def feedback(
-    caller: Caller, rows: Iterable[tuple[Any, Any]], *, model: str | None, correct: bool, import_id: str | None
+    caller: Caller,
+    rows: Iterable[tuple[Any, Any]],
+    *,
+    key: Literal["label", "index"] = "label",
+    model: str | None,
+    correct: bool,
+    import_id: str | None,
 ) -> Steps[LabelSummary]:
     """The outcomes of all labels, in as many requests as it takes; they are of one import where it has a name.
+
+    `key`: what names the classes in the rows.
 
     Raises:
         ConfigError: an import id that no header can carry.
@@ -131,7 +138,7 @@ def feedback(
         raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 signs of ASCII without blanks")
     headers = {"x-import-id": import_id} if import_id is not None else {}
     shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
-    lines = ({"id": id_, "label": label, **shared} for id_, label in _checked(rows))
+    lines = ({"id": id_, key: class_, **shared} for id_, class_ in _checked(rows, key))
     return (yield from _in_lines(caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers))
 
 
@@ -182,27 +189,35 @@ def _in_lines(
     return total
 
 
-def label_rows(ids: Any, labels: Any) -> Iterable[tuple[Any, Any]]:
-    """Pairs of id and label from a mapping, from pairs, from one id and its label, or from two sequences.
+def label_rows(ids: Any, labels: Any, index: Any) -> tuple[Iterable[tuple[Any, Any]], Literal["label", "index"]]:
+    """Pairs of id and class from a mapping, from pairs, from one id and its class, or from two sequences; and which of
+    label and index names the classes.
 
     Raises:
-        ConfigError: what is neither, or sequences of two lengths.
+        ConfigError: what is neither, sequences of two lengths, or both a label and an index.
     """
+    if labels is not None and index is not None:
+        raise ConfigError("labels and index are both given; send the names of the classes or their indices")
+    classes, key = (labels, "label") if index is None else (index, "index")
+    return _pairs(ids, classes, "labels" if key == "label" else key), key  # type: ignore[return-value]
+
+
+def _pairs(ids: Any, classes: Any, name: str) -> Iterable[tuple[Any, Any]]:
     if isinstance(ids, str):
-        return [(ids, labels)]
-    if isinstance(ids, Mapping) and labels is None:
+        return [(ids, classes)]
+    if isinstance(ids, Mapping) and classes is None:
         return ids.items()
-    if labels is None:
+    if classes is None:
         return ids  # type: ignore[no-any-return]
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise ConfigError(f"labels is {short(labels)}, for several ids; expected a label for each")
-    if isinstance(ids, Sized) and isinstance(labels, Sized) and len(ids) != len(labels):
-        raise ConfigError(f"there are {plural(len(ids), 'id')} and {plural(len(labels), 'label')}; expected as many")
-    return zip(ids, labels, strict=True)
+    if isinstance(classes, str) or not isinstance(classes, Iterable):
+        raise ConfigError(f"{name} is {short(classes)}, for several ids; expected one for each")
+    if isinstance(ids, Sized) and isinstance(classes, Sized) and len(ids) != len(classes):
+        raise ConfigError(f"there are {plural(len(ids), 'id')} and {len(classes):,} of {name}; expected as many")
+    return zip(ids, classes, strict=True)
 
 
-def _checked(rows: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, str | int]]:
-    """The rows, with numpy's numbers and texts as Python's.
+def _checked(rows: Iterable[tuple[Any, Any]], key: Literal["label", "index"]) -> Iterator[tuple[str, str | int]]:
+    """The rows: labels as texts, indices as numbers, also of numpy.
 
     Raises:
         ConfigError: what is no pair of an id and a label, naming the row.
@@ -215,18 +230,18 @@ def _checked(rows: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, str | int]]
         except StopIteration:
             return
         except ValueError as error:  # of zip
-            raise ConfigError(f"ids and labels are not equally many: {error}") from None
+            raise ConfigError(f"the ids and their classes are not equally many: {error}") from None
         n += 1
         try:
-            id_, label = row
+            id_, class_ = row
         except (TypeError, ValueError):
             raise ConfigError(f"row {n} is {short(row)}; expected a pair of an id and a label") from None
         if not isinstance(id_, str):
             raise ConfigError(f"row {n} has the id {short(id_)}; expected a text, as predict answered it")
-        if isinstance(label, bool | np.bool_) or not isinstance(label, str | int | np.integer):
-            allowed = "expected a class's name, or its index as a whole number"
-            raise ConfigError(f"row {n} has the label {short(label)}; {allowed}")
-        yield str(id_), str(label) if isinstance(label, str) else int(label)
+        class_ = plain_class(class_, key)
+        if class_ is None:
+            raise ConfigError(f"row {n} has the {key} {short(row[1])}; {CLASS[key]}")
+        yield str(id_), class_
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:

@@ -117,15 +117,18 @@ class Client(_Arguments[httpx.Client]):
         ids: Labels | Iterable[str] | str,
         labels: Any = None,
         *,
+        index: Any = None,
         model: str | None = None,
         correct: bool = False,
         import_id: str | None = None,
     ) -> LabelSummary:
-        """Sends true labels, each a class's name or its index: of predictions, by their ids.
+        """Sends true labels, each the name of a class: of predictions, by their ids.
 
         Pairs of id and label, a mapping, two sequences of one length (arrays too), or one id and its label; millions
-        are read and sent piece by piece. Rows stand alone: good ones are stored where others are refused.
+        are read and sent piece by piece. A whole number is the name that its digits are: 3 is the class called 3.
+        Rows stand alone: good ones are stored where others are refused.
 
+        `index`: in place of `labels`, the places of the classes among the model's, from 0, as `Predictions.index_N`.
         `model`: needed for an id of your own that is not predicted yet. `correct`: replace a different label.
         `import_id`: a name of yours for all labels of the call, by which `/admin/labels/void` voids them.
 
@@ -140,8 +143,8 @@ class Client(_Arguments[httpx.Client]):
         >>> client.feedback(predictions.ids, ["0", "8"])
         LabelSummary(stored=2, already_known=0, corrected=0, held=0)
         """
-        rows = calls.label_rows(ids, labels)
-        steps = calls.feedback(self._caller, rows, model=model, correct=correct, import_id=import_id)
+        rows, key = calls.label_rows(ids, labels, index)
+        steps = calls.feedback(self._caller, rows, key=key, model=model, correct=correct, import_id=import_id)
         return self._run(steps)
 
     def observe(
@@ -155,8 +158,8 @@ class Client(_Arguments[httpx.Client]):
     ) -> ObservationSummary:
         """Sends answers of a model that another server serves, each with an id of yours: from then on they are watched.
 
-        `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name or
-        index. `classes`: their names in the order of the columns, needed once (else they are 0, 1, 2, ...).
+        `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name, or
+        beside their `index`. `classes`: their names in the order of the columns, needed once (else 0, 1, 2, ...).
         `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
         datetimes (UTC without an offset) or Unix seconds; now, where there is none. `shadow`: nobody got these
         answers; with the ids of those that were given they can be judged against them.
@@ -256,13 +259,14 @@ class AsyncClient(_Arguments[httpx.AsyncClient]):
         ids: Labels | Iterable[str] | str,
         labels: Any = None,
         *,
+        index: Any = None,
         model: str | None = None,
         correct: bool = False,
         import_id: str | None = None,
     ) -> LabelSummary:
         """As `Client.feedback`."""
-        rows = calls.label_rows(ids, labels)
-        steps = calls.feedback(self._caller, rows, model=model, correct=correct, import_id=import_id)
+        rows, key = calls.label_rows(ids, labels, index)
+        steps = calls.feedback(self._caller, rows, key=key, model=model, correct=correct, import_id=import_id)
         return await self._run(steps)
 
     async def observe(

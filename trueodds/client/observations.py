@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,17 @@ import numpy.typing as npt
 from trueodds.client.queries import ObserveOptions
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array, check_no_mask
-from trueodds.texts import short
+from trueodds.texts import as_name, short
 
 NUMBERS = 200_000
 """In one request: some four megabytes."""
-_COLUMNS = {"predicted": "predicted", "tags": "tag", "times": "time", "propensities": "propensity"}
+_COLUMNS = {"tags": "tag", "times": "time", "propensities": "propensity"}
 """Options that have a value for each row, and the service's names for it."""
+CLASS = {
+    "label": "expected a class's name, as a text or a whole number; its place among the classes goes as index",
+    "index": "expected a whole number from 0 on, the place of a class among the model's",
+}
+"""What may name a class, for messages."""
 
 
 def observation_rows(
@@ -30,18 +35,24 @@ def observation_rows(
     Raises:
         ConfigError: numbers of another shape, masked values, or lists of other lengths.
     """
-    only_predicted = options.get("predicted") is not None
+    by = [key for key in ("predicted", "index") if options.get(key) is not None]
+    if len(by) > 1:
+        raise ConfigError("predicted and index are both given; send the names of the classes or their indices")
+    only_predicted = bool(by)
     try:
         for name, values in {"ids": ids, "the numbers": numbers, **options}.items():
             check_no_mask(values, name)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    array = np.asarray(numbers, np.float64)
+    array = _numbers(numbers)
     if isinstance(ids, str) or array.ndim != (1 if only_predicted else 2):
         shape = f"the numbers have shape {array.shape}, the ids are {short(ids)}"
-        raise ConfigError(f"{shape}; expected ids, and N x C probabilities, or N confidences with `predicted`")
+        expected = "expected ids, and N x C probabilities, or N confidences with `predicted` or `index`"
+        raise ConfigError(f"{shape}; {expected}")
     form = "confidence" if only_predicted else "logits" if options.get("logits") else "probabilities"
-    columns: dict[str, Sequence[Any] | Array] = {"id": list(ids), form: array}
+    columns: dict[str, Sequence[Any] | Array] = {"id": _texts(ids), form: array}
+    for key in by:
+        columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [_plain(value) for value in values]  # type: ignore[attr-defined]
@@ -59,19 +70,83 @@ def _rows(columns: dict[str, Sequence[Any] | Array], form: str) -> Iterator[dict
 
 
 def shared_options(options: ObserveOptions) -> dict[str, Any]:
-    """What the query says of all rows; names of classes are quoted as CSV has them."""
+    """What the query says of all rows; names of classes are quoted as CSV has them.
+
+    Raises:
+        ConfigError: what is no name of a class, or one with blanks at its ends, which the query would lose.
+    """
     query: dict[str, Any] = {"shadow": True} if options.get("shadow") else {}
     if (classes := options.get("classes")) is not None:
         line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow(classes)
+        names = _classes(classes, "classes")
+        if blank := [name for name in names if name != str(name).strip()]:
+            raise ConfigError(f"classes holds {short(blank[0])}; a name has no blanks at its ends. Leave them out")
+        csv.writer(line, lineterminator="").writerow(names)
         query["classes"] = line.getvalue()
     if (positive := options.get("positive")) is not None:
-        query["positive"] = positive
+        (query["positive"],) = _classes([positive], "positive")
     return query
 
 
+def plain_class(value: Any, key: str) -> str | int | None:
+    """A class as JSON has it: of the key `index` a whole number from 0 on, else a name; None where it is none."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if key == "index":
+        return value if type(value) is int and value >= 0 else None
+    name = as_name(value)
+    return str(name) if isinstance(name, str) else None
+
+
+def _texts(ids: Iterable[Any]) -> list[str]:
+    """The ids; raises ConfigError for what is no text, naming the row."""
+    texts = list(ids)
+    for n, id_ in enumerate(texts):
+        if not isinstance(id_, str):
+            raise ConfigError(f"row {n} has the id {short(id_)}; expected a text")
+    return texts
+
+
+def _classes(values: Iterable[Any], key: str) -> list[str | int]:
+    """The predicted classes, checked.
+
+    Raises:
+        ConfigError: what is no class, naming the row.
+    """
+    classes = list[str | int]()
+    for n, value in enumerate(values):
+        class_ = plain_class(value, key)
+        if class_ is None:
+            raise ConfigError(f"row {n} of {key} is {short(value)}; {CLASS['index' if key == 'index' else 'label']}")
+        classes.append(class_)
+    return classes
+
+
+def _numbers(numbers: npt.ArrayLike) -> Array:
+    """Numbers as they were given; numpy would make numbers of texts and of truth values, too.
+
+    Raises:
+        ConfigError: something else, or what is not finite, naming the row.
+    """
+    try:
+        array = np.asarray(numbers)
+    except ValueError as error:
+        raise ConfigError(f"the numbers are no array ({error}); expected as many in each row") from None
+    if array.dtype.kind not in "iuf" and array.size:
+        what = f"of the type {array.dtype}, such as {short(array.flat[0])}"
+        raise ConfigError(f"the numbers are {what}; expected an array or lists of numbers")
+    array = array.astype(np.float64, copy=False)
+    if not np.isfinite(array).all():
+        row, bad = int(np.argwhere(~np.isfinite(array))[0][0]), array[~np.isfinite(array)][0]
+        raise ConfigError(f"row {row} of the numbers holds {bad}; every number must be finite")
+    return array
+
+
 def _plain(value: Any) -> Any:
-    """A text, a number or a time as JSON has it."""
-    if isinstance(value, datetime):
+    """A text, a number or a time as JSON has it; NaN, and what is called NaT among times, is none."""
+    if value is None or value != value:
+        return None
+    if isinstance(value, np.datetime64):
+        return value.astype("datetime64[us]").item().isoformat()
+    if isinstance(value, date):
         return value.isoformat()
     return value.item() if isinstance(value, np.generic) else value

@@ -20,6 +20,7 @@ class ObserveOptions(TypedDict, total=False):
     """What is said of answers of another server: `logits`, `positive` and `shadow` of all, the others row by row."""
 
     predicted: Iterable[str | int] | None
+    index: Iterable[int] | None
     logits: bool
     classes: Iterable[str] | None
     positive: str | None

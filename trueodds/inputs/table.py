@@ -97,18 +97,30 @@ def rows_of(text: str, mark: str, columns: int, limit: int) -> tuple[list[Row], 
 
 def numbers(cells: list[str]) -> list[float | str | None]:
     """Each cell as a number; None where it is empty, its text where it is no number."""
-    if "_" not in "".join(cells):  # Python's underscores between digits are no part of CSV
+    text = "".join(cells)
+    if text.isascii() and "_" not in text:
         try:
             return list(map(float, cells))
         except ValueError:
             pass
-    return [_number(cell) for cell in cells]
+    return [_cell(cell) for cell in cells]
 
 
-def _number(cell: str) -> float | str | None:
+def _cell(cell: str) -> float | str | None:
     if not cell.strip():
         return None
     try:
-        return cell if "_" in cell else float(cell)
+        return number(cell)
     except ValueError:
         return cell
+
+
+def number(text: str) -> float:
+    """The number that a text is; Python's underscores between digits, and digits of other scripts, are no part of CSV.
+
+    Raises:
+        ValueError: the text is no number.
+    """
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return float(text)

@@ -88,12 +88,12 @@ class Caller:
             "GET", f"/v2/models/{quote(model, '')}" + (f"/versions/{quote(version, '')}" if version else "")
         )
         kind: Input = TypeAdapter(Input).validate_python(metadata["inputs"][0]["parameters"])
-        outputs = {output["name"]: output["shape"] for output in metadata["outputs"]}
+        outputs = {output["name"]: output for output in metadata["outputs"]}
         if version is None:
             known = self._call("GET", "/models")["models"]
             version = next(one["default"] for one in known if one["model"] == model)
         self.answering = model, version
-        return Signature(kind, outputs["probabilities"][1])
+        return Signature(kind, tuple(outputs["label"]["parameters"]["classes"]))
 
     def predict(self, events: list[Event]) -> list[Answer]:
         """Answers in the order of the events; sent again, the stored ones.
@@ -112,8 +112,8 @@ class Caller:
         return [Answer(p["id"], p["label"], p["index"], p["confidence"]) for p in answer["predictions"]]
 
     def feedback(self, rows: list[tuple[str, str | int]]) -> None:
-        """Send (id, label); what the service has already is no error. Raises as `predict`."""
-        body = {"labels": [{"id": id_, "label": label} for id_, label in rows]}
+        """Send (id, class by name or by index); what the service has already is no error. Raises as `predict`."""
+        body = {"labels": [{"id": id_, "index" if isinstance(label, int) else "label": label} for id_, label in rows]}
         self._call("POST", "/feedback", body, self._keys.feedback)
 
     def report(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
         model = caller.signature()
         source = read(arguments.data, model, arguments.split)
         stream = Stream(
-            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), model.classes, arguments.seed
+            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), len(model.classes), arguments.seed
         )
         who = "/".join(caller.answering or ())
         say(f"{plural(len(source), source.noun)} of {source.name} to {who} at {caller.url}")

@@ -28,10 +28,10 @@ Row = Inputs | str
 
 @dataclass(frozen=True)
 class Signature:
-    """What the served model takes, and its number of classes, as the service says."""
+    """What the served model takes, and its classes, as the service says."""
 
     input: Input
-    classes: int
+    classes: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.input.dtype}, N x {' x '.join(map(str, self.input.shape))}"
@@ -45,7 +45,7 @@ class Source:
     row: Callable[[int], Row]
     labels_N: npt.NDArray[np.int64]
     classes: tuple[str, ...] | None
-    """Names of the labels; without them labels are sent as indices."""
+    """Names of the labels; without them labels are the indices of the model's classes."""
     noun: str = "image"
     """What one row is called."""
     deviation_D: npt.NDArray[np.float64] | None = None
@@ -55,12 +55,15 @@ class Source:
         return len(self.labels_N)
 
     def label(self, index: int) -> str | int:
-        """A label as it is sent."""
+        """A label as it is sent: the name of a class, or without names its index."""
         return index if self.classes is None else self.classes[index]
 
 
 def read(path: Path, model: Signature, split: str | None = None) -> Source:
     """`path`: an .npz with x_<split>, y_<split> and maybe class_names and feature_names, or <split>/<class>/*.png.
+
+    y_<split> holds places in class_names. Without those it holds the names of the model's classes if all of these are
+    whole numbers, and else their indices.
 
     `artifacts/data/arrays.npz`, which `dvc repro` writes, is one. `split`: left out, the first of SPLITS that is
     there. A folder's images are scaled and cut as the service does, to the size that the model takes.
@@ -92,7 +95,9 @@ def _npz(path: Path, model: Signature, split: str | None) -> Source:
         array = f"{labels_N.dtype} of shape {labels_N.shape}"
         raise ReplayError(f"{path}: y_{split} is {array}; expected {len(x)} integers, one for each {model.input.noun}")
     classes = _names(arrays["class_names"]) if "class_names" in arrays else None
-    _check_labels(f"{path}: y_{split}", labels_N, model.classes if classes is None else len(classes))
+    if classes is None and all(map(str.isdecimal, model.classes)):
+        labels_N, classes = _places(f"{path}: y_{split}", labels_N, model.classes), model.classes
+    _check_labels(f"{path}: y_{split}", labels_N, len(classes or model.classes))
     features = model.input.model_dump().get("features", [])
     names = _names(arrays.get("feature_names", np.array(features)))
     if names != tuple(features):
@@ -115,7 +120,7 @@ def _texts_of(path: Path, model: Signature, split: str | None) -> Source:
         split = _split(path, split, there, "<split>/<class>/*.txt")
         top, name = path / split, f"{path} ({split})"
     rows, labels_N, classes = texts.read(top)
-    _check_labels(name, labels_N, model.classes)
+    _check_labels(name, labels_N, len(model.classes))
     return Source(name, rows.__getitem__, labels_N, classes, model.input.noun)
 
 
@@ -168,6 +173,14 @@ def _split(path: Path, split: str | None, there: list[str], expected: str) -> st
         problem = f"no split {split!r}" if split else "no split"
         raise ReplayError(f"{path} has {problem}; it has {', '.join(known) or 'none'}, expected is {expected}")
     return split or known[0]
+
+
+def _places(name: str, labels_N: npt.NDArray[np.integer[Any]], classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """The places among the classes of labels that are their names."""
+    place = {class_: k for k, class_ in enumerate(classes)}
+    if strange := sorted({str(label) for label in labels_N.tolist()} - place.keys()):
+        raise ReplayError(f"{name} holds the label {strange[0]}; the model's classes are {listed(classes)}")
+    return np.array([place[str(label)] for label in labels_N.tolist()], np.int64)
 
 
 def _check_labels(name: str, labels_N: npt.NDArray[np.generic], classes: int) -> None:
