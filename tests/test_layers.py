@@ -185,7 +185,7 @@ LAYERS = {
         schemas storing inference_bodies
         parquet batches cloud_event
         formats
-        observation
+        observation parquet_file
     """,
     "service/bulk": """
         report

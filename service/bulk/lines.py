@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import csv
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import orjson
@@ -167,7 +167,7 @@ def _text(line: bytes) -> str:
         raise ValueError("the row is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'") from None
 
 
-async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncIterator[list[Row[R]]]:
+async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncGenerator[list[Row[R]]]:
     """The rows of a body, block by block of `size` bytes; `noun`: what a line holds.
 
     Raises:

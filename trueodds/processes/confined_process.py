@@ -35,6 +35,8 @@ def main(function: str, parent: str, memory: str) -> None:
     except ImportError as error:
         _answer(target, {"code": "missing", "message": str(error)})
         return
+    gc.collect()
+    gc.freeze()  # what the imports made is not walked again after every file
     _confine(int(memory))
     _answer(target, {})
     while head := source.read(LENGTHS.size):
