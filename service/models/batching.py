@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from service.errors import CallerGoneError, ServiceError
+from service.errors import ENDING, CallerGoneError, ServiceError
 from trueodds.texts import plural
 
 UNSTORED = 3
@@ -104,7 +104,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
             ServiceError: 503 with Retry-After when the queue is full, the service is shutting down, or the answer
                 takes longer than `seconds`.
             CallerGoneError: `gone` said so.
-            Exception: whatever `score` raised for this request, or `finish` for the batch.
+            BaseException: whatever `score` raised for this request, or `finish` for the batch.
         """
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
@@ -161,11 +161,13 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
 
     def _parts(
         self, batch: list[Request[Call, Result]], alone: bool
-    ) -> list[tuple[list[Request[Call, Result]], Scored | Exception]]:
+    ) -> list[tuple[list[Request[Call, Result]], Scored | BaseException]]:
         """A batch and what scoring it gave; where it failed, each request by itself: only one may be to blame."""
         try:
             return [(batch, self._score([r.call for r in batch], alone))]
-        except Exception as error:
+        except ENDING:
+            raise
+        except BaseException as error:
             if len(batch) == 1:
                 return [(batch, error)]
         return [part for request in batch for part in self._parts([request], alone)]
@@ -181,17 +183,19 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                 size += len(request.call)
         return batch
 
-    def _scored(self, batch: list[Request[Call, Result]], outcome: Scored | Exception) -> None:
+    def _scored(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
         task = asyncio.create_task(self._settle(batch, outcome))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _settle(self, batch: list[Request[Call, Result]], outcome: Scored | Exception) -> None:
+    async def _settle(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
         try:
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, BaseException):
                 raise outcome
             results = await self._finish(outcome)
-        except Exception as error:
+        except ENDING:
+            raise
+        except BaseException as error:
             _fail(batch, error)
         else:
             for request, result in zip(batch, results, strict=True):
@@ -215,7 +219,7 @@ def _too_slow(future: asyncio.Future[Result], seconds: float, noun: str) -> None
         future.set_exception(ServiceError(503, "too_slow", message, retry_after=1))
 
 
-def _fail(batch: list[Request[Call, Result]], error: Exception) -> None:
+def _fail(batch: list[Request[Call, Result]], error: BaseException) -> None:
     for request in batch:
         if not request.future.done():
             request.future.set_exception(error)
