@@ -37,7 +37,7 @@ LAYERS = {
         image vector text
         kind npy columns
         table
-        errors
+        errors checkpoint
     """,
     "trueodds/inputs/text": """
         labelled

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -17,6 +16,7 @@ from typing import IO, Any
 import numpy.typing as npt
 
 from trueodds.processes import binding
+from trueodds.processes import memory as memory_
 from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, packed
 
 
@@ -44,8 +44,7 @@ def main(function: str, parent: str, memory: str) -> None:
         options = json.loads(source.read(of_options))
         _read(read, source.read(of_body), options, target)
         gc.collect()
-        with contextlib.suppress(AttributeError, OSError):  # only glibc keeps what was freed, and has it
-            ctypes.CDLL(None).malloc_trim(0)
+        memory_.give_back()
 
 
 def _read(read: Callable[..., Iterable[Piece]], body: bytes, options: Mapping[str, Any], target: IO[bytes]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy.typing as npt
 from pydantic import Field, PrivateAttr, model_validator
 
 from trueodds.inputs import table
+from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
-from trueodds.inputs.kind import Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.kind import NO_LIMITS, Format, InputKind, Inputs, Limits, TensorSignature
 from trueodds.inputs.text.tokens import Side, TokenizerError, Tokens
 from trueodds.texts import listed, short
 
@@ -142,10 +143,15 @@ class TextInput(InputKind):
             TokenizerError: the tokenizer fails on a text.
         """
         rows = np.full((len(texts), *self.shape), self.pad_id, self.dtype)
-        tokenized = self._tokenizer.of(texts, self.max_tokens, self.truncation_side)
-        for row, (ids, of_all) in zip(rows, tokenized, strict=True):
-            row[0] = of_all
-            row[1 : 1 + len(ids)] = ids
+        for start, portion in _portions(texts):
+            checkpoint()
+            try:
+                tokenized = self._tokenizer.of(portion, self.max_tokens, self.truncation_side)
+            except TokenizerError as error:
+                raise TokenizerError(str(error), start + error.number) from None
+            for row, (ids, of_all) in zip(rows[start:], tokenized, strict=False):
+                row[0] = of_all
+                row[1 : 1 + len(ids)] = ids
         return rows
 
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
@@ -172,8 +178,8 @@ class TextInput(InputKind):
         self.check_count(count, limits)
         return self.of_checked([cells[0] for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
 
-    def from_values(self, values: Sequence[Any], rows: int, name: str) -> Inputs:
-        return self.of_checked(values, Limits(), lambda n: f"the input {name!r} at [{n}]")
+    def from_values(self, values: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
+        return self.of_checked(values, limits, lambda n: f"the input {name!r} at [{n}]")
 
     def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         with np.errstate(invalid="ignore"):
@@ -275,3 +281,14 @@ class TextInput(InputKind):
             problem = f"{place(error.number)}: the model's tokenizer fails on this text ({error})"
             cure = "shorten its longest run of characters without a space, or leave the text out"
             raise InputError("tokenizer_failed", f"{problem}; {cure}") from None
+
+
+def _portions(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Neighbouring texts of some CHARACTERS together, and the place of the first: what one of them takes is freed
+    before the next."""
+    start, size = 0, 0
+    for end, text in enumerate(texts, 1):
+        size += len(text)
+        if size >= CHARACTERS or end == len(texts):
+            yield start, texts[start:end]
+            start, size = end, 0
