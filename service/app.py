@@ -26,6 +26,7 @@ from service.labels import schemas as label_schemas
 from service.observe import kserve
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
+from service.observe.parquet import ParquetFiles
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
 from service.predict.stored import route as predictions
@@ -51,7 +52,7 @@ Bodies may be sent with `content-encoding: gzip`; what they unpack to counts aga
 
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The ASGI application; `settings` default to the environment. Opens its store when it is started."""
-    runtime = Runtime(settings or Settings())
+    runtime, parquet = Runtime(settings or Settings()), ParquetFiles()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -67,6 +68,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 yield
         finally:
             await runtime.close()
+            parquet.close()
 
     app = FastAPIOffline(
         title="TrueOdds",
@@ -79,6 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
+    app.state.parquet = parquet
     app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _examples(runtime))
     documented = (

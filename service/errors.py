@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, Literal
+
+ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""Exceptions that end work from outside. Any other BaseException is a fault of the work: a panic of a library that is
+written in Rust is no Exception.
+"""
 
 
 class ServiceError(Exception):

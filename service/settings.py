@@ -166,6 +166,9 @@ class Settings(BaseSettings):
         4 * MAX_PIXELS, ge=1, description="pixels in all encoded images of one call, before any resizing"
     )
     body_seconds: float = Field(30.0, gt=0, description="time in which a request's body must arrive")
+    body_rate: int = Field(
+        100, ge=0, description="bytes a second that a body in bulk must bring, over `body_seconds` each; 0: as it comes"
+    )
     answer_seconds: float = Field(30.0, gt=0, description="time after which /predict gives up and answers 503")
 
     max_batch: int = Field(64, ge=1, description="inputs the model takes at once")

@@ -37,7 +37,7 @@ LAYERS = {
         image vector text
         kind npy columns
         table
-        errors
+        errors checkpoint
     """,
     "trueodds/inputs/text": """
         labelled
@@ -186,7 +186,7 @@ LAYERS = {
         schemas storing inference_bodies
         parquet batches cloud_event
         formats
-        observation
+        observation parquet_file
     """,
     "service/bulk": """
         report

@@ -37,6 +37,7 @@ from benchmarks.faults import (
     bundles,
     clock,
     connections,
+    damaged_files,
     database,
     disk,
     floods,
@@ -162,9 +163,15 @@ class Faults:
         return {**done, **_kept(ledger)}
 
     def bodies(self) -> Found:
-        with self._service("bodies") as service:
+        return self._attacked("bodies", hostile.make)
+
+    def damaged_files(self) -> Found:
+        return self._attacked("damaged_files", damaged_files.make)
+
+    def _attacked(self, name: str, make: Callable[[int, tuple[int, int, int]], hostile.Body]) -> Found:
+        with self._service(name) as service:
             service.start().until(200)
-            made = hostile.attack(service, self.options.bodies, SHAPE)
+            made = hostile.attack(service, self.options.bodies, SHAPE, of=make)
             # Not asdict: it makes a Counter of pairs out of a Counter.
             counts = {"statuses": dict(sorted(made.statuses.items())), "kinds": dict(made.kinds)}
             found: Found = {**vars(made), **counts, "watched": asdict(made.watched)}
@@ -262,7 +269,7 @@ def _kept(ledger: Ledger) -> Found:
 
 def main() -> None:
     first = ("kills", "kills_postgresql", "disk", "clock", "bundles", "buckets", "bodies", "clients", "floods")
-    names = (*first, "database", "full_volume", "publishers", "replicas", "restarts")
+    names = (*first, "damaged_files", "database", "full_volume", "publishers", "replicas", "restarts")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)

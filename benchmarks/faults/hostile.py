@@ -190,9 +190,15 @@ MAKERS: dict[str, Make] = {
 
 
 def attack(
-    service: Service, count: int, shape: tuple[int, int, int], *, connections: int = 4, first: int = 0
+    service: Service,
+    count: int,
+    shape: tuple[int, int, int],
+    *,
+    connections: int = 4,
+    first: int = 0,
+    of: Callable[[int, tuple[int, int, int]], Body] = make,
 ) -> Attack:
-    """Send the bodies of seeds first..first + count - 1."""
+    """Send the bodies that `of` makes of the seeds first..first + count - 1."""
     found, lock, seeds = Attack(), threading.Lock(), iter(range(first, first + count))
 
     def send() -> None:
@@ -203,7 +209,7 @@ def attack(
             if seed is None:
                 client.close()
                 return
-            body = make(seed, shape)
+            body = of(seed, shape)
             headers = {"content-type": body.content_type} if body.content_type else {}
             try:
                 answer = client.send("POST", body.path, body.data, headers)

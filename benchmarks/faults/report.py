@@ -105,6 +105,7 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "bundles": ("damaged bundle", _bundles),
     "buckets": ("bucket of models", _buckets),
     "bodies": ("hostile bodies", _bodies),
+    "damaged_files": ("damaged Parquet files", _bodies),
     "clients": ("bodies cut, slow clients", _clients),
     "floods": ("floods from one connection", _floods),
     "database": ("database", _database),

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import csv
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import orjson
@@ -169,7 +169,7 @@ class CsvLines(LineReader[R]):
         assert self._header is not None
         if len(cells) != len(self._header):
             return bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")
-        return self._read_cells(row, dict(zip(self._header, map(unescaped, cells), strict=True)))
+        return self._read_cells(row, dict(zip(self._header, map(table.unescaped, cells), strict=True)))
 
     def _read_header(self, line: bytes) -> tuple[list[str], str]:
         """The names of the columns, and what separates them: of a right header one reading only is one."""
@@ -193,7 +193,7 @@ def _text(line: bytes) -> str:
         raise ValueError("the row is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'") from None
 
 
-async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncIterator[list[Row[R]]]:
+async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncGenerator[list[Row[R]]]:
     """The rows of a body, block by block of `size` bytes; `noun`: what a line holds.
 
     Raises:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, Protocol, TypeVar
 
@@ -64,7 +65,7 @@ class Report:
 
 
 async def take(
-    blocks: AsyncIterator[list[Row[R]]],
+    blocks: AsyncGenerator[list[Row[R]]],
     store: Callable[[list[R]], Awaitable[list[str | Refusal]]],
     summary: Callable[[Report], BaseModel],
     count: Callable[[str, int], None],
@@ -81,13 +82,14 @@ async def take(
     """
     report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
     try:
-        async for rows in blocks:
-            if not rows:
-                continue
-            outcomes = await _stored(rows, store)
-            report.add(rows, outcomes)
-            for outcome, number in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
-                count(outcome, number)
+        async with aclosing(blocks):
+            async for rows in blocks:
+                if not rows:
+                    continue
+                outcomes = await _stored(rows, store)
+                report.add(rows, outcomes)
+                for outcome, number in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
+                    count(outcome, number)
     except ServiceError as error:
         if report.lines:
             report.lines.close()

@@ -26,11 +26,13 @@ class LimitedBody:
     """A request's body, no longer and no slower than the settings allow."""
 
     def __init__(self, receive: Receive, headers: Headers, settings: Settings, *, streamed: bool) -> None:
-        """`streamed`: it is stored as it comes, so it may be as long as it likes, if only it keeps coming."""
+        """`streamed`: it is stored as it comes, so it may be as long as it likes, if it keeps coming fast enough."""
         self._receive, self._streamed = receive, streamed
         self.limit = sys.maxsize if streamed else settings.max_body_bytes
         self._most, self._seconds = settings.max_body_bytes, settings.body_seconds
         self._deadline = time.monotonic() + self._seconds
+        self._rate, self._waited, self._before = settings.body_rate, 0.0, 0
+        """Of a streamed body: bytes a second at least, seconds waited in this window, and bytes that came before it."""
         announced = headers.get(b"content-length", b"")
         self._announced = int(announced) if announced.isdigit() else None
         self._awaits_continue = b"expect" in headers
@@ -48,8 +50,9 @@ class LimitedBody:
             return await self._next()
         if self._announced is not None and self._announced > self.limit:
             raise too_large("has", self.limit)
+        began = time.monotonic()
         try:
-            message = await eager.within(self._next(), self._deadline - time.monotonic())
+            message = await eager.within(self._next(), self._deadline - began)
         except TimeoutError:
             what = "nothing more of the body came for" if self._streamed else "the body did not arrive within"
             text = f"{what} {self._seconds:g} s; send it faster, or in smaller parts"
@@ -57,8 +60,20 @@ class LimitedBody:
         if self._received > self.limit:
             raise too_large("has", self.limit)
         if self._streamed:
-            self._deadline = time.monotonic() + self._seconds
+            self._check_rate(time.monotonic() - began)
         return message
+
+    def _check_rate(self, waited: float) -> None:
+        """Count the wait for a message, in windows. Only waiting counts: our own slowness is no fault of the body."""
+        self._deadline = time.monotonic() + self._seconds
+        self._waited += waited
+        if self._waited < self._seconds or self.complete:
+            return
+        rate = (self._received - self._before) / self._waited
+        if rate < self._rate:
+            message = f"the body came at {rate:.3g} bytes/s for {self._waited:.3g} s; the least is {self._rate:,}"
+            raise ServiceError(408, "body_too_slow", f"{message}. Send it faster, or in several requests")
+        self._waited, self._before = 0.0, self._received
 
     async def drain(self) -> bool:
         """Throw away what is still coming, as far as that is reasonable; whether all of it came."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import CallerGoneError, ServiceError
+from service.errors import ENDING, CallerGoneError, ServiceError
 from service.http import encodings, error_answers
 from service.http.body_limits import Headers, LimitedBody
 from service.settings import Settings
@@ -74,7 +74,9 @@ class Envelope:
             await self._app(scope, content, send_with_id)
         except (ClientDisconnect, CallerGoneError):
             status = GONE  # nobody is left to answer
-        except Exception:
+        except ENDING:
+            raise
+        except BaseException:
             log.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
             if status:
                 raise

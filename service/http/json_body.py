@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import orjson
@@ -26,6 +26,7 @@ TEXTS = 8
 """Of so many values of JSON one may be a text: texts are the slowest to read, and few are needed."""
 
 T = TypeVar("T")
+Run: TypeAlias = Callable[[Executor | None, int, Callable[[], T]], Awaitable[T]]
 _parser = ThreadPoolExecutor(1, "parse-huge")
 
 
@@ -68,14 +69,20 @@ async def read_json(request: Request, max_values: int, convert: Callable[[Any], 
     return await convert_json(await read(request), max_values, convert)
 
 
-async def convert_json(body: bytes, max_values: int, convert: Callable[[Any], T]) -> T:
-    """The JSON value of `body`, converted, in a thread where the body is large; errors as `parse` and `convert`."""
+async def _in_thread(executor: Executor | None, size: int, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+
+async def convert_json(body: bytes, max_values: int, convert: Callable[[Any], T], run: Run[T] = _in_thread) -> T:
+    """The JSON value of `body`, converted, in a thread where the body is large; errors as `parse` and `convert`.
+
+    `run(executor, bytes, work)` does the work in a thread of the executor; None: of the loop's own.
+    """
     if len(body) < LARGE:
         return convert(parse(body, max_values))
     if len(body) < HUGE:
-        return await asyncio.to_thread(lambda: convert(parse(body, max_values)))
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_parser, _convert_huge, body, max_values, convert)
+        return await run(None, len(body), lambda: convert(parse(body, max_values)))
+    return await run(_parser, len(body), lambda: _convert_huge(body, max_values, convert))
 
 
 def _convert_huge(body: bytes, max_values: int, convert: Callable[[Any], T]) -> T:

@@ -22,10 +22,13 @@ from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, TensorMe
 from service.infer.tensors import HEADER_LENGTH, Output
 from service.models.calls import PredictionCall, PredictionResult
 from service.models.engine import Engine
-from service.predict.request_body import RAW
+from service.predict import decoding
+from service.predict.decoding import Answering
+from service.predict.request_body import RAW, light
 from service.predict.route import LARGE_ANSWER
-from service.runtime import Runtime, runtime_of
-from trueodds.inputs import Limits
+from service.runtime import runtime_of
+from service.settings import Settings
+from trueodds.inputs import Inputs, InputTooLargeError, Limits
 from trueodds.texts import short
 
 DEFAULT_OUTPUTS = OUTPUTS[:3]
@@ -166,14 +169,10 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
     with engine:
         request.state.version = engine.version.model, engine.version.version
         head, binary = await _parts(request)
-        tree, call = await json_body.convert_json(
-            head,
-            runtime.settings.max_json_values,
-            lambda tree: _call(tree, binary, engine, runtime, request.state.request_id),
-        )
+        time = Answering(request, runtime.settings.answer_seconds, engine.input.noun)
+        tree, call = await _read_call(head, binary, engine, runtime.settings, request.state.request_id, time)
         wanted = _wanted(tree)
-        seconds = request_parameters.seconds(tree["parameters"], runtime.settings.answer_seconds)
-        result = await engine.predict(call, seconds=seconds, gone=request.is_disconnected)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
     if result.probabilities_NC.size > LARGE_ANSWER:
         return await asyncio.to_thread(_answer, tree, wanted, result, engine, call)
     return _answer(tree, wanted, result, engine, call)
@@ -196,30 +195,50 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
     return body[: int(length)], body[int(length) :]
 
 
-def _call(
-    tree: Any, binary: bytes, engine: Engine, runtime: Runtime, request_id: str
+async def _read_call(
+    head: bytes, binary: bytes, engine: Engine, settings: Settings, request_id: str, time: Answering
 ) -> tuple[dict[str, Any], PredictionCall]:
+    kind, limits = engine.input, Limits(settings.max_instances, settings.max_pixels)
+
+    def build(tree: Any) -> tuple[dict[str, Any], Inputs | None]:
+        _check_body(tree)
+        try:
+            return tree, tensors.inputs_of(tree.get("inputs"), binary, kind, light(limits))
+        except InputTooLargeError:
+            return tree, None
+
+    tree, inputs = await json_body.convert_json(head, settings.max_json_values, build, time.run)
+    time.seconds = request_parameters.seconds(tree["parameters"], time.seconds)
+    if inputs is None:
+        size, work = len(head) + len(binary), partial(tensors.inputs_of, tree.get("inputs"), binary, kind, limits)
+        inputs = await time.run(decoding.threads, size, work)
+    kept: dict[str, Any] = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
+    return kept, PredictionCall(inputs, request_id, **_lists(tree["parameters"], len(inputs), kind.noun))
+
+
+def _check_body(tree: Any) -> None:
+    """Raise ServiceError for a body of another shape; the parameters are read in place."""
     if not isinstance(tree, dict):
         raise _invalid(f"the body is {short(tree)}; expected an object with inputs")
     if unknown := tree.keys() - {"id", "parameters", "inputs", "outputs"}:
         raise _invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
     if not isinstance(tree.get("id", ""), str):
         raise _invalid(f"id is {short(tree['id'])}; expected a text")
-    parameters = tree["parameters"] = request_parameters.read_parameters(tree.get("parameters", {}))
-    kind, limits = engine.input, Limits(runtime.settings.max_instances)
-    inputs = tensors.inputs_of(tree.get("inputs"), binary, kind, limits)
-    count = len(inputs)
+    tree["parameters"] = request_parameters.read_parameters(tree.get("parameters", {}))
+
+
+def _lists(parameters: dict[str, Any], count: int, noun: str) -> dict[str, list[Any]]:
+    """What the parameters say of each of `count` inputs."""
     lists: dict[str, list[Any]] = {}
     if "prediction_id" in parameters:
         if count != 1:
-            raise _invalid(f"parameters.prediction_id names one {kind.noun}; this call has {count:,}")
+            raise _invalid(f"parameters.prediction_id names one {noun}; this call has {count:,}")
         lists["ids"] = [parameters["prediction_id"]]
     if "tag" in parameters:
         lists["tags"] = [parameters["tag"]] * count
     if "propensity" in parameters:
         lists["propensities"] = [parameters["propensity"]] * count
-    kept = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
-    return kept, PredictionCall(inputs, request_id, **lists)
+    return lists
 
 
 def _wanted(tree: dict[str, Any]) -> dict[str, bool]:

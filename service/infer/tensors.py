@@ -85,13 +85,13 @@ def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> I
     if size is None:
         if binary:
             raise _invalid(f"{len(binary):,} bytes follow the JSON; the input has no binary_data_size")
-        return kind.from_values(_flat(tensor.get("data"), shape), shape[0], kind.tensor)
+        return kind.from_values(_flat(tensor.get("data"), shape), shape[0], kind.tensor, limits)
     if "data" in tensor:
         raise _invalid("the input has data and binary_data_size; give one of them")
     if datatype == BYTES:
         if size != len(binary):
             raise _invalid(f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON")
-        return kind.from_values(_texts(binary, shape[0]), shape[0], kind.tensor)
+        return kind.from_values(_texts(binary, shape[0]), shape[0], kind.tensor, limits)
     expected = math.prod(shape) * DTYPES[datatype].itemsize
     if size != len(binary) or size != expected:
         problem = f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON"

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from service.errors import CallerGoneError, ServiceError
+from service.errors import ENDING, CallerGoneError, ServiceError
 from trueodds.texts import plural
 
 UNSTORED = 3
@@ -97,14 +97,18 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
     def _offer(self) -> None:
         """Tell whoever scores that there may be work; called with the lock, on the event loop."""
 
-    async def submit(self, call: Call, *, gone: Gone | None = None, seconds: float | None = None) -> Result:
+    async def submit(
+        self, call: Call, *, gone: Gone | None = None, seconds: float | None = None, left: float | None = None
+    ) -> Result:
         """Wait for the result. A caller who cancels, or is `gone` after a long wait, is not scored.
+
+        `left`: what is left of the `seconds` that the answer may take; all of them by default.
 
         Raises:
             ServiceError: 503 with Retry-After when the queue is full, the service is shutting down, or the answer
                 takes longer than `seconds`.
             CallerGoneError: `gone` said so.
-            Exception: whatever `score` raised for this request, or `finish` for the batch.
+            BaseException: whatever `score` raised for this request, or `finish` for the batch.
         """
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
@@ -121,15 +125,15 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         if gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         if seconds:
-            self._limit(future, seconds)
+            self._limit(future, seconds, seconds if left is None else left)
         try:
             return await future
         finally:
             self._limits.pop(future, None)
 
-    def _limit(self, future: asyncio.Future[Result], seconds: float) -> None:
+    def _limit(self, future: asyncio.Future[Result], seconds: float, left: float) -> None:
         """Fail it when its time is up; one timer for all, for one each took 5 us of an image's time."""
-        end = self._loop.time() + seconds
+        end = self._loop.time() + left
         self._limits[future] = end, seconds
         if self._timer is None or end < self._timer.when():
             if self._timer:
@@ -140,7 +144,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         self._timer, now = None, self._loop.time()
         for future, (end, seconds) in list(self._limits.items()):
             if end <= now:
-                _too_slow(future, seconds, self._noun)
+                _fail_one(future, too_slow(seconds, self._noun))
         if ends := [end for end, _ in self._limits.values() if end > now]:
             self._timer = self._loop.call_at(min(ends), self._look_at_limits)
 
@@ -161,11 +165,13 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
 
     def _parts(
         self, batch: list[Request[Call, Result]], alone: bool
-    ) -> list[tuple[list[Request[Call, Result]], Scored | Exception]]:
+    ) -> list[tuple[list[Request[Call, Result]], Scored | BaseException]]:
         """A batch and what scoring it gave; where it failed, each request by itself: only one may be to blame."""
         try:
             return [(batch, self._score([r.call for r in batch], alone))]
-        except Exception as error:
+        except ENDING:
+            raise
+        except BaseException as error:
             if len(batch) == 1:
                 return [(batch, error)]
         return [part for request in batch for part in self._parts([request], alone)]
@@ -181,17 +187,19 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                 size += len(request.call)
         return batch
 
-    def _scored(self, batch: list[Request[Call, Result]], outcome: Scored | Exception) -> None:
+    def _scored(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
         task = asyncio.create_task(self._settle(batch, outcome))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _settle(self, batch: list[Request[Call, Result]], outcome: Scored | Exception) -> None:
+    async def _settle(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
         try:
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, BaseException):
                 raise outcome
             results = await self._finish(outcome)
-        except Exception as error:
+        except ENDING:
+            raise
+        except BaseException as error:
             _fail(batch, error)
         else:
             for request, result in zip(batch, results, strict=True):
@@ -209,13 +217,17 @@ def inputs_of(batch: list[Request[Call, Result]]) -> int:
     return sum(len(request.call) for request in batch)
 
 
-def _too_slow(future: asyncio.Future[Result], seconds: float, noun: str) -> None:
+def too_slow(seconds: float, noun: str) -> ServiceError:
+    """The answer's time is up."""
+    message = f"the answer took more than {seconds:g} s; try again later, or with fewer {noun}s"
+    return ServiceError(503, "too_slow", message, retry_after=1)
+
+
+def _fail_one(future: asyncio.Future[Result], error: BaseException) -> None:
     if not future.done():
-        message = f"the answer took more than {seconds:g} s; try again later, or with fewer {noun}s"
-        future.set_exception(ServiceError(503, "too_slow", message, retry_after=1))
+        future.set_exception(error)
 
 
-def _fail(batch: list[Request[Call, Result]], error: Exception) -> None:
+def _fail(batch: list[Request[Call, Result]], error: BaseException) -> None:
     for request in batch:
-        if not request.future.done():
-            request.future.set_exception(error)
+        _fail_one(request.future, error)

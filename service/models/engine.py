@@ -90,9 +90,16 @@ class Engine:
         return Shadow(self._model, self._store, self._telemetry, max_waiting=max_waiting)
 
     async def predict(
-        self, call: PredictionCall, *, seconds: float | None = None, gone: Gone | None = None
+        self,
+        call: PredictionCall,
+        *,
+        seconds: float | None = None,
+        left: float | None = None,
+        gone: Gone | None = None,
     ) -> PredictionResult:
         """One answer per input, stored before it is returned.
+
+        `left`: what is left of the `seconds` that the answer may take.
 
         Raises:
             ServiceError: 503 where the queue is full or the answer takes longer than `seconds`; 409 for an id of the
@@ -101,7 +108,7 @@ class Engine:
             StoreError: the predictions could not be stored.
         """
         batcher = self._batchers[-1 if len(call) <= self._small else 0]
-        result = await batcher.submit(call, gone=gone, seconds=seconds)
+        result = await batcher.submit(call, gone=gone, seconds=seconds, left=left)
         if isinstance(result, BaseException):
             raise result
         return result

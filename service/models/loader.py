@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from service.errors import ENDING
 from service.models.engine import Engine, Find
 from service.models.model import INLINE_SECONDS, ONE_CORE_SECONDS, Model, available_cores
 from service.settings import Settings
@@ -92,7 +93,9 @@ class Loader:
                 self._refuse(key, str(error), stamp, time.monotonic() + BUCKET_RETRY_SECONDS)
             except StoreError as error:
                 self._refuse(key, str(error), stamp, 0.0)
-            except Exception as error:
+            except ENDING:
+                raise
+            except BaseException as error:
                 if not known:
                     log.exception("loading %s/%s failed", *key)
                 self._refuse(key, f"loading it failed: {error}", stamp, time.monotonic() + RETRY_SECONDS)

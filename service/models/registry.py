@@ -8,7 +8,7 @@ import gc
 import logging
 from collections.abc import Iterable, Iterator
 
-from service.errors import ServiceError
+from service.errors import ENDING, ServiceError
 from service.models.engine import Engine, Find
 from service.models.loader import Loader
 from service.models.roles import Roles
@@ -215,7 +215,9 @@ class Registry:
         while True:
             try:
                 await look
-            except Exception:
+            except ENDING:
+                raise
+            except BaseException:
                 log.exception("looking for models failed; trying again")
             await asyncio.sleep(LOOK_SECONDS)
             look = asyncio.create_task(self.look())

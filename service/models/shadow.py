@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from service.errors import ServiceError
+from service.errors import ENDING, ServiceError
 from service.ids import is_generated
 from service.models.lanes import Lanes
 from service.models.model import Model
@@ -79,7 +79,9 @@ class Shadow:
         except ServiceError as error:  # its queue is full, or the store fails: the answer is given
             self._telemetry.shadow_left_out(len(answered))
             log.debug("shadow %s: %s", self.version.version, error)
-        except Exception:
+        except ENDING:
+            raise
+        except BaseException:
             self._telemetry.shadow_left_out(len(answered))
             log.exception("shadow %s/%s failed", self.version.model, self.version.version)
 

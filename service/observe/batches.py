@@ -24,6 +24,8 @@ from trueodds.sums.positive import PositiveClass
 from trueodds.texts import listed, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
+MOST_SPREAD = float(np.finfo(np.float32).max)
+"""Largest difference of two logits of a row."""
 
 
 class Batch(NamedTuple):
@@ -192,7 +194,8 @@ def _sound(rows: list[Observation], values_NC: Array, refusals: list[Refusal]) -
     with np.errstate(invalid="ignore", over="ignore"):
         sums_N = values_NC.sum(axis=1)
         inside_N = (values_NC >= 0).all(axis=1) & (np.abs(sums_N - 1) <= ROW_SUM_TOLERANCE)
-    sound_N = finite_N & (as_logits_N | inside_N)
+        storable_N = np.ptp(values_NC, axis=1) <= MOST_SPREAD
+    sound_N = finite_N & np.where(as_logits_N, storable_N, inside_N)
     doubt = _doubt(values_NC[finite_N & as_logits_N])
     if doubt:
         sound_N &= ~as_logits_N
@@ -220,6 +223,9 @@ def _problem(row: Observation, values_C: Array) -> str:
     if not np.isfinite(values_C).all():
         cure = " (of a probability of 0 send the probability)" if row.form == "logits" else ""
         return f"{row.form} holds {values_C[~np.isfinite(values_C)][0]}; every number must be finite{cure}"
+    if row.form == "logits":
+        low, high = values_C.min(), values_C.max()
+        return f"logits reach from {low:.6g} to {high:.6g}; they are stored as float32, {MOST_SPREAD:.3g} apart at most"
     if (outside_C := (values_C < 0) | (values_C > 1 + ROW_SUM_TOLERANCE)).any():
         return f"probabilities holds {values_C[outside_C][0]:.6g}; allowed is [0, 1]; {LOGITS_CURE}"
     return f"probabilities sum to {values_C.sum():.6g}; they must sum to 1 (within {ROW_SUM_TOLERANCE}); {LOGITS_CURE}"

@@ -1,70 +1,106 @@
-"""Observations in a Parquet file (extra `table`: pyarrow)."""
+"""Observations in a Parquet file (extra `table`: pyarrow), which a process of its own reads: a damaged file ends only
+that one.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterator
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from service.bulk.lines import Row
+from service.bulk.refusals import bad_row
 from service.errors import ServiceError
+from service.ids import MAX_ID
 from service.observe.formats import COLUMNS, TABLE, header_of
 from service.observe.observation import Form, Named, Observation, Shared, observation_of
-from trueodds.texts import listed, short
-
-if TYPE_CHECKING:
-    import pyarrow
+from trueodds.processes.confined import Readers
+from trueodds.processes.pieces import ConfinedError, Piece
+from trueodds.texts import listed
 
 PARQUET = "application/vnd.apache.parquet"
 ROWS = 2000
 """Rows that are read and stored at once."""
 MOST_VALUES = 64_000_000
 """Values in all columns: a small file may say that it holds billions."""
+MOST_BYTES = 1024**3
+"""Bytes of all columns, unpacked."""
 LISTS = ("probabilities", "logits")
 """Columns of lists."""
+FILES = 2
+"""Files that are read at once; others wait."""
+SECONDS = 30.0
+"""Time limit of reading one file, without the time of storing its rows."""
+MEMORY = 512 * 1024**2
+"""Bytes that reading one file may take, the file's own among them."""
+STATUSES = {"unreadable": (400, "invalid_parquet"), "failed": (400, "invalid_parquet")}
+STATUSES |= {"header": (422, "invalid_header"), "too_large": (413, "too_many_values"), "start": (503, "no_reader")}
+"""Status and code of an answer, by a ConfinedError's; of any other, such as a death, 422 and invalid_parquet."""
 
 
-async def row_blocks(body: bytes, shared: Shared, form: Form) -> AsyncIterator[list[Row[Observation]]]:
-    """The observations of a file, block by block, read in a thread: lists of numbers in a column `probabilities` or
-    `logits`, a column for each class, which hold what `form` says, or confidence and predicted.
+class ParquetFiles:
+    """Reads files while the application lives. Its processes start with the first file."""
 
-    Raises:
-        ServiceError: no Parquet file, other columns, too many values, or no pyarrow here.
-    """
-    blocks = _blocks(body, shared, form)
-    while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-        yield block
+    def __init__(self) -> None:
+        self._readers = Readers("service.observe.parquet_file:read", count=FILES, seconds=SECONDS, memory=MEMORY)
+        self._turns = asyncio.Semaphore(FILES)
+
+    async def row_blocks(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
+        """Yields the observations of a file, block by block: lists of numbers in a column `probabilities` or `logits`,
+        a column for each class, which hold what `form` says, or confidence and predicted.
+
+        Raises:
+            ServiceError: no Parquet file, other columns, past a limit, or no pyarrow here.
+        """
+        if find_spec("pyarrow") is None:
+            message = "this service reads no Parquet: it has no pyarrow (pip install 'trueodds[serve,table]')"
+            raise ServiceError(415, "unsupported_media_type", f"{message}. Send NDJSON")
+        async with self._turns:
+            options = {
+                "cells": TABLE,
+                "lists": LISTS,
+                "rows": ROWS,
+                "most_values": MOST_VALUES,
+                "most_bytes": MOST_BYTES,
+            }
+            pieces = self._readers.read(body, **options)
+            blocks, coming = _blocks(pieces, shared, form), asyncio.Future[Any]()
+            coming.set_result(None)
+            try:
+                while True:
+                    coming = asyncio.ensure_future(asyncio.to_thread(next, blocks, None))
+                    if (block := await asyncio.shield(coming)) is None:
+                        break
+                    yield block
+            finally:
+                await asyncio.wait([coming])  # the thread of a call that was cancelled has the file still
+                await asyncio.to_thread(pieces.close)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._readers.close()
 
 
-def _blocks(body: bytes, shared: Shared, form: Form) -> Iterator[list[Row[Observation]]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        message = "this service reads no Parquet: it has no pyarrow (pip install 'trueodds[serve,table]'). Send NDJSON"
-        raise ServiceError(415, "unsupported_media_type", message) from None
+def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[list[Row[Observation]]]:
     number = 0
     try:
-        file = parquet.ParquetFile(io.BytesIO(body))
-        _check_size(file.metadata)
-        _check_columns(file.schema_arrow.names)
-        for batch in file.iter_batches(ROWS):
-            rows = enumerate(_values(batch, form), number)
-            yield [(row, observation_of(row, value, shared)) for row, value in rows]
-            number += batch.num_rows
-    except (ArrowException, OSError) as error:
-        raise ServiceError(400, "invalid_parquet", f"the body is no Parquet file that can be read: {error}") from None
-
-
-def _check_size(metadata: Any) -> None:
-    groups, columns = range(metadata.num_row_groups), range(metadata.num_columns)
-    values = sum(metadata.row_group(group).column(column).num_values for group in groups for column in columns)
-    if values > MOST_VALUES:
-        message = f"the Parquet file has {values:,} values; the limit is {MOST_VALUES:,}. Send it in several files"
-        raise ServiceError(413, "too_many_values", message)
+        for piece in pieces:
+            if "columns" in piece.head:
+                _check_columns(piece.head["columns"])
+                continue
+            rows = enumerate(_values(piece, form), number)
+            yield [_row(number, value, shared) for number, value in rows]
+            number += piece.head["rows"]
+    except ConfinedError as error:
+        status, code = STATUSES.get(error.code, (422, "invalid_parquet"))
+        message = error.message
+        if code == "invalid_parquet":
+            message = f"the body is no Parquet file that can be read: {message}. Write it anew, or send NDJSON"
+        raise ServiceError(status, code, message, retry_after=1 if status == 503 else None) from None
 
 
 def _check_columns(names: list[str]) -> None:
@@ -75,55 +111,35 @@ def _check_columns(names: list[str]) -> None:
         raise ServiceError(422, "invalid_header", f"{message}. Lists of numbers are in probabilities or logits")
 
 
-def _values(batch: pyarrow.RecordBatch, form: Form) -> Iterator[dict[str, Any]]:
-    """The rows of a batch as a JSON body has them, their numbers as rows of an array."""
-    names = tuple(name for name in batch.schema.names if name not in (*TABLE, *LISTS))
-    columns = {name: _cells(batch.column(name)) for name in batch.schema.names if name in TABLE}
-    columns |= {name: _lists(batch.column(name)) for name in batch.schema.names if name in LISTS}
-    if names:
-        numbers_NC = np.stack([_numbers(batch.column(name), name) for name in names], axis=1)
-        columns[form] = [Named(names, numbers_C) for numbers_C in numbers_NC]
+def _row(number: int, value: dict[str, Any], shared: Shared) -> Row[Observation]:
+    for name, cell in value.items():
+        if type(cell) is dict:  # of no cell of a file: what the reader says is wrong with it
+            id_ = value.get("id")
+            return number, bad_row(number, id_[:MAX_ID] if isinstance(id_, str) else None, f"{name} {cell['problem']}")
+    return number, observation_of(number, value, shared)
+
+
+def _values(piece: Piece, form: Form) -> Iterator[dict[str, Any]]:
+    """The rows of a block as a JSON body has them, their numbers as rows of an array."""
+    head, arrays = piece.head, iter(piece.arrays)
+    columns: dict[str, Any] = dict(head["cells"])
+    for name, texts in head["texts"].items():
+        columns[name] = [None if k < 0 else texts[k] for k in next(arrays).tolist()]
+    if head["numbers"]:
+        names = tuple(head["numbers"])
+        columns[form] = [Named(names, numbers_C) for numbers_C in next(arrays)]
+    if head["lists"]:
+        columns[head["lists"]] = _lists(next(arrays), next(arrays))
     for cells in zip(*columns.values(), strict=True):
         yield {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
 
 
-def _cells(column: pyarrow.Array) -> list[Any]:
-    """The cells of a column that is no class; a timestamp in seconds."""
-    import pyarrow
-
-    if not pyarrow.types.is_timestamp(column.type):
-        cells: list[Any] = column.to_pylist()
-        return cells
-    milliseconds = column.cast(pyarrow.timestamp("ms", column.type.tz), safe=False).cast(pyarrow.int64())
-    return [None if ms is None else ms / 1000 for ms in milliseconds.to_pylist()]
-
-
-def _lists(column: pyarrow.Array) -> list[Any]:
-    """Lists of numbers: as rows of one array where all are of one length, else each by itself."""
-    import pyarrow
-
-    kind = column.type
-    of_numbers = isinstance(kind, pyarrow.ListType | pyarrow.LargeListType | pyarrow.FixedSizeListType) and (
-        pyarrow.types.is_floating(kind.value_type) or pyarrow.types.is_integer(kind.value_type)
-    )
-    lengths = set(column.value_lengths().to_pylist()) if of_numbers else set()
-    if len(lengths) != 1 or None in lengths:
-        cells: list[Any] = column.to_pylist()
-        return cells
-    (length,) = lengths
-    return list(_numbers(column.flatten(), "").reshape(len(column), length))
-
-
-def _numbers(column: pyarrow.Array, name: str) -> npt.NDArray[np.float64]:
-    """A column of numbers, NaN for none.
-
-    Raises:
-        ServiceError: it holds something else.
-    """
-    import pyarrow
-
-    if not (pyarrow.types.is_floating(column.type) or pyarrow.types.is_integer(column.type)):
-        message = f"the column {short(name)} is a class's, and holds {column.type}; expected numbers"
-        raise ServiceError(422, "invalid_header", message)
-    numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
-    return numbers
+def _lists(numbers: npt.NDArray[np.float64], lengths_N: npt.NDArray[np.int64]) -> list[Any]:
+    """Lists of numbers, which follow each other: as rows of one array where all are of one length."""
+    if len(lengths_N) and (lengths_N == lengths_N[0]).all() and lengths_N[0] >= 0:
+        return list(numbers.reshape(len(lengths_N), lengths_N[0]))
+    ends_N = np.cumsum(lengths_N.clip(0))
+    return [
+        None if length < 0 else numbers[end - length : end]
+        for length, end in zip(lengths_N.tolist(), ends_N.tolist(), strict=True)
+    ]

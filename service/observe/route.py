@@ -11,9 +11,9 @@ from service.bulk.lines import CSV, NDJSON, row_blocks
 from service.bulk.refusals import RefusedRowsError
 from service.bulk.report import Report, take
 from service.http import error_answers, json_body, keys
-from service.observe import formats, parquet, schemas
+from service.observe import formats, schemas
 from service.observe.observation import Form, Shared
-from service.observe.parquet import PARQUET
+from service.observe.parquet import PARQUET, ParquetFiles
 from service.observe.schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
@@ -44,7 +44,8 @@ router = APIRouter()
             _409="another answer came with this id, or this service answers for the version itself",
             _413="too many bytes or values",
             _415="neither JSON, JSON lines, CSV nor Parquet",
-            _422="what is no answer of the version's form and classes, or a body of another shape",
+            _422="what is no answer of the version's form and classes, a body of another shape, or a Parquet file that"
+            " its reader does not survive",
             _503="the store cannot be written; try again after Retry-After",
             **keys.ERRORS,
         ),
@@ -93,7 +94,8 @@ async def observe(
     elif media_type == CSV:
         blocks = row_blocks(request, formats.csv_lines(shared, form), BLOCK, "an observation")
     elif media_type == PARQUET:
-        blocks = parquet.row_blocks(await json_body.read(request), shared, form)
+        files: ParquetFiles = request.app.state.parquet
+        blocks = files.row_blocks(await json_body.read(request), shared, form)
     else:
         raise json_body.unsupported(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
     rows_wanted = NDJSON in request.headers.get("accept", "").lower()

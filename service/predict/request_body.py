@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -15,6 +13,8 @@ from service.errors import ServiceError
 from service.http import json_body
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall
+from service.predict import decoding
+from service.predict.decoding import Answering
 from service.predict.instances import instances
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
@@ -23,35 +23,45 @@ from trueodds.texts import short
 
 SMALL, SMALL_PIXELS = 8 * 1024, 1 << 16
 """Characters of base64, and pixels, that are decoded where they are: .2 ms at most, and a thread's hop costs .1 ms."""
-DECODING = 2
-"""Calls whose encoded inputs are decoded at once: each may hold max_pixels of memory."""
 MULTIPART, NPY, RAW, CSV = "multipart/form-data", "application/x-npy", "application/octet-stream", "text/csv"
 FORMATS: dict[str, Format] = {NPY: "npy", RAW: "bytes", CSV: "csv"}
 """By media type."""
 
-_decoder = ThreadPoolExecutor(DECODING, "decode")
 
-
-async def read_call(request: Request, options: Options, kind: InputKind, settings: Settings) -> PredictionCall:
-    """The rows of a /predict body and what is said of them.
+async def read_call(
+    request: Request, options: Options, kind: InputKind, settings: Settings
+) -> tuple[PredictionCall, Answering]:
+    """The rows of a /predict body and what is said of them, and the time that runs since the body has come.
 
     Raises:
-        ServiceError: as `json_body.read_json`, `instances` and `options.lists_of`.
+        ServiceError: as `json_body.read_json`, `instances`, `options.lists_of` and `Answering.run`.
         InputError: as the kind.
     """
     media_type, limits = json_body.media_type(request), Limits(settings.max_instances, settings.max_pixels)
     lists: dict[str, list[Any]] = {}
     if media_type == JSON:
-        inputs, lists = await _json_inputs(request, kind, limits, settings.max_json_values)
+        body = await json_body.read(request)
+        answering = Answering(request, settings.answer_seconds, kind.noun)
+        inputs, lists = await _json_inputs(body, kind, limits, settings.max_json_values, answering)
     elif media_type == MULTIPART and kind.files:
-        inputs = await _decoded(kind.from_files, await _files_of(request, kind, limits), limits)
+        files = await _files_of(request, kind, limits)
+        answering = Answering(request, settings.answer_seconds, kind.noun)
+        size = sum(len(data) for _, data in files)
+        inputs = await answering.run(decoding.threads, size, partial(kind.from_files, files, limits))
     elif (form := FORMATS.get(media_type)) and form in kind.formats:
         body = await json_body.read(request)
-        heavy = len(body) >= kind.light
-        inputs = await asyncio.to_thread(kind.read, body, form, limits) if heavy else kind.read(body, form, limits)
+        answering = Answering(request, settings.answer_seconds, kind.noun)
+        read = partial(kind.read, body, form, limits)
+        inputs = await answering.run(decoding.threads, len(body), read) if len(body) >= kind.light else read()
     else:
         raise json_body.unsupported(request, _listed(media_types(kind)))
-    return PredictionCall(inputs, request.state.request_id, **for_all(request, options, lists, len(inputs), kind.noun))
+    lists = for_all(request, options, lists, len(inputs), kind.noun)
+    return PredictionCall(inputs, request.state.request_id, **lists), answering
+
+
+def light(limits: Limits) -> Limits:
+    """The limits of inputs that are decoded where they are: beyond, a thread does it."""
+    return Limits(limits.rows, min(limits.pixels, SMALL_PIXELS), SMALL)
 
 
 def media_types(kind: InputKind | type[InputKind]) -> list[str]:
@@ -61,11 +71,9 @@ def media_types(kind: InputKind | type[InputKind]) -> list[str]:
 
 
 async def _json_inputs(
-    request: Request, kind: InputKind, limits: Limits, max_values: int
+    body: bytes, kind: InputKind, limits: Limits, max_values: int, answering: Answering
 ) -> tuple[Inputs, dict[str, list[Any]]]:
     """Rows and lists; encoded inputs are decoded in a thread, unless they are small, by their headers too."""
-    body = await json_body.read(request)
-    light = Limits(limits.rows, min(limits.pixels, SMALL_PIXELS), SMALL)
 
     def read(tree: dict[str, Any], limits: Limits) -> Inputs:
         return kind.from_json(tree["instances"], limits)
@@ -73,16 +81,14 @@ async def _json_inputs(
     def build(tree: Any) -> tuple[Inputs | None, dict[str, Any], dict[str, list[Any]]]:
         lists = lists_of(tree, len(instances(tree, kind, limits)))
         try:
-            return read(tree, light), tree, lists
+            return read(tree, light(limits)), tree, lists
         except InputTooLargeError:
             return None, tree, lists
 
-    inputs, tree, lists = await json_body.convert_json(body, max_values, build)
-    return await _decoded(read, tree, limits) if inputs is None else inputs, lists
-
-
-async def _decoded(decode: Callable[..., Inputs], *arguments: Any) -> Inputs:
-    return await asyncio.get_running_loop().run_in_executor(_decoder, decode, *arguments)
+    inputs, tree, lists = await json_body.convert_json(body, max_values, build, answering.run)
+    if inputs is None:
+        inputs = await answering.run(decoding.threads, len(body), partial(read, tree, limits))
+    return inputs, lists
 
 
 async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[tuple[str, bytes]]:

@@ -68,8 +68,8 @@ async def predict(request: Request) -> Response:
     engine = await runtime.registry.engine(options.model, options.version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
-        call = await request_body.read_call(request, options, engine.input, runtime.settings)
-        result = await engine.predict(call, seconds=runtime.settings.answer_seconds, gone=request.is_disconnected)
+        call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
     large = result.probabilities_NC.size > LARGE_ANSWER
     answer = result, options, engine, call
     body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)

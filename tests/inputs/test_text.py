@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, processors
 
 from tests.service.tiny_bundle import tokenizer_json, write_bundle
 from trueodds.bundle import Bundle, BundleError
 from trueodds.inputs import Input, InputError, InputTooLargeError, Limits, TextInput, UnreadableError
+from trueodds.inputs.text.kind import CHARACTERS, CHARACTERS_OF_TOKEN
 from trueodds.inputs.text.tokens import Stated, Tokens
 
 WORDS = ("one", "two", "three", "four")
@@ -95,8 +96,41 @@ def test_bytes_examples_and_values_give_the_row_back() -> None:
 def test_limits_of_texts() -> None:
     with pytest.raises(InputTooLargeError, match=r"11 bytes of texts; the limit is 10"):
         PLAIN.from_json(["größe", "one2"], Limits(characters=10))
+    with pytest.raises(InputTooLargeError, match=r"instances\[1\] has 65,537 characters; the limit .* is 65,536"):
+        PLAIN.from_json(["one", "x" * (CHARACTERS + 1)], ANY)
+    assert PLAIN.from_json(["x" * CHARACTERS], ANY).tolist() == [[1, 1, 0, 0]]
+    assert PLAIN.model_copy(update={"max_tokens": 8192}).characters == 8192 * CHARACTERS_OF_TOKEN
+    short = PLAIN.model_copy(update={"max_characters": 3})
+    assert short.model_dump()["max_characters"] == 3 and "max_characters" not in PLAIN.model_dump()
+    with pytest.raises(InputTooLargeError, match=r"row 3 has 4 characters; the limit of a text is 3\. The model"):
+        short.read(b"text\none\nfour\n", "csv", ANY)
     with pytest.raises(InputError, match=r"instances\[1\] holds half a surrogate pair as character 2, which"):
         PLAIN.from_json(["one", "a\ud800"], ANY)
+
+
+def backtracking() -> bytes:
+    """A tokenizer whose expression tries every way to cut a run of x."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "one": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"(x+x+)+y"), "isolated")
+    text: str = tokenizer.to_str()
+    return text.encode()
+
+
+def test_a_tokenizer_that_fails_names_the_row() -> None:
+    """A Rust panic is no Exception; one without a token for unknown words raises a bare Exception."""
+    panicking = TextInput(max_tokens=3, vocabulary_size=2).with_tokenizer(backtracking())
+    plain = Tokenizer(models.WordLevel({"one": 0}, unk_token="[UNK]"))
+    wordless = TextInput(max_tokens=3, vocabulary_size=1).with_tokenizer(plain.to_str().encode())
+    for kind, words in ((panicking, "retry-limit-in-match over"), (wordless, r"Missing \[UNK\] token")):
+        message = rf"instances\[1\]: the model's tokenizer fails on this text \(.*{words}.*\); shorten its longest run"
+        with pytest.raises(InputError, match=message) as refusal:
+            kind.from_json(["one", "x" * 40, "one"], ANY)
+        assert refusal.value.code == "tokenizer_failed"
+        assert kind.from_json(["one"], ANY).shape == (1, 4)  # it goes on
+    with pytest.raises(InputError, match=r"the input 'texts' at \[0\]: the model's tokenizer fails"):
+        panicking.from_values(["x" * 40], 1, "texts")
+    with pytest.raises(InputError, match=r"row 2: the model's tokenizer fails"):
+        panicking.read(b"text\n" + b"x" * 40, "csv", ANY)
 
 
 @pytest.mark.parametrize(

@@ -177,3 +177,12 @@ def test_a_half_that_stays_alone_is_dropped_and_counted(client: Client, monkeypa
     assert events(client)["request", "unpaired"] == events(client)["response", "unpaired"] == 1
     monkeypatch.undo()
     assert send(client, "request", request, "found", ids="key")["rows"] == 0, "the response is gone"
+
+
+@pytest.mark.parametrize(
+    "body", [{"predictions": [[1e39, 0], [1.0, 0.0]]}, {"outputs": [tensor("z", [[1e39, 0], [1, 0]])]}]
+)
+def test_logits_too_far_apart_are_refused_by_row(client: Client, body: dict[str, Any]) -> None:
+    query: dict[str, Any] = {"form": "logits"} | ({"output": "z"} if "outputs" in body else {})
+    answer = send(client, "response", body, **query)
+    assert (answer["stored"], answer["failed"]) == (1, 1) and "float32" in answer["problems"][0]["message"]

@@ -15,6 +15,7 @@ import pytest
 from service.app import create_app
 from service.models import registry
 from service.models.calls import PredictionCall
+from service.models.model import Model
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
@@ -162,6 +163,27 @@ def test_a_bundle_altered_on_disk_is_noticed_and_goes_on_answering(
         until(lambda: state() == ("loaded", None))
         assert client.get("/models").json()["problems"] == []
         caplog.clear()
+
+
+def test_a_bundle_whose_loading_panics_is_refused_and_the_next_one_is_loaded(
+    client: Client, publish: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tokenizer may: its panic is no Exception."""
+
+    class PanicError(BaseException):
+        pass
+
+    def panics(*_: Any, **__: Any) -> Model:
+        raise PanicError("index out of bounds")
+
+    before = served(client)
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "load", panics)
+        publish(seed=5)
+        until(lambda: any(v["state"] == "refused" for v in listed(client)["versions"]))
+        assert served(client) == before
+    newest = publish(seed=6)
+    until(lambda: served(client)[1] == newest)
 
 
 def test_a_folder_under_another_name_is_refused(client: Client, publish: Callable[..., str], models: Path) -> None:

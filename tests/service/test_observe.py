@@ -145,6 +145,33 @@ def test_logits_are_taken_as_they_are(client: Client) -> None:
     assert "send them as probabilities" in refusal(client, 422, {"observations": rows, **WHOSE})
 
 
+@pytest.mark.parametrize("how", ["lines", "csv", "parquet", "json"])
+@pytest.mark.parametrize("far", [(1e39, 0.0), (3e38, -3e38), (1.7e308, -1.7e308), (0.0, -1e39)], ids=str)
+def test_logits_too_far_apart_for_float32_are_refused_by_row(
+    client: Client, how: str, far: tuple[float, float]
+) -> None:
+    rows: list[tuple[str, tuple[float, float]]] = [("far", far), ("good", (3e38, 0.0))]
+    calls: dict[str, dict[str, Any]] = {
+        "lines": {
+            "content": "\n".join(json.dumps({"id": id_, "logits": z}) for id_, z in rows).encode(),
+            "headers": LINES,
+        },
+        "csv": {
+            "content": "\n".join(["id,ham,spam", *(f"{id_},{a},{b}" for id_, (a, b) in rows)]).encode(),
+            "headers": CSV,
+        },
+        "parquet": {
+            "content": parquet_of(pa.table({"id": [i for i, _ in rows], "logits": [z for _, z in rows]})),
+            "headers": {"content-type": PARQUET},
+        },
+        "json": {"json": {"observations": [{"id": id_, "logits": z} for id_, z in rows]}},
+    }
+    answer = client.post("/observe", params=WHOSE | {"form": "logits", "classes": "ham,spam"}, **calls[how])
+    tree = answer.json() if how != "json" else answer.json()["error"]
+    assert "stored as float32, 3.4e+38 apart at most" in tree["problems"][0]["message"]
+    assert (answer.status_code, tree.get("stored")) == ((422, None) if how == "json" else (200, 1)), answer.text
+
+
 def test_the_order_of_the_classes_is_that_of_the_call(client: Client) -> None:
     first, other = [0.7, 0.2, 0.1], [0.1, 0.2, 0.7]
     observe(client, {"id": "a", "probabilities": first, **WHOSE}, classes="ham,news,spam")
@@ -249,7 +276,7 @@ def test_bodies_of_another_shape(
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"id": ["a"], "ham": ["x"], "spam": ["y"]}, "the column 'ham' is a class's, and holds string"),
+        ({"id": ["a"], "ham": ["x"], "spam": ["y"]}, "the column 'ham' holds 'string'; expected numbers, for it"),
         ({"id": ["a"], "probabilities": [[0.5, 0.5]], "ham": [1.0]}, "expected a header"),
         ({"name": ["a"], "probabilities": [[0.5, 0.5]]}, "expected a header"),
     ],

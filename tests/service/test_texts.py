@@ -14,7 +14,7 @@ import pytest
 
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, word_weights
-from trueodds.inputs.text.kind import LARGEST
+from trueodds.inputs.text.kind import CHARACTERS
 
 WORDS = ("ship", "sails", "the", "cup", "of", "tea", "größer")
 TEXTS = ["The ship sails", "größer", 'the cup,\nof "tea" tea', "unheard of"]
@@ -24,7 +24,7 @@ INFER = "/v2/models/tiny/infer"
 
 @pytest.fixture(scope="module")
 def texts(serve_once: Callable[..., Client]) -> Client:
-    return serve_once({"max_instances": 8, "max_body_bytes": 4 * LARGEST}, words=WORDS)
+    return serve_once({"max_instances": 8, "max_body_bytes": 64 * CHARACTERS}, words=WORDS)
 
 
 def expected(text: str) -> list[float]:
@@ -126,7 +126,7 @@ def test_ids_labels_and_the_report(texts: Client) -> None:
         ([["tea"]], 422, "expected a string"),
         ([{"txt": "tea"}], 422, r"instances\[0\] has the keys 'txt'; expected a string, or"),
         ([{"text": "tea", "label": 1}], 422, "has the keys 'label', 'text'"),
-        (["x" * (LARGEST + 1)], 413, r"instances\[0\] has 1,048,577 bytes; the limit of a text is 1,048,576"),
+        (["ö" * (CHARACTERS + 1)], 413, r"instances\[0\] has 65,537 characters; the limit of a text is 65,536"),
         (["tea"] * 9, 413, "9 texts in one call; the limit is 8"),
         ([], 422, "no text was sent"),
     ],

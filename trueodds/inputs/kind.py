@@ -31,6 +31,9 @@ class Limits(NamedTuple):
     """Of encoded inputs in JSON."""
 
 
+NO_LIMITS = Limits()
+
+
 class TensorSignature(Protocol):
     """A graph's input, as onnxruntime's `session.get_inputs()` gives it."""
 
@@ -119,7 +122,7 @@ class InputKind(BaseModel, ABC):
         raise NotImplementedError(f"{self.noun}s are not sent as files")
 
     @abstractmethod
-    def from_values(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
+    def from_values(self, numbers: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
         """Rows of JSON values that follow each other, row by row; `name` is that of the tensor, for messages."""
 
     @abstractmethod

@@ -40,6 +40,9 @@ def read(
         cure = f". {of_bools}" if dtype.kind == "b" else ""
         message = f"the array is {short(str(dtype))}; allowed are numbers, best {best}{cure}"
         raise InputError("wrong_type", message)
+    if not all(type(size) is int and size >= 0 for size in shape):  # True is an int too, and equal to 1
+        message = f"the .npy header says the shape {short(shape)}; allowed are whole numbers from 0 on"
+        raise UnreadableError("invalid_npy", f"{message}. Write the file with numpy.save")
     wanted = rows_shape(shape)
     data, size = body[file.tell() :], math.prod(shape) * dtype.itemsize
     if len(data) != size:

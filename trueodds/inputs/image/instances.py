@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
 from trueodds.inputs.image import pictures
 from trueodds.inputs.image.pictures import PictureError, PictureTooLargeError, Pixels, Scaling
@@ -69,6 +70,7 @@ class Reading:
             return self._image(values[0], 0)[None]
         images_NHWC = np.empty((len(values), *self.shape), np.uint8)
         for n, value in enumerate(values):
+            checkpoint()
             images_NHWC[n] = self._image(value, n)
         return images_NHWC
 
@@ -77,6 +79,7 @@ class Reading:
 
         What its header says is judged before a pixel is decoded: a few bytes can hold gigabytes of nothing.
         """
+        checkpoint()
         rows, columns, channels = self.shape
 
         def accept(width: int, height: int) -> None:

@@ -17,7 +17,7 @@ from trueodds.inputs.errors import InputError
 from trueodds.inputs.image import instances, pictures
 from trueodds.inputs.image.instances import Reading
 from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
-from trueodds.inputs.kind import SMALL, Format, InputKind, Limits
+from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Limits
 from trueodds.texts import plural, short
 
 
@@ -83,7 +83,7 @@ class ImageInput(InputKind):
     def read(self, body: bytes, form: Format, limits: Limits) -> Pixels:
         return self._raw(body, limits) if form == "bytes" else self._npy(body, limits)
 
-    def from_values(self, numbers: Sequence[Any], rows: int, name: str) -> Pixels:
+    def from_values(self, numbers: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Pixels:
         shape, kinds = (rows, *self.shape), set(map(type, numbers))
         if kinds == {int}:
             try:

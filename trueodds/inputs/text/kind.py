@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,19 +10,21 @@ import numpy.typing as npt
 from pydantic import Field, PrivateAttr, model_validator
 
 from trueodds.inputs import table
+from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
-from trueodds.inputs.kind import Format, InputKind, Inputs, Limits, TensorSignature
-from trueodds.inputs.text.tokens import Side, Tokens
+from trueodds.inputs.kind import NO_LIMITS, Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.text.tokens import Side, TokenizerError, Tokens
 from trueodds.texts import listed, short
 
 TOKENIZER = "tokenizer.json"
 """The name of the tokenizer's file in a bundle."""
 COLUMN = "text"
 """Of CSV, and the key of an instance that is an object."""
-LARGEST = 2**20
-"""Bytes of one text in UTF-8."""
 MOST = 8192
 """Tokens that a model may read of a text."""
+CHARACTERS, CHARACTERS_OF_TOKEN = 2**16, 64
+"""Characters that one text may have: the first number, or the second one for each token that the model reads. Common
+tokenizers take 4 characters a token, and read 65,536 characters in 50 ms."""
 SPARE = 127
 """Ids that a model's table may have beyond its tokenizer's: tables are filled up to multiples of 64 or 128."""
 Place = Callable[[int], str]
@@ -73,6 +75,8 @@ class TextInput(InputKind):
     """Names of the graph's inputs."""
     mask: str | None = None
     types: str | None = None
+    max_characters: int | None = Field(None, ge=1, exclude_if=lambda value: value is None)
+    """Characters that one text may have; None: by max_tokens (`characters`)."""
     _tokens: Tokens | None = PrivateAttr(None)
 
     @model_validator(mode="after")
@@ -127,13 +131,27 @@ class TextInput(InputKind):
     def tensor_shape(self) -> tuple[int, ...]:
         return ()
 
+    @property
+    def characters(self) -> int:
+        """Characters that one text may have: the tokenizer is never given more."""
+        return self.max_characters or max(CHARACTERS, CHARACTERS_OF_TOKEN * self.max_tokens)
+
     def of_texts(self, texts: Sequence[str]) -> Inputs:
-        """Rows of texts, which are not looked at."""
+        """Rows of texts, which are not looked at.
+
+        Raises:
+            TokenizerError: the tokenizer fails on a text.
+        """
         rows = np.full((len(texts), *self.shape), self.pad_id, self.dtype)
-        tokenized = self._tokenizer.of(texts, self.max_tokens, self.truncation_side)
-        for row, (ids, of_all) in zip(rows, tokenized, strict=True):
-            row[0] = of_all
-            row[1 : 1 + len(ids)] = ids
+        for start, portion in _portions(texts):
+            checkpoint()
+            try:
+                tokenized = self._tokenizer.of(portion, self.max_tokens, self.truncation_side)
+            except TokenizerError as error:
+                raise TokenizerError(str(error), start + error.number) from None
+            for row, (ids, of_all) in zip(rows[start:], tokenized, strict=False):
+                row[0] = of_all
+                row[1 : 1 + len(ids)] = ids
         return rows
 
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
@@ -160,8 +178,8 @@ class TextInput(InputKind):
         self.check_count(count, limits)
         return self.of_checked([cells[0] for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
 
-    def from_values(self, values: Sequence[Any], rows: int, name: str) -> Inputs:
-        return self.of_checked(values, Limits(), lambda n: f"the input {name!r} at [{n}]")
+    def from_values(self, values: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
+        return self.of_checked(values, limits, lambda n: f"the input {name!r} at [{n}]")
 
     def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         with np.errstate(invalid="ignore"):
@@ -231,8 +249,8 @@ class TextInput(InputKind):
         """Rows of texts; `place` names one by its number, for messages.
 
         Raises:
-            InputError: what is no text, or an empty one.
-            InputTooLargeError: a text, or all of them, past the limits.
+            InputError: what is no text, an empty one, or one on which the tokenizer fails.
+            InputTooLargeError: a text of more than `characters`, or all of them past the limits.
         """
         sizes = 0
         for n, text in enumerate(texts):
@@ -242,19 +260,35 @@ class TextInput(InputKind):
                 raise InputError(
                     "invalid_instances", f"{place(n)} is an empty text; send one with words, or leave it out"
                 )
+            if len(text) > self.characters:
+                problem = f"{place(n)} has {len(text):,} characters; the limit of a text is {self.characters:,}"
+                cure = "send the part that matters, or several texts"
+                raise InputTooLargeError(
+                    "text_too_large", f"{problem}. The model reads {self.max_tokens:,} tokens of it: {cure}"
+                )
             try:
-                size = len(text.encode())
+                sizes += len(text.encode())
             except UnicodeEncodeError as error:
                 problem = f"{place(n)} holds half a surrogate pair as character {error.start + 1}"
                 raise InputError("invalid_instances", f"{problem}, which is no text; send whole characters") from None
-            if size > LARGEST:
-                problem = f"{place(n)} has {size:,} bytes; the limit of a text is {LARGEST:,}"
-                raise InputTooLargeError(
-                    "text_too_large", f"{problem}. The model reads {self.max_tokens:,} tokens of it"
-                )
-            sizes += size
         if sizes > limits.characters:
             raise InputTooLargeError(
                 "too_many_characters", f"{sizes:,} bytes of texts; the limit is {limits.characters:,}"
             )
-        return self.of_texts(texts)
+        try:
+            return self.of_texts(texts)
+        except TokenizerError as error:
+            problem = f"{place(error.number)}: the model's tokenizer fails on this text ({error})"
+            cure = "shorten its longest run of characters without a space, or leave the text out"
+            raise InputError("tokenizer_failed", f"{problem}; {cure}") from None
+
+
+def _portions(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Neighbouring texts of some CHARACTERS together, and the place of the first: what one of them takes is freed
+    before the next."""
+    start, size = 0, 0
+    for end, text in enumerate(texts, 1):
+        size += len(text)
+        if size >= CHARACTERS or end == len(texts):
+            yield start, texts[start:end]
+            start, size = end, 0

@@ -8,10 +8,12 @@ from typing import NamedTuple
 from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs import columns
-from trueodds.inputs.text.kind import COLUMN, LARGEST
+from trueodds.inputs.text.kind import COLUMN
 from trueodds.texts import listed
 
 SUFFIX = ".txt"
+LARGEST = 2**20
+"""Bytes of one text in UTF-8."""
 FORMS = f"a .csv or .parquet table with the columns {COLUMN} and label, a folder of class folders of {SUFFIX} files"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
 
 Side = Literal["right", "left"]
 """Where a text that is too long is cut off: right keeps its beginning, left its end."""
+PANIC = "PanicException"
+"""Name of the type that a Rust panic has in Python. It is a BaseException, and pyo3 exports no class to catch."""
+
+
+class TokenizerError(ValueError):
+    """A failure of the tokenizer itself, such as an expression that backtracks too far.
+
+    `number`: the place of the text among those of the call.
+    """
+
+    def __init__(self, reason: str, number: int = 0) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 class Tokenized(NamedTuple):
@@ -76,22 +90,41 @@ class Tokens:
 
         Raises:
             ValueError: `most` leaves no room beside those.
+            TokenizerError: the tokenizer fails on a text; the error names the first such text.
         """
         if (room := most - self._framing) < 1:
             raise ValueError(f"max_tokens is {most}, and {self._framing} tokens frame every text; allowed are more")
+        try:
+            with _failures():
+                return self._of(texts, room, side)
+        except TokenizerError:
+            if len(texts) == 1:
+                raise
+        found: list[Tokenized] = []
+        for number, text in enumerate(texts):  # one by one: the failure of a batch does not say which text it is of
+            with _failures(number):
+                found += self._of([text], room, side)
+        return found
+
+    def _of(self, texts: Sequence[str], room: int, side: Side) -> list[Tokenized]:
         found = []
         for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
             of_all = len(encoding) + self._framing
-            if of_all > most:
+            if len(encoding) > room:
                 encoding.truncate(room, direction=side)
             found.append(Tokenized(self._tokenizer.post_process(encoding).ids, of_all))
         return found
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """A text of these tokens, without those that frame it and those of unknown words."""
+        """A text of these tokens, without those that frame it and those of unknown words.
+
+        Raises:
+            TokenizerError: the tokenizer fails on them.
+        """
         unknown = getattr(self._tokenizer.model, "unk_token", None)
         place = None if unknown is None else self._tokenizer.token_to_id(unknown)
-        text: str = self._tokenizer.decode([id_ for id_ in ids if id_ != place], skip_special_tokens=True)
+        with _failures():
+            text: str = self._tokenizer.decode([id_ for id_ in ids if id_ != place], skip_special_tokens=True)
         return text
 
 
@@ -103,10 +136,22 @@ def _read(data: bytes) -> Tokenizer:
     except ImportError:
         raise MissingExtraError("a model of texts", "tokenizers", "text") from None
     try:
-        return Tokenizer.from_str(data.decode())
-    except Exception as error:  # the package raises bare Exceptions
+        with _failures():
+            return Tokenizer.from_str(data.decode())
+    except ValueError as error:
         message = f"the tokenizer is none of Hugging Face's tokenizer.json: {error}; write it by Tokenizer.save"
         raise UnreadableError("invalid_tokenizer", message) from None
+
+
+@contextmanager
+def _failures(number: int = 0) -> Iterator[None]:
+    """Turns what the package raises, bare Exceptions and panics, into a TokenizerError."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error) is not Exception and type(error).__name__ != PANIC:
+            raise
+        raise TokenizerError(" ".join(str(error).split()), number) from None
 
 
 def _ids(tokenizer: Tokenizer) -> int:

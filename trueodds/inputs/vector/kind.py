@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from trueodds.errors import nearest
 from trueodds.inputs import npy, table
 from trueodds.inputs.errors import InputError
-from trueodds.inputs.kind import SMALL, Format, InputKind, Inputs, Limits
+from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Inputs, Limits
 from trueodds.texts import line_problem, plural, short
 
 MOST = float(np.finfo(np.float32).max)
@@ -110,7 +110,7 @@ class VectorInput(InputKind):
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
         return self._csv(body, limits) if form == "csv" else self._npy(body, limits)
 
-    def from_values(self, numbers: Sequence[Any], rows: int, name: str) -> Inputs:
+    def from_values(self, numbers: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
         return self._of_values(numbers, rows, lambda row, column: f"the input {name!r} at {self._at(row, column)}")
 
     def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
