@@ -193,7 +193,7 @@ LAYERS = {
         refusals
     """,
     "service/cli": """
-        serve key replay
+        serve key store replay
     """,
     "service/store": """
         housekeeping
@@ -206,10 +206,13 @@ LAYERS = {
         rows
     """,
     "service/store/databases": """
+        postgres_upgrade sqlite_upgrade
         postgres sqlite
         database schema sqlite_statements
     """,
     "service/store/work": """
+        upgrading
+        doubtful
         voiding
         predictions states pairs class_and_tag
         compaction labels reading

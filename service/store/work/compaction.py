@@ -77,7 +77,7 @@ def read() -> Work[Pending | None]:
     for version in sorted({row[1] for row in rows}):
         blobs = [(kind, data) for _, key, kind, data in rows if key == version]
         for pair, kinds in SUMS_OF.items():
-            deltas = Deltas.from_blobs(blobs, pair)
+            deltas = Deltas.from_blobs(version, blobs, pair)
             units = (*UNITS, MINUTE) if pair == OF_TOP_LABEL else UNITS
             for unit in units if len(deltas) else ():
                 periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
