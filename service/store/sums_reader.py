@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from service.store.databases.database import Database
-from service.store.rows import By, Unit, Version
+from service.store.rows import By, Unit, Version, decoding
 from service.store.work import class_and_tag, deltas, reading, versions
 from service.store.work.class_and_tag import RowSums
 from service.store.work.compaction import check_minutes
@@ -97,7 +97,8 @@ class SumsReader:
         hours = hours_of(since, until)
         work = partial(class_and_tag.read, key, index, tags.get(tag, -1), hours, totals=self._totals)
         rows = await self.database.read(work)
-        return await asyncio.to_thread(RowSums, rows)
+        with decoding("its table labels or predictions"):
+            return await asyncio.to_thread(RowSums, rows)
 
     async def read_trend(
         self,

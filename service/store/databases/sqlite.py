@@ -53,6 +53,8 @@ as SQLite's documentation asks for."""
 
 OF_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 """Result codes of a file whose pages are not what SQLite wrote."""
+OF_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
+"""Of a read: the statements are the same in every store, so its tables are not those that were created."""
 MOST_BYTES = 256 * 1024**2
 """Bytes of one value at most: what a damaged length says is not allocated."""
 
@@ -102,7 +104,7 @@ class SqliteDatabase(Database):
 
         try:
             return cls(*await asyncio.to_thread(connect))
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise failure(path, "opened", error) from None
 
     async def ping(self) -> None:
@@ -273,7 +275,8 @@ def _is_of_one_job(error: BaseException) -> bool:
 def failure(path: Path, verb: str, error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
     """The error that callers see of one of SQLite's; damage is named as such."""
     words, code = str(error) or type(error).__name__, getattr(error, "sqlite_errorcode", None)
-    if (code is not None and code & 0xFF in OF_DAMAGE) or "Could not decode to UTF-8" in words:
+    is_text = isinstance(error, UnicodeDecodeError) or "Could not decode to UTF-8" in words
+    if is_text or (code is not None and code & 0xFF in OF_DAMAGE) or (verb == "read" and code in OF_SCHEMA):
         return _damaged(path, words)
     return kind(f"the store {path} cannot be {verb}: {words}")
 
@@ -289,6 +292,8 @@ def _explained(db: sqlite3.Connection, path: Path, error: Exception) -> Exceptio
     """The error of work that read what it cannot use: damage, where its own checks or SQLite's find some."""
     if isinstance(error, StoreDamagedError):
         return _damaged(path, error.found)
+    if isinstance(error, UnicodeDecodeError):
+        return failure(path, "read", error)
     if isinstance(error, (ServiceError, ValueError, sqlite3.Error)):
         return error
     try:

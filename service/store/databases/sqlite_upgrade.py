@@ -43,7 +43,7 @@ def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | No
             _lock(db, path)
             with _copied(db, path, version, say):
                 return _transact(db, make)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise failure(path, "upgraded", error) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from service.store.rows import OtherOriginError, PredictionBatch, Version
+from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
 from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
@@ -51,26 +51,41 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits, v.positive FROM versions v JOIN models m ON m.key = v.model"
+        " v.has_logits, v.positive FROM versions v LEFT JOIN models m ON m.key = v.model"
         " WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
     for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits, positive in rows:
-        versions[key] = Version(
-            name,
-            version,
-            tuple(json.loads(classes)),
-            calibrators.from_json(json.loads(calibrator)),
-            json.loads(metrics),
-            reference and Reference.model_validate_json(reference),
-            bool(observed),
-            bool(has_logits),
-            positive,
-        )
+        with decoding(f"row {key} of its table versions"):
+            if name is None:
+                raise ValueError("its model is not in the table models")
+            versions[key] = Version(
+                name,
+                version,
+                _names(classes),
+                calibrators.from_json(json.loads(calibrator)),
+                json.loads(metrics),
+                reference and Reference.model_validate_json(reference),
+                bool(observed),
+                bool(has_logits),
+                positive,
+            )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
         loaded.tags.setdefault(version, {})[name] = key
     return loaded
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The class names that a row holds.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    names = json.loads(text)
+    if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"no list of class names: {text[:50]!r}")
+    return tuple(names)
 
 
 def add_version(version: Version) -> Work[None]:
