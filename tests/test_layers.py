@@ -216,7 +216,8 @@ LAYERS = {
         voiding
         predictions states pairs class_and_tag
         compaction labels reading
-        period_sums retention scoring versions
+        retention scoring versions
+        period_sums
         deltas
         statements
     """,

@@ -38,6 +38,13 @@ class SumsReader:
         await self._reload()
         return list(self._known.versions.values())
 
+    async def read_versions_by_activity(self) -> list[Version]:
+        """All versions, those first whose last answer was latest (to the hour)."""
+        keys = await self.database.read(versions.by_activity)
+        if not self._known.versions.keys() >= set(keys):
+            await self._reload()
+        return [self._known.versions[key] for key in keys if key in self._known.versions]
+
     async def read_sums(
         self, model: str, version: str, since: int | None = None, until: int | None = None, *, positive: bool = False
     ) -> AnswerSums:

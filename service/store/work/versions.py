@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field
 
 from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
-from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
+from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
+from service.store.work.period_sums import HOUR
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
 from trueodds.bundle import Reference
@@ -124,3 +125,15 @@ def add_tags(version: int, batch: PredictionBatch) -> Work[None]:
         if tag is not None and tag != OTHER_TAGS and tag not in known and len(known) < MAX_TAGS:
             known.add(tag)
             yield Query("INSERT INTO tags (version, key, name) VALUES ($1, $2, $3)", (version, len(known), tag))
+
+
+def by_activity() -> Work[list[int]]:
+    """Keys of all versions: first those whose sums wait to be compacted, then by the hour of their last answer."""
+    waiting = {key for (key,) in (yield Query("SELECT DISTINCT version FROM moves"))}
+    rows = yield Query(
+        "SELECT v.key, (SELECT max(s.period) FROM sums s WHERE s.version = v.key AND s.kind = $1 AND s.unit = $2)"
+        " FROM versions v",
+        (TOTAL, HOUR),
+    )
+    activity = sorted(((key in waiting, -1 if hour is None else hour, key) for key, hour in rows), reverse=True)
+    return [key for *_, key in activity]
