@@ -20,7 +20,7 @@ from service.http.envelope import Envelope
 from service.http.fast_routes import FastRoutes
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
-from service.labels import bulk, voiding
+from service.labels import bulk, settling, voiding
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.observe import kserve
@@ -85,7 +85,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _examples(runtime))
     documented = (
-        *(observe.router, kserve.router, status.router, labels.router, voiding.router),
+        *(observe.router, kserve.router, status.router, labels.router, voiding.router, settling.router),
         *(predictions.router, report.router, alarm.router, rearming.router),
     )
     if runtime.settings.read_only:
@@ -138,6 +138,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/kserve/logger": observe_schemas.event_examples(),
             "/feedback": label_schemas.examples(engine.version),
             "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
+            "/admin/labels/settle": settling.examples(),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
             "/admin/alarm/rearm": rearming.examples(engine.version),
         },

@@ -194,7 +194,7 @@ LAYERS = {
         refusals
     """,
     "service/cli": """
-        serve key replay
+        serve key store replay
     """,
     "service/store": """
         housekeeping
@@ -207,14 +207,18 @@ LAYERS = {
         rows
     """,
     "service/store/databases": """
+        postgres_upgrade sqlite_upgrade
         postgres sqlite
         database schema sqlite_statements
     """,
     "service/store/work": """
+        upgrading
+        doubtful
         voiding
         predictions states pairs class_and_tag
         compaction labels reading
-        period_sums retention scoring versions
+        retention scoring versions
+        period_sums
         deltas
         statements
     """,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from service.store.rows import Version
+from trueodds.bundle.shadows import is_shadow, shadowed_by
+
 Role = Literal["default", "shadow"]
-State = Literal["loaded", "altered", "refused", "published"]
+State = Literal["loaded", "altered", "refused", "published", "stored"]
 
 
 class PublishedVersion(TypedDict):
@@ -17,7 +21,8 @@ class PublishedVersion(TypedDict):
         State,
         Field(
             description="altered: loaded and answering, but its files have changed since, and a restart would refuse"
-            " it; published: loaded when it is asked for"
+            " it; published: loaded when it is asked for; stored: this service only reads, and the store has answers"
+            " of it"
         ),
     ]
     meant_as: list[Role]
@@ -56,4 +61,22 @@ class Models(TypedDict):
     ]
     problems: Annotated[
         list[str], Field(description="names that lead nowhere, and bundles that are refused or altered")
+    ]
+
+
+def stored_models(versions: Iterable[Version]) -> list[PublishedModel]:
+    """The versions that services with models have answered, as far as a store tells: not which of them answer now."""
+    models: dict[str, dict[str, PublishedVersion]] = {}
+    for version in versions:
+        if not version.is_observed:
+            of_model = models.setdefault(shadowed_by(version.model), {})
+            row = of_model.setdefault(
+                version.version,
+                {"version": version.version, "state": "stored", "meant_as": [], "reason": None},
+            )
+            if is_shadow(version.model):
+                row["meant_as"] = ["shadow"]
+    return [
+        {"model": model, "default": None, "shadow": None, "versions": list(rows.values())}
+        for model, rows in models.items()
     ]

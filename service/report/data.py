@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, By, RowSums, Store
-from service.store.rows import HeldLabels, LabelBlock, Version, Voiding
+from service.store.rows import HeldLabels, LabelBlock, Settlement, Version, Voiding
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -60,6 +60,10 @@ class ReportData:
     """Of the model."""
     voidings: list[Voiding]
     """Of the version's labels, in their order."""
+    doubtful: int
+    """Labels of the version that are in doubt, and so in no number."""
+    settlements: list[Settlement]
+    """Of labels that were in doubt, in their order."""
     alarm: Any
     """The alarm's state, as it is stored."""
 
@@ -90,6 +94,8 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         corrected_block=await recent.labels(store, version) if any_corrected else None,
         held=(await store.read_held()).get(version.model),
         voidings=await store.read_voidings(*key),
+        doubtful=await store.count_doubtful(*key),
+        settlements=await store.read_settlements(*key),
         alarm=await store.read_state(*key, ALARM),
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from service.store.rows import HeldLabels, LabelSelection, Voiding
+from service.store.rows import HeldLabels, LabelSelection, Settlement, Voiding
 from trueodds.reports.schemas import Held
 from trueodds.sums.hours import HOUR_MS
 from trueodds.texts import plural
@@ -22,6 +22,26 @@ def voiding_note(voidings: list[Voiding]) -> str:
         " alarm's evidence was worked out anew from them: what it promises holds if labels were not voided for what"
         f" they say about the model.{before}"
     )
+
+
+def doubtful_note(doubtful: int, settlements: list[Settlement]) -> str:
+    """A caution where labels wait to be settled, and the last settlement in words; "" where there is neither."""
+    notes = []
+    if doubtful:
+        notes.append(
+            f"{plural(doubtful, 'label')} of this version are in no number here: an integer may have been sent as an"
+            " index or as a class name, and an older release read it as an index in JSON and as a name in CSV. Say"
+            " which it was: trueodds store settle, or POST /admin/labels/settle (decision as_stored, as_names or"
+            " void)."
+        )
+    if settlements:
+        last = settlements[-1]
+        how = {"as_stored": "confirmed as they were stored", "as_names": "read as names", "void": "voided"}
+        notes.append(
+            f"{last.who} settled {plural(last.labels, 'label')} that had been in doubt on {_time(last.at_ms)}"
+            f" ({how[last.decision]}): {last.why.rstrip('.')}."
+        )
+    return " ".join(notes)
 
 
 def held_of(held: HeldLabels | None) -> Held | None:

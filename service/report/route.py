@@ -16,7 +16,7 @@ from service.alarm import alarm_and_advice
 from service.http import error_answers, keys
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
-from service.report.notes import held_note, held_of, voiding_note
+from service.report.notes import doubtful_note, held_note, held_of, voiding_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
@@ -173,7 +173,8 @@ def observed_notes(version: Version) -> list[str]:
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
     options, notes = query.options, observed_notes(version)
-    notes += filter(None, [held_note(data.held, time.time_ns() // 1_000_000), voiding_note(data.voidings)])
+    held, in_doubt = held_note(data.held, time.time_ns() // 1_000_000), doubtful_note(data.doubtful, data.settlements)
+    notes += filter(None, [in_doubt, held, voiding_note(data.voidings)])
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:

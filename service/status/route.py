@@ -13,9 +13,9 @@ from service.alarm import route as alarm
 from service.http import error_answers, keys
 from service.http.accept import prefers_html
 from service.http.json_body import JSON
-from service.models.schemas import Models
+from service.models.schemas import Models, stored_models
 from service.runtime import runtime_of
-from service.status.gauges import Gauges, VersionState
+from service.status.gauges import Gauges, VersionState, chosen
 from service.status.schemas import Health
 
 router = APIRouter()
@@ -60,9 +60,16 @@ async def ready(request: Request) -> Response:
     responses=error_answers.documented(**keys.ERRORS),
 )
 async def models(request: Request) -> Response:
-    """Every published version, which of them serve or shadow, and why one is refused; and what other servers answer."""
+    """Every published version, which of them serve or shadow, and why one is refused; and what other servers answer.
+
+    A service that only reads lists the versions whose answers the store holds.
+    """
     runtime = runtime_of(request)
-    return Response(orjson.dumps(runtime.registry.models(await runtime.store.read_versions())), media_type=JSON)
+    versions = await runtime.store.read_versions()
+    listed = runtime.registry.models(versions)
+    if runtime.settings.read_only:
+        listed["models"] = stored_models(versions)
+    return Response(orjson.dumps(listed), media_type=JSON)
 
 
 @router.get(
@@ -79,19 +86,20 @@ async def metrics(request: Request) -> Response:
     """
     runtime, gauges = runtime_of(request), request.app.state.gauges
     assert isinstance(gauges, Gauges)
+    loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
+    versions, left_out = chosen(await runtime.store.read_versions_by_activity(), loaded)
     states = [
         VersionState(
             version,
             await runtime.store.read_sums(version.model, version.version),
             *await alarm.read_alarm(runtime, version.model, version.version),
         )
-        for version in await runtime.store.read_versions()
+        for version in versions
     ]
     held = await runtime.store.read_held()
-    loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
 
     def text() -> bytes:
-        return runtime.telemetry.text(gauges.families(states, loaded, altered, held))
+        return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out))
 
     return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
 

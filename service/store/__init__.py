@@ -6,6 +6,9 @@ its statements, and `databases` run such work in transactions.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from service.store.databases.database import Database
@@ -13,9 +16,22 @@ from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
 from service.store.store import Store
 from service.store.sums_reader import MAX_PERIODS
+from service.store.work import upgrading
 from service.store.work.class_and_tag import RowSums
+from service.store.work.voiding import Restart
 
-__all__ = ["MAX_LAST", "MAX_PERIODS", "By", "RowSums", "RowsError", "Store", "StoreError", "is_postgres", "open_store"]
+__all__ = [
+    "MAX_LAST",
+    "MAX_PERIODS",
+    "By",
+    "RowSums",
+    "RowsError",
+    "Store",
+    "StoreError",
+    "is_postgres",
+    "open_store",
+    "upgrade_store",
+]
 
 POSTGRES = ("postgresql://", "postgres://")
 
@@ -60,3 +76,29 @@ async def _open_database(address: str, connections: int, read_only: bool) -> Dat
     from service.store.databases.sqlite import SqliteDatabase
 
     return await SqliteDatabase.open(Path(address))
+
+
+async def upgrade_store(
+    address: str, restart: Restart, say: Callable[[str], None]
+) -> dict[tuple[str, str], int] | None:
+    """Upgrade a store of the schema before this release's, in one transaction.
+
+    Args:
+        address: As for `open_store`.
+        restart: As for `Store.void_labels`, for versions whose labels are in doubt.
+        say: Takes lines of progress.
+
+    Returns:
+        The labels in doubt by model and version (see `work.doubtful`); None where the store has this release's schema.
+
+    Raises:
+        StoreError: it cannot be upgraded; the message says why. The store is then as it was.
+    """
+    make = partial(upgrading.upgrade, restart)
+    if is_postgres(address):
+        from service.store.databases import postgres_upgrade
+
+        return await postgres_upgrade.upgrade(address, make, say)
+    from service.store.databases import sqlite_upgrade
+
+    return await asyncio.to_thread(sqlite_upgrade.upgrade, Path(address), make, say)

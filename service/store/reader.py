@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Voiding, storable
+from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, Settlement, StoredPrediction, Voiding, storable
 from service.store.sums_reader import SumsReader
-from service.store.work import reading, states, voiding
+from service.store.work import doubtful, reading, states, voiding
 from trueodds.bundle.shadows import shadow_of
 from trueodds.sums.hours import hours_of
 
@@ -157,6 +157,16 @@ class StoreReader(SumsReader):
         """The voidings of labels of a version, in their order."""
         key = await self._key(model, version)
         return [] if key is None else await self.database.read(partial(voiding.voidings, key))
+
+    async def count_doubtful(self, model: str, version: str) -> int:
+        """The answers of a version whose label is in doubt: it is in no sum and no log until it is settled."""
+        key = await self._key(model, version)
+        return 0 if key is None else await self.database.read(partial(doubtful.waiting, key))
+
+    async def read_settlements(self, model: str, version: str) -> list[Settlement]:
+        """The settlements of labels of a version that were in doubt, in their order."""
+        key = await self._key(model, version)
+        return [] if key is None else await self.database.read(partial(doubtful.settlements, key))
 
     async def last_voiding(self, model: str, version: str) -> int:
         """A number that is another after every voiding of labels of a version: what was read of its log is stale."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -32,6 +34,26 @@ class StoreError(ServiceError):
 
     def __init__(self, message: str) -> None:
         super().__init__(503, "store_unavailable", message, retry_after=1)
+
+
+class StoreDamagedError(StoreError):
+    """The store holds what no store writes: a bad disk, a copy of an open file, another program."""
+
+    def __init__(self, found: str, store: object = "", cure: str = "Restore it from a backup") -> None:
+        """`found`: what is wrong and where; `store`: its path or URL, as far as whoever finds it knows."""
+        super().__init__(f"the store{f' {store}' if store else ''} is damaged: {found}. {cure}")
+        self.found, self.code = found, "store_damaged"
+        self.headers = {}  # trying again does not help
+
+
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Raise StoreDamagedError, which names `what`, where stored values cannot be decoded in the block."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError, MemoryError) as error:
+        words = str(error).splitlines() or [type(error).__name__]
+        raise StoreDamagedError(f"{what} cannot be decoded ({words[0]:.200})") from error
 
 
 class RowsError(StoreError):
@@ -290,4 +312,34 @@ class Voiding:
     who: str
     why: str
     counts: VoidCounts = VoidCounts()
+    """Of one version."""
+
+
+Decision = Literal["as_stored", "as_names", "void"]
+"""What labels in doubt are: the classes that are stored; the classes whose names the stored indices are; or void."""
+
+
+@dataclass(frozen=True)
+class SettleCounts:
+    """What became of answers whose labels were in doubt."""
+
+    confirmed: int = 0
+    """They have their label back."""
+    voided: int = 0
+    waiting: int = 0
+    """They wait on: the stored index is no class's name."""
+
+    def __add__(self, other: SettleCounts) -> SettleCounts:
+        return SettleCounts(self.confirmed + other.confirmed, self.voided + other.voided, self.waiting + other.waiting)
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """Labels in doubt that were settled together: how, when, by whom and why."""
+
+    decision: Decision
+    at_ms: int
+    who: str
+    why: str
+    labels: int = 0
     """Of one version."""

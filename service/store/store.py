@@ -20,15 +20,18 @@ from service.store.rows import (
     Label,
     LabelBlock,
     LabelCounts,
+    LabelSelection,
     PredictionBatch,
     PruneCounts,
+    SettleCounts,
+    Settlement,
     StoreError,
     Version,
     VoidCounts,
     Voiding,
     storable,
 )
-from service.store.work import compaction, labels, pairs, predictions, retention, states, versions, voiding
+from service.store.work import compaction, doubtful, labels, pairs, predictions, retention, states, versions, voiding
 from trueodds.bundle.shadows import shadow_of
 
 COMPACT_COMMITS = 512
@@ -165,6 +168,11 @@ class Store(StoreReader):
         function: see `states.restart`; call `update_state` afterwards. `dry_run`: nothing is written.
         """
         counts: dict[tuple[str, str], VoidCounts] = {}
+
+        def count(version: Version, voided: VoidCounts) -> None:
+            place = version.model, version.version
+            counts[place] = counts.get(place, VoidCounts()) + voided
+
         transact = self.database.read if dry_run else partial(self.database.write, large=True)
         held = await transact(partial(voiding.held, what, dry_run=dry_run))
         await self._reload()
@@ -174,9 +182,35 @@ class Store(StoreReader):
             while sequences := await self.database.read(partial(voiding.matching, key, what.selection, after, limit)):
                 after = sequences[-1]
                 work = partial(voiding.block, key, sequences, what, known, restart, dry_run=dry_run)
-                place = version.model, version.version
-                counts[place] = counts.get(place, VoidCounts()) + await transact(work)
+                count(version, await transact(work))
                 self._count(0 if dry_run else len(sequences))
+            in_doubt = await transact(partial(doubtful.void, key, what, dry_run=dry_run))
+            if in_doubt.labels:
+                count(version, in_doubt)
+        return counts, held
+
+    async def settle_labels(
+        self, selection: LabelSelection, settlement: Settlement, *, dry_run: bool = False, limit: int = VOIDED
+    ) -> tuple[dict[tuple[str, str], SettleCounts], SettleCounts]:
+        """Settle labels in doubt: those of versions, by model and version, and the held ones; see `work.doubtful`.
+
+        In transactions of `limit` answers. Again: nothing is left, or what an interruption left. `dry_run`: nothing is
+        written.
+        """
+        counts: dict[tuple[str, str], SettleCounts] = {}
+        await self._reload()
+        known = self._known
+        transact = self.database.read if dry_run else partial(self.database.write, large=True)
+        held = await transact(partial(doubtful.settle_held, selection, settlement.decision, known, dry_run=dry_run))
+        for key in voiding.selected_versions(selection, known):
+            after, place = "", (known.versions[key].model, known.versions[key].version)
+            while True:
+                work = partial(doubtful.settle, key, after, limit, selection, settlement, known, dry_run=dry_run)
+                after, settled = await transact(work)
+                if not after:
+                    break
+                counts[place] = counts.get(place, SettleCounts()) + settled
+                self._count(0 if dry_run else settled.confirmed)
         return counts, held
 
     async def delete_prediction(self, model: str, id_: str) -> DeletionCounts:

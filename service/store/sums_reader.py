@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from service.store.databases.database import Database
-from service.store.rows import By, Unit, Version
+from service.store.rows import By, Unit, Version, decoding
 from service.store.work import class_and_tag, deltas, reading, versions
 from service.store.work.class_and_tag import RowSums
 from service.store.work.compaction import check_minutes
@@ -37,6 +37,13 @@ class SumsReader:
         """All versions, in the order in which they were first served."""
         await self._reload()
         return list(self._known.versions.values())
+
+    async def read_versions_by_activity(self) -> list[Version]:
+        """All versions, those first whose last answer was latest (to the hour)."""
+        keys = await self.database.read(versions.by_activity)
+        if not self._known.versions.keys() >= set(keys):
+            await self._reload()
+        return [self._known.versions[key] for key in keys if key in self._known.versions]
 
     async def read_sums(
         self, model: str, version: str, since: int | None = None, until: int | None = None, *, positive: bool = False
@@ -97,7 +104,8 @@ class SumsReader:
         hours = hours_of(since, until)
         work = partial(class_and_tag.read, key, index, tags.get(tag, -1), hours, totals=self._totals)
         rows = await self.database.read(work)
-        return await asyncio.to_thread(RowSums, rows)
+        with decoding("its table labels or predictions"):
+            return await asyncio.to_thread(RowSums, rows)
 
     async def read_trend(
         self,

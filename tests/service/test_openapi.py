@@ -58,6 +58,7 @@ OPERATIONS = (
     "POST /feedback",
     "GET /admin/labelled.npz",
     "POST /admin/labels/void",
+    "POST /admin/labels/settle",
     "POST /admin/alarm/acknowledge",
     "POST /admin/alarm/test",
     "POST /admin/alarm/rearm",
@@ -252,6 +253,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         ("/admin/alarm/acknowledge", JSON): 1,
         ("/admin/alarm/rearm", JSON): 1,
         ("/admin/labels/void", JSON): 2,
+        ("/admin/labels/settle", JSON): 2,
         **{(path, JSON): 1 for path in infer},
     }
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from service.store.databases.database import Database
-from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_VERSION, other_version
+from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_BEFORE, VERSION, other_version
 from service.store.rows import RowsError, StoreError
 from service.store.work.statements import (
     ExecuteMany,
@@ -48,8 +48,8 @@ COPIED = 64
 """Rows from which COPY is used; below, and in time per row even there, INSERT is as fast (15 us)."""
 
 # asyncpg raises InternalClientError where a server that ends cuts into a running statement.
-_CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
-_GONE = (OSError, *_CLIENT, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
+CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+_GONE = (OSError, *CLIENT, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 _OF_ROWS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 _AGAIN = (*_GONE, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
@@ -71,7 +71,7 @@ class PostgresDatabase(Database):
         Raises:
             StoreError: no such server or database, a wrong password, another schema, or no tables for who only reads.
         """
-        name = _shown(url)
+        name = shown(url)
         try:
             pool = await asyncpg.create_pool(
                 url,
@@ -81,8 +81,8 @@ class PostgresDatabase(Database):
                 command_timeout=COMMAND_SECONDS,
                 server_settings=SESSION | READING if read_only else SESSION,
             )
-        except (asyncpg.PostgresError, *_CLIENT, OSError, ValueError, TimeoutError) as error:
-            raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
+        except (asyncpg.PostgresError, *CLIENT, OSError, ValueError, TimeoutError) as error:
+            raise StoreError(f"the store {name} cannot be opened: {words_of(error)}") from None
         try:
             async with pool.acquire() as connection:
                 await (_check_tables if read_only else _create_tables)(connection, name)
@@ -91,8 +91,8 @@ class PostgresDatabase(Database):
             if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
                 cure = "name its primary, or give --read-only to a service that only reports"
                 raise StoreError(f"the store {name} takes no writes: {error}; {cure}") from None
-            if isinstance(error, (asyncpg.PostgresError, *_CLIENT, OSError, ValueError)):
-                raise StoreError(f"the store {name} cannot be opened: {_words(error)}") from None
+            if isinstance(error, (asyncpg.PostgresError, *CLIENT, OSError, ValueError)):
+                raise StoreError(f"the store {name} cannot be opened: {words_of(error)}") from None
             raise
         return cls(pool, name, read_only=read_only)
 
@@ -109,7 +109,7 @@ class PostgresDatabase(Database):
         self._closed = True
         try:
             await asyncio.wait_for(self._pool.close(), CONNECT_SECONDS)
-        except (TimeoutError, OSError, *_CLIENT, asyncpg.PostgresError):
+        except (TimeoutError, OSError, *CLIENT, asyncpg.PostgresError):
             self._pool.terminate()
 
     async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
@@ -123,7 +123,7 @@ class PostgresDatabase(Database):
                         transaction = connection.transaction()
                         await transaction.start()
                         try:
-                            result = await _run(connection, make(), large)
+                            result = await run(connection, make(), large)
                         except BaseException:
                             with suppress(*_GONE):
                                 await transaction.rollback()
@@ -144,7 +144,7 @@ class PostgresDatabase(Database):
                         self._connection() as connection,
                         connection.transaction(isolation="repeatable_read", readonly=True),
                     ):
-                        return await _run(connection, make(), True)
+                        return await run(connection, make(), True)
                 except _AGAIN as error:
                     if not _again(error, attempt):
                         raise
@@ -173,12 +173,12 @@ class PostgresDatabase(Database):
         except TimeoutError:
             message = f"the store {self._name} cannot be {verb}: no answer, or no free connection, in time"
             raise StoreError(message) from None
-        except (asyncpg.PostgresError, *_CLIENT, OSError) as error:
+        except (asyncpg.PostgresError, *CLIENT, OSError) as error:
             kind = RowsError if isinstance(error, _OF_ROWS) else StoreError
-            raise kind(f"the store {self._name} cannot be {verb}: {_words(error)}") from error
+            raise kind(f"the store {self._name} cannot be {verb}: {words_of(error)}") from error
 
 
-async def _run(connection: Any, work: Work[T], large: bool) -> T:
+async def run(connection: Any, work: Work[T], large: bool) -> T:
     """Run work, statement by statement. `large`: its own computing is done in a thread."""
     outcome: Any = None
     while True:
@@ -227,9 +227,9 @@ async def _create_tables(connection: Any, name: str) -> None:
         if version is None:
             for statement in POSTGRES:
                 await connection.execute(statement)
-            await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", POSTGRES_VERSION)
-        elif version != POSTGRES_VERSION:
-            raise StoreError(other_version(name, version, POSTGRES_VERSION, "database"))
+            await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", VERSION)
+        elif version != VERSION:
+            raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
 
 
 async def _check_tables(connection: Any, name: str) -> None:
@@ -239,15 +239,15 @@ async def _check_tables(connection: Any, name: str) -> None:
     except asyncpg.UndefinedTableError:
         words = "holds no tables of TrueOdds, and --read-only makes none: start a service that writes to it first"
         raise StoreError(f"the store {name} {words}") from None
-    if version != POSTGRES_VERSION:
-        raise StoreError(other_version(name, version, POSTGRES_VERSION, "database"))
+    if version != VERSION:
+        raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
 
 
 def _again(error: BaseException, attempt: int) -> bool:
     return isinstance(error, _AGAIN) and not isinstance(error, TimeoutError) and attempt < ATTEMPTS
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     """The URL without its password."""
     try:
         parts = urlsplit(url)
@@ -258,5 +258,6 @@ def _shown(url: str) -> str:
         return "postgresql://..."
 
 
-def _words(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """The error's message, or its name where it has none."""
     return str(error) or type(error).__name__

@@ -5,8 +5,20 @@ from __future__ import annotations
 APPLICATION_ID = 0x74727565
 """`true` in ASCII: marks a SQLite file as a store of this project; in PostgreSQL, the lock for creating its tables."""
 
-SQLITE_VERSION, POSTGRES_VERSION = 6, 5
-"""The only schema versions that this release reads; those before were never released."""
+VERSION = 7
+"""The only schema version that this release reads."""
+SQLITE_BEFORE, POSTGRES_BEFORE = 6, 5
+"""The schema versions that `trueodds store upgrade` upgrades from; those before were never released."""
+
+_DOUBTFUL = (
+    # Labels that were taken out of the log until somebody says what they mean, each with those that it had replaced,
+    # in their order; see work.doubtful.
+    "CREATE TABLE doubtful (key {serial}, version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL,"
+    " given_ms {int} NOT NULL, import_id TEXT){strict}",
+    "CREATE INDEX doubtful_labels ON doubtful (version, prediction)",
+    "CREATE TABLE settlements (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, decision TEXT NOT NULL,"
+    " who TEXT NOT NULL, why TEXT NOT NULL, labels {int} NOT NULL){strict}",
+)
 
 # Times are Unix milliseconds; the blobs of sums and moves are those of work.period_sums and work.deltas.
 _TABLES = (
@@ -37,7 +49,8 @@ _TABLES = (
     " given_ms {int} NOT NULL, import_id TEXT){strict}",
     "CREATE INDEX replaced_labels ON replaced (version, prediction)",
     "CREATE TABLE held (model {int} NOT NULL, id TEXT NOT NULL, label TEXT NOT NULL, given_ms {int} NOT NULL,"
-    " import_id TEXT, PRIMARY KEY (model, id)){clustered}",
+    " import_id TEXT, doubtful {int} NOT NULL DEFAULT 0, PRIMARY KEY (model, id)){clustered}",
+    *_DOUBTFUL,
     # One row for each transaction of a voiding, and for each of its versions; version 0: held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -72,17 +85,28 @@ _POSTGRES = {
     "clustered": "",
 }
 
-SQLITE = tuple(statement.format(**_SQLITE) for statement in _TABLES)
-POSTGRES = (
-    *(statement.format(**_POSTGRES) for statement in _TABLES),
-    # Logits are noise: nothing is gained by trying to compress those of many classes.
-    "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
+_UPGRADE = (
+    *_DOUBTFUL,
+    "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
 )
 
 
-def other_version(store: object, version: int, readable: int, place: str) -> str:
+def _of(dialect: dict[str, str], statements: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(statement.format(**dialect) for statement in statements)
+
+
+SQLITE = _of(_SQLITE, _TABLES)
+POSTGRES = (
+    *_of(_POSTGRES, _TABLES),
+    # Logits are noise: nothing is gained by trying to compress those of many classes.
+    "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
+)
+SQLITE_UPGRADE, POSTGRES_UPGRADE = _of(_SQLITE, _UPGRADE), _of(_POSTGRES, _UPGRADE)
+
+
+def other_version(store: object, version: int, before: int, place: str) -> str:
     """The error of a store with another schema; `place`: what else may be named as --store."""
-    return (
-        f"the store {store} has schema version {version}; this release reads version {readable}. Use the release that"
-        f" wrote it, or another {place} (--store)"
-    )
+    message = f"the store {store} has schema version {version}; this release reads version {VERSION}. "
+    if version == before:
+        return f"{message}End every service that uses it, then run: trueodds store upgrade --store {store}"
+    return f"{message}Use the release that wrote it, or another {place} (--store)"

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from service.errors import ServiceError
 from service.store.databases.database import Database
-from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_VERSION, other_version
+from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_BEFORE, VERSION, other_version
 from service.store.databases.sqlite_statements import CACHED, run
-from service.store.rows import RowsError, StoreError
+from service.store.rows import RowsError, StoreDamagedError, StoreError
 from service.store.work.statements import MakeWork
 
 GROUP = 256
@@ -49,6 +50,13 @@ OF_ONE_JOB = frozenset(
 )
 """Result codes that only the job is to blame for. After any other (disk full, I/O, damage) the transaction is given up,
 as SQLite's documentation asks for."""
+
+OF_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+"""Result codes of a file whose pages are not what SQLite wrote."""
+OF_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
+"""Of a read: the statements are the same in every store, so its tables are not those that were created."""
+MOST_BYTES = 256 * 1024**2
+"""Bytes of one value at most: what a damaged length says is not allocated."""
 
 T = TypeVar("T")
 
@@ -79,7 +87,7 @@ class SqliteDatabase(Database):
         """Open or create the file.
 
         Raises:
-            StoreError: not a SQLite file, not a store of this project, of another schema, or not writable.
+            StoreError: not a SQLite file, not a store of this project, of another schema, damaged, or not writable.
         """
 
         def connect() -> tuple[Path, sqlite3.Connection, sqlite3.Connection]:
@@ -89,15 +97,15 @@ class SqliteDatabase(Database):
                 _insist(writer, "PRAGMA journal_mode=WAL")  # of several that open a new file some are refused at once
                 _create_tables(writer, path)
                 writer.execute("PRAGMA busy_timeout=0")
-                reader = _connect(path)
+                reader = undo.enter_context(contextlib.closing(_connect(path)))
                 reader.execute("PRAGMA query_only=ON")
                 undo.pop_all()
                 return path, writer, reader
 
         try:
             return cls(*await asyncio.to_thread(connect))
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"the store {path} cannot be opened: {error}") from None
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            raise failure(path, "opened", error) from None
 
     async def ping(self) -> None:
         def touch(db: sqlite3.Connection) -> None:
@@ -139,6 +147,8 @@ class SqliteDatabase(Database):
             self._reader.execute("BEGIN")
             try:
                 return run(self._reader, make())
+            except Exception as error:
+                raise _explained(self._reader, self._path, error) from error
             finally:
                 self._reader.execute("ROLLBACK")
 
@@ -146,7 +156,7 @@ class SqliteDatabase(Database):
         try:
             return await asyncio.get_running_loop().run_in_executor(self._reading, snapshot)
         except (sqlite3.Error, RuntimeError) as error:
-            raise StoreError(f"the store cannot be read: {error}") from error
+            raise failure(self._path, "read", error) from error
 
     def _check_open(self) -> None:
         if self._closed:
@@ -177,19 +187,22 @@ class SqliteDatabase(Database):
         except Exception as error:
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
-            return [error if isinstance(error, StoreError) else _unwritten(error)] * len(group)
+            return [error if isinstance(error, StoreError) else failure(self._path, "written", error)] * len(group)
         return outcomes
 
     def _attempt(self, db: sqlite3.Connection, job: _Job) -> Any:
         db.execute("SAVEPOINT job")
+        outcome: Any
         try:
             outcome = job.run(db)
         except BaseException as error:  # a thread that ended would leave every later caller waiting
             if not (_is_of_one_job(error) and db.in_transaction):
                 raise
             db.execute("ROLLBACK TO job")
-            plain = isinstance(error, Exception) and not isinstance(error, sqlite3.Error)
-            outcome = error if plain else _unwritten(error, RowsError)
+            if isinstance(error, Exception) and not isinstance(error, sqlite3.Error):
+                outcome = _explained(db, self._path, error)
+            else:
+                outcome = failure(self._path, "written", error, RowsError)
         db.execute("RELEASE job")
         return outcome
 
@@ -206,6 +219,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=CACHED
     )
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    db.execute("PRAGMA cell_size_check=ON")
     db.execute("PRAGMA synchronous=FULL")
     return db
 
@@ -228,9 +243,9 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
             for statement in SQLITE:
                 db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={SQLITE_VERSION}")
-        elif version != SQLITE_VERSION:
-            raise StoreError(other_version(path, version, SQLITE_VERSION, "path"))
+            db.execute(f"PRAGMA user_version={VERSION}")
+        elif version != VERSION:
+            raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
@@ -257,8 +272,35 @@ def _is_of_one_job(error: BaseException) -> bool:
     return code is None or code & 0xFF in OF_ONE_JOB
 
 
-def _unwritten(error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
-    return kind(f"the store cannot be written: {str(error) or type(error).__name__}")
+def failure(path: Path, verb: str, error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
+    """The error that callers see of one of SQLite's; damage is named as such."""
+    words, code = str(error) or type(error).__name__, getattr(error, "sqlite_errorcode", None)
+    is_text = isinstance(error, UnicodeDecodeError) or "Could not decode to UTF-8" in words
+    if is_text or (code is not None and code & 0xFF in OF_DAMAGE) or (verb == "read" and code in OF_SCHEMA):
+        return _damaged(path, words)
+    return kind(f"the store {path} cannot be {verb}: {words}")
+
+
+def _damaged(path: Path, found: str) -> StoreDamagedError:
+    cure = (
+        f"Restore it from a backup. Without one, save what is left: sqlite3 {path} .recover | sqlite3 {path}.recovered"
+    )
+    return StoreDamagedError(found, path, cure)
+
+
+def _explained(db: sqlite3.Connection, path: Path, error: Exception) -> Exception:
+    """The error of work that read what it cannot use: damage, where its own checks or SQLite's find some."""
+    if isinstance(error, StoreDamagedError):
+        return _damaged(path, error.found)
+    if isinstance(error, UnicodeDecodeError):
+        return failure(path, "read", error)
+    if isinstance(error, (ServiceError, ValueError, sqlite3.Error)):
+        return error
+    try:
+        ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+    except sqlite3.Error as worse:
+        found = str(worse)
+    return error if found == "ok" else _damaged(path, found)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -36,13 +36,13 @@ class Pending:
     """Of compactions so far."""
     keys: list[int]
     added: dict[Place, PeriodSums]
-    before: dict[Place, bytes]
+    before: dict[Place, PeriodSums]
 
     def after(self) -> list[tuple[int, int, int, int, bytes]]:
         """The new sums of every place."""
         rows = []
         for place, added in self.added.items():
-            sums = PeriodSums.from_bytes(self.before[place]) + added if place in self.before else added
+            sums = self.before[place] + added if place in self.before else added
             rows.append((*place, sums.cleared().to_bytes()))
         return rows
 
@@ -73,11 +73,11 @@ def read() -> Work[Pending | None]:
     if not rows:
         return None
     added: dict[Place, PeriodSums] = {}
-    before: dict[Place, bytes] = {}
+    before: dict[Place, PeriodSums] = {}
     for version in sorted({row[1] for row in rows}):
         blobs = [(kind, data) for _, key, kind, data in rows if key == version]
         for pair, kinds in SUMS_OF.items():
-            deltas = Deltas.from_blobs(blobs, pair)
+            deltas = Deltas.from_blobs(version, blobs, pair)
             units = (*UNITS, MINUTE) if pair == OF_TOP_LABEL else UNITS
             for unit in units if len(deltas) else ():
                 periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
@@ -89,7 +89,9 @@ def read() -> Work[Pending | None]:
                         " WHERE version = $1 AND kind = $2 AND unit = $3 AND period = ANY($4)",
                         (version, kind, unit, sorted(periods)),
                     )
-                    before |= {(version, kind, unit, period): bytes(data) for period, data in held}
+                    before |= {
+                        (version, kind, unit, period): PeriodSums.from_bytes(bytes(data)) for period, data in held
+                    }
     return Pending(number, [row[0] for row in rows], added, before)
 
 

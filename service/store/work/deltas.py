@@ -6,12 +6,14 @@ periods it needs and the deltas that are not merged yet. They stand in the table
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import Integers
+from service.store.rows import Integers, StoreDamagedError
 from service.store.work.statements import Insert, Query, Work
 from trueodds.metrics import CELLS, COLUMNS, cell_of
 from trueodds.sums.bins import COARSE_CELLS
@@ -33,21 +35,24 @@ SUMS_OF = {
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
 }
 """The kinds of sums that each pair of kinds of deltas adds to."""
-ANSWER = np.dtype([("minute", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4")])
-LABEL = np.dtype(
-    [*ANSWER.descr, ("sign", "i1"), ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")]
-)
+ANSWER = np.dtype([("minute", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4"), ("sign", "i1")])
+LABEL = np.dtype([*ANSWER.descr, ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")])
+_SEAL, _PLACE = struct.Struct("<I"), struct.Struct("<qq")
 DeltaRows = npt.NDArray[np.void]
 """Of dtype ANSWER or LABEL."""
 
 
 def answer_deltas(
-    created_ms: npt.ArrayLike, confidence_N: Array, predicted_N: npt.ArrayLike, tag_N: npt.ArrayLike
+    created_ms: npt.ArrayLike,
+    confidence_N: Array,
+    predicted_N: npt.ArrayLike,
+    tag_N: npt.ArrayLike,
+    sign_N: npt.ArrayLike = 1,
 ) -> DeltaRows:
-    """Deltas of N new answers."""
+    """Deltas of N answers: sign 1 puts a row into the sums, -1 takes it out again."""
     rows_N = np.zeros(len(confidence_N), ANSWER)
     rows_N["minute"], rows_N["cell"] = minute_of(created_ms), cell_of(confidence_N)
-    rows_N["tag"], rows_N["predicted"] = tag_N, predicted_N
+    rows_N["tag"], rows_N["predicted"], rows_N["sign"] = tag_N, predicted_N, sign_N
     return rows_N
 
 
@@ -61,7 +66,7 @@ def label_deltas(
     brier_N: npt.ArrayLike,
     sign_N: npt.ArrayLike = 1,
 ) -> DeltaRows:
-    """Deltas of N labels: sign 1 puts a row into the sums, -1 takes it out again."""
+    """Deltas of N labels, with signs as `answer_deltas` has them."""
     rows_N = np.zeros(len(confidence_N), LABEL)
     rows_N["minute"], rows_N["cell"] = minute_of(created_ms_N), cell_of(confidence_N)
     rows_N["tag"], rows_N["predicted"], rows_N["sign"] = tag_N, predicted_N, sign_N
@@ -72,7 +77,25 @@ def label_deltas(
 
 def insert_of(version: int, kind: int, *parts: DeltaRows) -> Insert:
     """The statement that adds deltas of one kind to those of a version."""
-    return Insert("moves", ("version", "kind", "data"), [(version, kind, b"".join(part.tobytes() for part in parts))])
+    return Insert("moves", ("version", "kind", "data"), [(version, kind, sealed(version, kind, *parts))])
+
+
+def sealed(version: int, kind: int, *parts: DeltaRows) -> bytes:
+    """The blob of some deltas, with a checksum of them and of the place they belong to."""
+    body = b"".join(part.tobytes() for part in parts)
+    return _seal(version, kind, body) + body
+
+
+def _seal(version: int, kind: int, body: bytes) -> bytes:
+    return _SEAL.pack(crc32(body, crc32(_PLACE.pack(version, kind))))
+
+
+def _unsealed(version: int, kind: int, blob: bytes) -> DeltaRows:
+    dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS) else LABEL
+    seal, body = blob[: _SEAL.size], blob[_SEAL.size :]
+    if len(seal) != _SEAL.size or len(body) % dtype.itemsize or seal != _seal(version, kind, body):
+        raise StoreDamagedError("a checksum or a length in its table moves is wrong")
+    return np.frombuffer(body, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +106,15 @@ class Deltas:
     labels: DeltaRows
 
     @classmethod
-    def from_blobs(cls, blobs: list[tuple[int, bytes]], kinds: tuple[int, int]) -> Deltas:
-        """From rows (kind, data) of the table, those of two kinds: of answers and of labels."""
-        answers, labels = (b"".join(bytes(data) for kind, data in blobs if kind == k) for k in kinds)
-        return cls(np.frombuffer(answers, ANSWER), np.frombuffer(labels, LABEL))
+    def from_blobs(cls, version: int, blobs: list[tuple[int, bytes]], kinds: tuple[int, int]) -> Deltas:
+        """From rows (kind, data) of a version in the table, those of two kinds: of answers and of labels.
+
+        Raises:
+            StoreDamagedError: a checksum or a length is wrong.
+        """
+        parts = ([_unsealed(version, kind, bytes(data)) for kind, data in blobs if kind == k] for k in kinds)
+        empty = np.zeros(0, ANSWER), np.zeros(0, LABEL)
+        return cls(*(np.concatenate([none, *part]) for none, part in zip(empty, parts, strict=True)))
 
     def __len__(self) -> int:
         return len(self.answers) + len(self.labels)
@@ -100,7 +128,7 @@ def pending(version: int, kind: int) -> Work[Deltas]:
     """The deltas of a version that are not merged into a kind of sums yet."""
     kinds = next(pair for pair, sums in SUMS_OF.items() if kind in sums)
     rows = yield Query("SELECT kind, data FROM moves WHERE version = $1 AND kind = ANY($2)", (version, list(kinds)))
-    return Deltas.from_blobs([(kind, data) for kind, data in rows], kinds)
+    return Deltas.from_blobs(version, [(kind, data) for kind, data in rows], kinds)
 
 
 def keys_of(rows_N: DeltaRows, kind: int) -> Integers:

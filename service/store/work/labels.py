@@ -77,7 +77,7 @@ def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bo
         yield ExecuteMany(
             "INSERT INTO held (model, id, label, given_ms, import_id) VALUES ($1, $2, $3, $4, $5)"
             " ON CONFLICT (model, id) DO UPDATE SET label = excluded.label, given_ms = excluded.given_ms,"
-            " import_id = excluded.import_id",
+            " import_id = excluded.import_id, doubtful = 0",
             [
                 (known.models[model], id_, json.dumps(label), arrival.at_ms, arrival.import_id)
                 for (model, id_), label in sorted(plan.held.items())
@@ -103,7 +103,8 @@ def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, 
 
 def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
     rows = yield Query(
-        "SELECT m.name, h.id, h.label FROM held h JOIN models m ON m.key = h.model WHERE h.id = ANY($1)",
+        "SELECT m.name, h.id, h.label FROM held h JOIN models m ON m.key = h.model WHERE h.id = ANY($1)"
+        " AND h.doubtful = 0",
         (sorted({id_ for id_ in ids if storable(id_)}),),
     )
     return {(model, id_): json.loads(label) for model, id_, label in rows}

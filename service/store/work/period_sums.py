@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import Integers, StoreError, Unit
+from service.store.rows import Integers, StoreDamagedError, Unit
 from service.store.work.deltas import POSITIVE, TOTAL, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
@@ -105,7 +105,7 @@ class PeriodSums:
     @classmethod
     def of(cls, deltas: Deltas, kind: int) -> PeriodSums:
         """The sums that some deltas add."""
-        keys_A, counts_1A = _merge(keys_of(deltas.answers, kind), np.ones((1, len(deltas.answers))))
+        keys_A, counts_1A = _merge(keys_of(deltas.answers, kind), deltas.answers["sign"][None])
         keys_L, columns_7L = _merge(keys_of(deltas.labels, kind), columns_of(deltas.labels))
         return cls(keys_A, counts_1A[0].astype(np.int64), keys_L, columns_7L)
 
@@ -113,12 +113,13 @@ class PeriodSums:
         return add_up([self, other])
 
     def cleared(self) -> PeriodSums:
-        """Without keys whose last label was taken out: they hold nothing, not what rounding left.
+        """Without keys whose last answer or label was taken out: they hold nothing, not what rounding left.
 
         Only for whole sums: in deltas, a correction changes no count, yet NLL and Brier.
         """
-        kept = self.columns_7L[0] != 0
-        return PeriodSums(self.answer_keys_A, self.answers_A, self.label_keys_L[kept], self.columns_7L[:, kept])
+        held_A, kept = self.answers_A != 0, self.columns_7L[0] != 0
+        answers = self.answer_keys_A[held_A], self.answers_A[held_A]
+        return PeriodSums(*answers, self.label_keys_L[kept], self.columns_7L[:, kept])
 
     def to_bytes(self) -> bytes:
         """Keys as uint32, counts as uint32 (uint64 where one needs it), sums as float64. Of whole sums, `cleared`.
@@ -139,14 +140,14 @@ class PeriodSums:
         """The sums that `to_bytes` wrote.
 
         Raises:
-            StoreError: not such a blob, or a damaged one.
+            StoreDamagedError: not such a blob, or a damaged one.
         """
         magic, width, a, n, check = _BLOB.unpack_from(blob) if len(blob) >= _BLOB.size else (b"", 0, 0, 0, 0)
         if magic != _MAGIC or width not in (1, 2):
-            raise StoreError("the store holds sums that this release cannot read; use the release that wrote them")
+            raise StoreDamagedError("its table sums holds what is no sums")
         body, size = memoryview(blob)[_BLOB.size :], 4 * width
         if len(body) != (4 + size) * a + (4 + 2 * size + 5 * 8) * n or crc32(body) != check:
-            raise StoreError("the store holds damaged sums: a checksum or a length is wrong. Restore it from a backup")
+            raise StoreDamagedError("a checksum or a length in its table sums is wrong")
         count, place = f"<u{size}", 0
         parts: list[npt.NDArray[np.number]] = []
         for length, dtype in ((a, "<u4"), (a, count), (n, "<u4"), (2 * n, count), (5 * n, "<f8")):

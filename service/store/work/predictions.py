@@ -163,6 +163,7 @@ def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]]
 
 def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersions) -> Work[None]:
     """Give predictions, and what shadows said, the labels that came before. One of no class of theirs stays held."""
+    yield from _apply_doubtful(ids, model)
     held = yield Query(
         "SELECT id, label, given_ms, import_id FROM held WHERE model = $1 AND id = ANY($2)", (model, ids)
     )
@@ -175,3 +176,17 @@ def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersion
     yield from write_changes(plan.changes, known, arrivals)
     applied = [id_ for _, id_ in plan.changes]
     yield Query("DELETE FROM held WHERE model = $1 AND id = ANY($2)", (model, applied))
+
+
+def _apply_doubtful(ids: list[str], model: int) -> Work[None]:
+    """Keep held labels that are in doubt as labels in doubt of the predictions that have come."""
+    where = "model = $1 AND id = ANY($2) AND doubtful = 1"
+    held = yield Query(f"SELECT id, label, given_ms, import_id FROM held WHERE {where}", (model, ids))
+    if not held:
+        return
+    versions = dict(
+        (yield Query("SELECT id, version FROM predictions WHERE id = ANY($1) AND model = $2", (ids, model)))
+    )
+    rows = [(versions[id_], id_, int(json.loads(label)), *when) for id_, label, *when in held]
+    yield Insert("doubtful", REPLACED, rows)
+    yield Query(f"DELETE FROM held WHERE {where}", (model, ids))

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Unit
+from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Unit, decoding
 from service.store.work import deltas
 from service.store.work.period_sums import (
     HOUR,
@@ -21,6 +20,7 @@ from service.store.work.period_sums import (
     cover,
     periods_of,
 )
+from service.store.work.scoring import logits_of
 from service.store.work.statements import Query, Work
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, Hours
@@ -165,7 +165,34 @@ def last_labels(version: int, last: int) -> Work[LabelBlock]:
 
 
 def block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
-    """Rows of LOG as arrays."""
+    """Rows of LOG as arrays.
+
+    Raises:
+        StoreDamagedError: values that no label has.
+    """
+    with decoding("its table labels"):
+        read = _block(rows)
+        if not _is_sound(read):
+            raise ValueError("values that no label has")
+    return read
+
+
+def _is_sound(block: LabelBlock) -> bool:
+    """Whether numbers are in the range that they have when they are written."""
+    confidence_L, propensity_L = block.confidence_L, block.propensity_L
+    known_L, slack = ~np.isnan(block.nll_L), 1e-9
+    nll_L, brier_L = block.nll_L[known_L], block.brier_L[known_L]
+    return bool(
+        (np.diff(block.sequence_L) > 0).all()
+        and ((block.label_L >= 0) & (block.predicted_L >= 0)).all()
+        and (block.arrived_ms_L >= block.created_ms_L).all()
+        and ((confidence_L >= 0) & (confidence_L <= 1 + slack)).all()
+        and (np.isnan(propensity_L) | ((propensity_L > 0) & (propensity_L <= 1))).all()
+        and ((nll_L >= -slack) & (brier_L >= -slack) & (brier_L <= 2 + slack)).all()
+    )
+
+
+def _block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
     columns = list(zip(*rows, strict=True)) if rows else [()] * 12
     sequence, ids, created, arrived, label, predicted, first, confidence, nll, brier, propensity, tags = columns
     label_L, predicted_L = np.array(label, np.int64), np.array(predicted, np.int64)
@@ -215,16 +242,14 @@ def labelled(
     _, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
     logits = yield from _logits(ids, version)
 
-    def stacked(blobs: dict[str, bytes]) -> npt.NDArray[np.float32]:
-        return np.frombuffer(b"".join(blobs[id_] for id_ in ids), "<f4").reshape(len(rows), classes)
-
-    return last, LabelledLogits(
-        stacked(logits),
-        np.array(label, np.int64),
-        list(ids),
-        np.array(created, np.int64),
-        None if beside is None else stacked(beside),
-    )
+    with decoding("its table labels or predictions"):
+        return last, LabelledLogits(
+            logits_of([logits[id_] for id_ in ids], classes),
+            np.array(label, np.int64),
+            list(ids),
+            np.array(created, np.int64),
+            None if beside is None else logits_of([beside[id_] for id_ in ids], classes),
+        )
 
 
 def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:

@@ -44,6 +44,11 @@ def _remove(places: list[tuple[int, str]]) -> Work[int]:
             ([id_ for (id_,) in labels], model),
         )
         yield Query(
+            "DELETE FROM doubtful WHERE prediction = ANY($1)"
+            " AND version IN (SELECT key FROM versions WHERE model = $2)",
+            (ids, model),
+        )
+        yield Query(
             "DELETE FROM predictions WHERE id = ANY($1) AND model = $2 AND NOT EXISTS (SELECT 1 FROM labels l"
             " WHERE l.prediction = predictions.id AND l.version = predictions.version)",
             (ids, model),
@@ -58,6 +63,7 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     yield Lock(f"SELECT key FROM versions WHERE model IN ({of}) ORDER BY key FOR NO KEY UPDATE", (models,))
     versions = f"SELECT key FROM versions WHERE model IN ({of})"
     yield Query(f"DELETE FROM replaced WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    yield Query(f"DELETE FROM doubtful WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     labels = yield Query(
         f"DELETE FROM labels WHERE version IN ({versions}) AND prediction = $2 RETURNING prediction", (models, id_)
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from service.store.label_rules import Change
-from service.store.rows import Integers, Version
+from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of
 
@@ -47,11 +48,25 @@ def score(changes: list[Change], version: Version) -> Scored:
     step = max(SCORED // len(version.classes), 1)
     for start in range(0, len(changes), step):
         rows = slice(start, start + step)
-        logits = b"".join(change.candidate.logits for change in changes[rows])
-        probabilities_NC = version.calibrator(np.frombuffer(logits, "<f4").reshape(-1, len(version.classes)))
+        blobs = [change.candidate.logits for change in changes[rows]]
+        probabilities_NC = version.calibrator(logits_of(blobs, len(version.classes)))
         squares_N, row_N = np.vecdot(probabilities_NC, probabilities_NC), np.arange(len(probabilities_NC))
         for k, label_L in enumerate((now_L, before_L)):
             true_N = probabilities_NC[row_N, label_L[rows]]
             scores_4L[2 * k, rows] = nll_of(true_N)
             scores_4L[2 * k + 1, rows] = brier_of(true_N, squares_N)
     return Scored(changes, now_L, before_L, *scores_4L)
+
+
+def logits_of(blobs: Sequence[bytes], classes: int) -> npt.NDArray[np.float32]:
+    """Stored logits as rows.
+
+    Raises:
+        StoreDamagedError: a blob of another length, or one that is not a row minus its maximum.
+    """
+    if any(len(blob) != 4 * classes for blob in blobs):
+        raise StoreDamagedError(f"the logits of a row of its table predictions are not {classes} numbers")
+    logits_NC = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, classes)
+    if not (logits_NC.max(axis=1) == 0).all():  # a NaN is no maximum either
+        raise StoreDamagedError("the logits of a row of its table predictions are not a row minus its maximum")
+    return logits_NC

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from service.store.rows import OtherOriginError, PredictionBatch, Version
-from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
+from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
+from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
+from service.store.work.period_sums import HOUR
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
 from trueodds.bundle import Reference
@@ -51,26 +52,41 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits, v.positive FROM versions v JOIN models m ON m.key = v.model"
+        " v.has_logits, v.positive FROM versions v LEFT JOIN models m ON m.key = v.model"
         " WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
     for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits, positive in rows:
-        versions[key] = Version(
-            name,
-            version,
-            tuple(json.loads(classes)),
-            calibrators.from_json(json.loads(calibrator)),
-            json.loads(metrics),
-            reference and Reference.model_validate_json(reference),
-            bool(observed),
-            bool(has_logits),
-            positive,
-        )
+        with decoding(f"row {key} of its table versions"):
+            if name is None:
+                raise ValueError("its model is not in the table models")
+            versions[key] = Version(
+                name,
+                version,
+                _names(classes),
+                calibrators.from_json(json.loads(calibrator)),
+                json.loads(metrics),
+                reference and Reference.model_validate_json(reference),
+                bool(observed),
+                bool(has_logits),
+                positive,
+            )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
         loaded.tags.setdefault(version, {})[name] = key
     return loaded
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The class names that a row holds.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    names = json.loads(text)
+    if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"no list of class names: {text[:50]!r}")
+    return tuple(names)
 
 
 def add_version(version: Version) -> Work[None]:
@@ -109,3 +125,15 @@ def add_tags(version: int, batch: PredictionBatch) -> Work[None]:
         if tag is not None and tag != OTHER_TAGS and tag not in known and len(known) < MAX_TAGS:
             known.add(tag)
             yield Query("INSERT INTO tags (version, key, name) VALUES ($1, $2, $3)", (version, len(known), tag))
+
+
+def by_activity() -> Work[list[int]]:
+    """Keys of all versions: first those whose sums wait to be compacted, then by the hour of their last answer."""
+    waiting = {key for (key,) in (yield Query("SELECT DISTINCT version FROM moves"))}
+    rows = yield Query(
+        "SELECT v.key, (SELECT max(s.period) FROM sums s WHERE s.version = v.key AND s.kind = $1 AND s.unit = $2)"
+        " FROM versions v",
+        (TOTAL, HOUR),
+    )
+    activity = sorted(((key in waiting, -1 if hour is None else hour, key) for key, hour in rows), reverse=True)
+    return [key for *_, key in activity]

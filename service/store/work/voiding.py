@@ -35,8 +35,8 @@ def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[i
 
 def matching(version: int, selection: LabelSelection, after: int, limit: int) -> Work[list[int]]:
     """The first `limit` sequence numbers above `after` of labels that are selected, or have replaced selected ones."""
-    now, arguments = _condition(selection, "l", "coalesce(l.corrected_ms, l.arrived_ms)", 4)
-    past, _ = _condition(selection, "r", "r.given_ms", 4)
+    now, arguments = condition(selection, "l", "coalesce(l.corrected_ms, l.arrived_ms)", 4)
+    past, _ = condition(selection, "r", "r.given_ms", 4)
     rows = yield Query(
         f"SELECT l.sequence FROM labels l WHERE l.version = $1 AND l.sequence > $2 AND ({now} OR EXISTS (SELECT 1"
         f" FROM replaced r WHERE r.version = l.version AND r.prediction = l.prediction AND {past}))"
@@ -55,7 +55,7 @@ def latest() -> Work[int]:
     return max(ms or 0 for (ms,) in rows)
 
 
-def _condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
+def condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
     """The selection in SQL, and its arguments, whose numbers begin with `first`."""
     parts, arguments = ["TRUE"], list[str | int]()
     for column, value in (
@@ -114,8 +114,13 @@ def block(
     yield from _write(version, plan, known)
     if plan.first is not None:
         yield from states.restart(version, *restart, plan.first)
-    yield _record(version, replace(voiding, counts=plan.counts))
+    yield record_voiding(version, replace(voiding, counts=plan.counts))
     return plan.counts
+
+
+def take_out(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[None]:
+    """Take the selected ones of these labels out of the log and the sums; states and records stay as they are."""
+    yield from _write(version, (yield from _plan(version, sequences, selection)), known)
 
 
 def _plan(version: int, sequences: list[int], selection: LabelSelection) -> Work[_Plan]:
@@ -201,7 +206,7 @@ def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
 def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
     """Void the selected ones of the labels that wait for their predictions; how many there are."""
     selection = voiding.selection
-    where, arguments = _condition(selection, "held", "held.given_ms", 1)
+    where, arguments = condition(selection, "held", "held.given_ms", 1)
     if selection.model is not None:
         arguments.append(selection.model)
         where += f" AND model IN (SELECT key FROM models WHERE name = ${len(arguments)})"
@@ -212,11 +217,12 @@ def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
     yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
     rows = yield Query(f"DELETE FROM held WHERE {where} RETURNING id", tuple(arguments))
     if rows:
-        yield _record(HELD, replace(voiding, counts=VoidCounts(removed=len(rows))))
+        yield record_voiding(HELD, replace(voiding, counts=VoidCounts(removed=len(rows))))
     return len(rows)
 
 
-def _record(version: int, voiding: Voiding) -> Query:
+def record_voiding(version: int, voiding: Voiding) -> Query:
+    """The statement that notes which labels of a version were voided, when, by whom and why."""
     selection, counts = voiding.selection, voiding.counts
     return Query(
         "INSERT INTO voidings (version, at_ms, import_id, since_ms, until_ms, who, why, removed, restored, kept)"

@@ -161,7 +161,9 @@ def test_a_failing_database_acknowledges_nothing_of_the_group(tmp_path: Path, fa
             work[3:3] = [store.put_predictions(batch(500, seed=8))]
         outcomes = await outcomes_of(store, work)
         words = "FOREIGN KEY constraint failed" if fault == "commit" else "database or disk is full"
-        assert [str(outcome) for outcome in outcomes] == [f"the store cannot be written: {words}"] * 7
+        assert [str(outcome) for outcome in outcomes] == [
+            f"the store {tmp_path / 's.sqlite'} cannot be written: {words}"
+        ] * 7
         assert await counts(store) == [1, 0, 0]
         db.execute("PRAGMA max_page_count=1000000")
         assert await store.put_predictions(ANSWERS[0]) == [None, None]

@@ -12,7 +12,7 @@ import pytest
 
 from service.ids import new_ids
 from service.store import Store, StoreError, open_store
-from service.store.databases.schema import SQLITE_VERSION
+from service.store.databases.schema import VERSION
 from service.store.databases.sqlite import SqliteDatabase
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label
@@ -132,14 +132,14 @@ def test_corrections_are_counted_without_reading_the_log(
     assert plan.startswith("SEARCH labels USING COVERING INDEX corrected (version=?")
 
 
-@pytest.mark.parametrize("number", [SQLITE_VERSION - 1, SQLITE_VERSION + 1])
+@pytest.mark.parametrize("number", [4, VERSION + 1])
 def test_another_schema_is_refused_and_left_alone(tmp_path: Path, number: int) -> None:
     path = tmp_path / "s.sqlite"
     asyncio.run(close_at_once(path))
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version={number}")
     for _ in range(2):
-        words = f"has schema version {number}; this release reads version {SQLITE_VERSION}. Use the release that wrote"
+        words = f"has schema version {number}; this release reads version {VERSION}. Use the release that wrote"
         with pytest.raises(StoreError, match=words):
             asyncio.run(close_at_once(path))
 
@@ -156,7 +156,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path, statement: str)
 def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello " * 1000)
     for path in (tmp_path / "text", tmp_path, tmp_path / "text" / "below"):
-        with pytest.raises(StoreError, match="cannot be opened"):
+        with pytest.raises(StoreError, match=r"cannot be opened|is damaged: file is not a database"):
             asyncio.run(close_at_once(path))
     with pytest.raises(StoreError, match=r"mysql:// URL; allowed are the path of a file and postgresql:// URLs"):
         asyncio.run(open_store("mysql://host/db"))

@@ -76,7 +76,7 @@ def test_a_damaged_blob_is_refused() -> None:
     blob = PeriodSums.of(some(50)[0], TOTAL).to_bytes()
     cut = blob[:5] + b"\xff" + blob[6:]
     for damaged in (b"", b"x" * 40, blob[:-1], blob[:60] + bytes([blob[60] ^ 1]) + blob[61:], cut):
-        with pytest.raises(StoreError, match="the store holds"):
+        with pytest.raises(StoreError, match="the store is damaged"):
             PeriodSums.from_bytes(damaged)
 
 

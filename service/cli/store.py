@@ -1,0 +1,97 @@
+"""Upgrades a store of an older schema, and settles labels that the upgrade left in doubt."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from functools import partial
+from typing import get_args
+
+from service.alarm.state import ALARM
+from service.alarm.watch import restarting
+from service.labels.settling import reading
+from service.settings import Settings
+from service.store import StoreError, open_store, upgrade_store
+from service.store.rows import Decision, LabelSelection, Settlement
+from trueodds.cli import Subparsers
+from trueodds.texts import plural
+
+EPILOG = """examples:
+  trueodds store upgrade --store store.sqlite
+  trueodds store settle as_names --who Ada --why "the application sends stars" --dry-run"""
+
+
+def add_parser(commands: Subparsers) -> None:
+    parser = commands.add_parser("store", description=__doc__, epilog=EPILOG)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    upgrading = actions.add_parser(
+        "upgrade",
+        help="convert a store of the schema before this release's",
+        description="Converts a store of the schema before this release's, in one transaction. A copy of a SQLite file"
+        " is kept beside it. End every service that uses the store first.",
+    )
+    settling = actions.add_parser(
+        "settle",
+        help="say what labels in doubt mean",
+        description="Says what labels in doubt mean. The upgrade takes labels of models whose class names are whole"
+        " numbers out of the reports: an integer may have been meant as an index or as a name.",
+    )
+    settling.add_argument(
+        "decision",
+        choices=get_args(Decision),
+        help="as_stored: the stored classes are right; as_names: each stored index is the name of the class that was"
+        " meant; void: nobody knows",
+    )
+    settling.add_argument("--who", required=True, help="who says so")
+    settling.add_argument("--why", required=True, help="why")
+    settling.add_argument("--model", help="only labels of a model, and of its shadow")
+    settling.add_argument("--import-id", help="only labels of an import")
+    settling.add_argument("--dry-run", action="store_true", help="only count them")
+    default = Settings.model_fields["store"].default
+    for action in (upgrading, settling):
+        text = f"SQLite file, or postgresql:// URL (default: {default}; TRUEODDS_STORE)"
+        action.add_argument("--store", default=argparse.SUPPRESS, help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Does what is asked; 1 where the store cannot be used."""
+    settings = Settings(**{"store": arguments.store} if "store" in arguments else {})
+    try:
+        if arguments.action == "upgrade":
+            restart = ALARM, restarting(settings)
+            marked = asyncio.run(upgrade_store(settings.store, restart, partial(print, flush=True)))
+            _say_upgraded(marked)
+        else:
+            asyncio.run(_settle(settings, arguments))
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _say_upgraded(marked: dict[tuple[str, str], int] | None) -> None:
+    if marked is None:
+        print("The store has this release's schema: there is nothing to do.")
+        return
+    print("The store is upgraded.")
+    for (model, version), count in marked.items():
+        print(
+            f"{plural(count, 'label')} of {model}/{version} are in doubt: an integer may have been sent as an index or"
+            " as a name. No report counts them until you settle them: trueodds store settle --help"
+        )
+
+
+async def _settle(settings: Settings, arguments: argparse.Namespace) -> None:
+    settlement = Settlement(arguments.decision, time.time_ns() // 1_000_000, arguments.who, arguments.why)
+    selection = LabelSelection(arguments.import_id, model=arguments.model)
+    store = await open_store(settings.store)
+    try:
+        counts, held = await store.settle_labels(selection, settlement, dry_run=arguments.dry_run)
+    finally:
+        await store.close()
+    for (model, version), settled in counts.items():
+        print(f"{model}/{version}: {reading(settled, dry_run=arguments.dry_run)}")
+    if held.confirmed + held.voided + held.waiting or not counts:
+        print(f"Without a prediction yet: {reading(held, dry_run=arguments.dry_run)}")

@@ -1,0 +1,59 @@
+"""Upgrades a PostgreSQL store: in one transaction that keeps others out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import asyncpg
+
+from service.store.databases.postgres import CLIENT, CONNECT_SECONDS, SESSION, run, shown, words_of
+from service.store.databases.schema import APPLICATION_ID, POSTGRES_BEFORE, POSTGRES_UPGRADE, VERSION, other_version
+from service.store.rows import StoreError
+from service.store.work.statements import MakeWork
+
+_OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1"
+    " AND pid <> pg_backend_pid()"
+)
+
+T = TypeVar("T")
+
+
+async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
+    """Upgrade the database; what the work returned, or None where it has this release's schema.
+
+    Raises:
+        StoreError: no such database, no store, a schema that cannot be upgraded, or a service that is connected.
+    """
+    name = shown(url)
+    try:
+        connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=SESSION)
+        try:
+            async with connection.transaction():
+                return await _transact(connection, name, make, say)
+        finally:
+            await connection.close()
+    except asyncpg.UndefinedTableError:
+        raise StoreError(f"{name} holds no tables of TrueOdds; name the database that the service is given") from None
+    except (asyncpg.PostgresError, *CLIENT, OSError, ValueError, TimeoutError) as error:
+        raise StoreError(f"the store {name} cannot be upgraded: {words_of(error)}") from error
+
+
+async def _transact(connection: Any, name: str, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
+    version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
+    if version == VERSION:
+        return None
+    if version != POSTGRES_BEFORE:
+        raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", APPLICATION_ID)
+    if others := await connection.fetchval(_OTHERS, SESSION["application_name"]):
+        words = "a service is" if others == 1 else f"{others} connections of services are"
+        raise StoreError(f"{words} connected to {name}; end every service that uses it, then run this again")
+    await connection.execute("LOCK TABLE trueodds_schema, predictions, labels, held, moves IN ACCESS EXCLUSIVE MODE")
+    say("No copy is kept: pg_dump makes one of a PostgreSQL database. A failure leaves it as it is.")
+    for statement in POSTGRES_UPGRADE:
+        await connection.execute(statement)
+    result = await run(connection, make(), large=False)
+    await connection.execute("UPDATE trueodds_schema SET version = $1", VERSION)
+    return result

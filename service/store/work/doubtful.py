@@ -1,0 +1,215 @@
+"""Labels in doubt: out of the log and the sums until somebody says what they mean.
+
+Until schema 7 an integer label of a model whose class names are whole numbers was a class's index in JSON and its name
+in CSV. The store does not know by which door a label came. Upgrading takes such labels out, as a voiding does, and
+keeps them here, each with those that it had replaced. A label that is confirmed comes back with all of these.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from service.store.label_rules import Candidate, Change, names_of
+from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
+from service.store.work import states
+from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
+from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
+from service.store.work.versions import KnownVersions
+from service.store.work.voiding import Restart, condition, record_voiding, take_out
+
+BLOCK = 2000
+"""Labels that are taken out at once."""
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+_WAITING = (
+    "NOT EXISTS (SELECT 1 FROM labels l WHERE l.version = doubtful.version AND l.prediction = doubtful.prediction)"
+)
+
+
+def is_ambiguous(classes: tuple[str, ...]) -> bool:
+    """Whether an integer may be the index of one class and the name of another: 1 of the classes "1" to "5"."""
+    if not all(_WHOLE.fullmatch(name) for name in classes):
+        return False
+    names = names_of(classes)
+    return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
+
+
+def mark(known: KnownVersions, restart: Restart) -> Work[dict[int, int]]:
+    """Take all labels of ambiguous versions out of the log and the sums; how many, by version key.
+
+    Labels that wait for a prediction and came as integers are marked where they are.
+    """
+    marked: dict[int, int] = {}
+    for version, row in known.versions.items():
+        if not is_ambiguous(row.classes):
+            continue
+        yield Query(
+            "UPDATE held SET doubtful = 1 WHERE model = $1 AND label NOT LIKE '\"%'", (known.model_of[version],)
+        )
+        into = f"INSERT INTO doubtful ({', '.join(REPLACED)}) SELECT version, prediction, label,"
+        yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
+        now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
+        yield Query(f"{into} {now}", (version,))
+        first = None
+        while rows := (
+            yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, BLOCK))
+        ):
+            first = rows[0][0] if first is None else first
+            yield from take_out(version, [sequence for (sequence,) in rows], LabelSelection(), known)
+            marked[version] = marked.get(version, 0) + len(rows)
+        if first is not None:
+            yield from states.restart(version, *restart, first)
+    return marked
+
+
+def waiting(version: int) -> Work[int]:
+    """The number of answers of a version whose label is in doubt and that got no other since."""
+    rows = yield Query(f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}", (version,))
+    return int(rows[0][0])
+
+
+class _Entry(NamedTuple):
+    label: int
+    given_ms: int
+    import_id: str | None
+
+
+def settle(
+    version: int,
+    after: str,
+    limit: int,
+    selection: LabelSelection,
+    settlement: Settlement,
+    known: KnownVersions,
+    *,
+    dry_run: bool,
+) -> Work[tuple[str, SettleCounts]]:
+    """Settle the labels in doubt of the first `limit` answers above the id `after`: the last id, and what became of
+    them. An answer is selected by any of its labels. The id is empty at the end.
+    """
+    if not dry_run:
+        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    where, arguments = condition(selection, "doubtful", "doubtful.given_ms", 4)
+    found = yield Query(
+        f"SELECT DISTINCT prediction FROM doubtful WHERE version = $1 AND prediction > $2 AND {where}"
+        " ORDER BY prediction LIMIT $3",
+        (version, after, limit, *arguments),
+    )
+    if not found:
+        return "", SettleCounts()
+    ids = [id_ for (id_,) in found]
+    entries = yield from _entries(version, ids)
+    rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
+    candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
+    decision = settlement.decision
+    unlabelled = [id_ for id_ in ids if id_ in candidates and candidates[id_].label is None]
+    if decision == "void":
+        back, unknown = dict[str, list[_Entry]](), list[str]()
+    else:
+        read = {id_: _read(entries[id_], known.versions[version].classes, decision) for id_ in unlabelled}
+        back = {id_: said for id_, said in read.items() if said is not None}
+        unknown = [id_ for id_, said in read.items() if said is None]
+    counts = SettleCounts(confirmed=len(back), voided=len(unlabelled) - len(back) - len(unknown), waiting=len(unknown))
+    if not dry_run:
+        yield from _confirm(version, back, candidates, known)
+        done = sorted(set(ids) - set(unknown))
+        yield Query("DELETE FROM doubtful WHERE version = $1 AND prediction = ANY($2)", (version, done))
+        if settled := counts.confirmed + counts.voided:
+            row = (version, settlement.at_ms, decision, settlement.who, settlement.why, settled)
+            yield Insert("settlements", ("version", "at_ms", "decision", "who", "why", "labels"), [row])
+    return ids[-1], counts
+
+
+def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_Entry]]]:
+    entries: dict[str, list[_Entry]] = {}
+    for id_, *entry in (
+        yield Query(
+            "SELECT prediction, label, given_ms, import_id FROM doubtful WHERE version = $1 AND prediction = ANY($2)"
+            " ORDER BY key",
+            (version, ids),
+        )
+    ):
+        entries.setdefault(id_, []).append(_Entry(*entry))
+    return entries
+
+
+def _read(entries: list[_Entry], classes: tuple[str, ...], decision: Decision) -> list[_Entry] | None:
+    """The labels of one answer as the decision reads them; None: one of them is no class."""
+    if decision == "as_stored":
+        return entries if all(0 <= entry.label < len(classes) for entry in entries) else None
+    named = [names_of(classes).index(str(entry.label)) for entry in entries]
+    if None in named:
+        return None
+    return [entry._replace(label=label) for entry, label in zip(entries, named, strict=True) if label is not None]
+
+
+def _confirm(
+    version: int, back: dict[str, list[_Entry]], candidates: dict[str, Candidate], known: KnownVersions
+) -> Work[None]:
+    changes, arrivals, past = {}, {}, []
+    for id_, entries in back.items():
+        first, last = entries[0], entries[-1]
+        changes[version, id_] = Change(candidates[id_], first.label, last.label)
+        arrivals[id_] = Arrival(first.given_ms, last.import_id, last.given_ms if len(entries) > 1 else None)
+        past += [(version, id_, *entry) for entry in entries[:-1]]
+    yield from write_changes(changes, known, arrivals)
+    if past:
+        yield Insert("replaced", REPLACED, past)
+
+
+def settle_held(
+    selection: LabelSelection, decision: Decision, known: KnownVersions, *, dry_run: bool
+) -> Work[SettleCounts]:
+    """Settle the labels in doubt that wait for their predictions, by the names of the model's newest version."""
+    if not dry_run:
+        yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
+    where, arguments = condition(selection, "held", "held.given_ms", 1)
+    rows = yield Query(
+        f"SELECT model, id, label FROM held WHERE doubtful = 1 AND {where} ORDER BY model, id", tuple(arguments)
+    )
+    classes = {known.models[version.model]: version.classes for version in known.versions.values()}
+    wanted = None if selection.model is None else known.models.get(selection.model)
+    settled, gone, unknown = list[tuple[int, str, str]](), list[tuple[int, str]](), 0
+    for model, id_, text in rows:
+        if selection.model is not None and model != wanted:
+            continue
+        label, names = int(json.loads(text)), classes[model]
+        name = str(label) if decision == "as_names" else names[label] if 0 <= label < len(names) else ""
+        if decision == "void":
+            gone.append((model, id_))
+        elif name in names:
+            settled.append((model, id_, json.dumps(name)))
+        else:
+            unknown += 1
+    if not dry_run:
+        yield ExecuteMany("UPDATE held SET label = $3, doubtful = 0 WHERE model = $1 AND id = $2", settled)
+        yield ExecuteMany("DELETE FROM held WHERE model = $1 AND id = $2", gone)
+    return SettleCounts(len(settled), len(gone), unknown)
+
+
+def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
+    """Forget the selected ones of the labels in doubt: how many answers have none any more."""
+    if not dry_run:
+        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    where, arguments = condition(what.selection, "doubtful", "doubtful.given_ms", 2)
+    count = f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}"
+    ((before,),) = yield Query(count, (version,))
+    ((after,),) = yield Query(f"{count} AND ({where}) IS NOT TRUE", (version, *arguments))
+    counts = VoidCounts(removed=int(before - after))
+    if not dry_run and counts.labels:
+        yield Query(f"DELETE FROM doubtful WHERE version = $1 AND {where}", (version, *arguments))
+        yield record_voiding(version, replace(what, counts=counts))
+    return counts
+
+
+def settlements(version: int) -> Work[list[Settlement]]:
+    """The settlements of labels of a version, in their order."""
+    rows = yield Query(
+        "SELECT decision, at_ms, who, why, sum(labels) FROM settlements WHERE version = $1"
+        " GROUP BY decision, at_ms, who, why ORDER BY at_ms",
+        (version,),
+    )
+    return [Settlement(*settlement, int(labels)) for *settlement, labels in rows]

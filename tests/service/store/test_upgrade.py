@@ -1,0 +1,222 @@
+"""A store that commit 955bcb0 wrote, upgraded: reports as they were, but for labels that may have been misread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.store import Store, StoreError, open_store
+from service.store import upgrade_store as upgrade
+from service.store.rows import Decision, Label, LabelSelection, SettleCounts, Settlement, Voiding
+from service.store.work.doubtful import is_ambiguous
+from tests.service.store import older
+from tests.service.store.rows import count
+
+STARS = ("stars/v1", "stars~shadow/v2")
+
+
+def said() -> tuple[list[str], Callable[[str], None]]:
+    lines: list[str] = []
+    return lines, lines.append
+
+
+async def written(address: str) -> dict[str, Any]:
+    """Write the older store to an address; what was read of it then."""
+    if "://" in address:
+        return await older.load_postgres(address)
+    return older.load_sqlite(Path(address))
+
+
+def near(actual: Any, expected: Any) -> None:
+    """Equal, but for rounding of sums that were added up in another order."""
+    if isinstance(expected, dict):
+        assert actual.keys() == expected.keys()
+        for key in expected:
+            near(actual[key], expected[key])
+    elif isinstance(expected, list) and all(isinstance(value, float) for value in expected):
+        assert actual == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    else:
+        assert actual == expected
+
+
+def dumped(path: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return list(db.iterdump())
+
+
+def settling(decision: Decision) -> Settlement:
+    return Settlement(decision, older.START, "Ada", "asked who sent them")
+
+
+def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: str) -> None:
+    async def main() -> None:
+        then = await written(address)
+        with pytest.raises(StoreError, match=r"this release reads version 7.*then run: trueodds store upgrade"):
+            await open_store(address)
+        lines, say = said()
+        doubtful = await upgrade(address, older.RESTART, say)
+        assert doubtful == {("stars", "v1"): 9, ("stars~shadow", "v2"): 9}
+        assert await upgrade(address, older.RESTART, say) is None
+        assert len(lines) == 1 and ("A copy" in lines[0] or "No copy is kept" in lines[0])
+        store = await open_store(address)
+        now = await older.read(store)
+        for name in ("pets/v1", "fraud/v1", "held"):
+            near(now[name], then[name])
+        for name in STARS:
+            assert now[name]["log"] == {} and now[name]["labelled"] == [0] * 7 and not now[name]["corrected"]
+            assert now[name]["answers"] == then[name]["answers"]
+            assert await store.count_doubtful(*name.split("/")) == 9
+        assert now["stars/v1"]["state"] == []
+        assert await store.database.read(lambda: count("labels")) == 14
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("decision", ["as_stored", "as_names", "void"])
+def test_labels_in_doubt_are_settled(address: str, decision: Decision) -> None:
+    """As stored: all as it was. As names: each index is the class of that name. Void: as if they had never come."""
+
+    async def main() -> None:
+        then = await written(address)
+        await upgrade(address, older.RESTART, print)
+        store = await open_store(address)
+        planned = await store.settle_labels(LabelSelection(), settling(decision), dry_run=True)
+        assert await store.settle_labels(LabelSelection(), settling(decision), limit=2) == planned
+        now = await older.read(store)
+        for name in ("pets/v1", "fraud/v1"):
+            near(now[name], then[name])
+        log = then["stars/v1"]["log"]
+        if decision == "as_stored":
+            for name in STARS:
+                near(
+                    {k: v for k, v in now[name].items() if k != "state"},
+                    {k: v for k, v in then[name].items() if k != "state"},
+                )
+            assert planned[0]["stars", "v1"] == SettleCounts(confirmed=9)
+            taken = await store.update_state("stars", "v1", "log", older.log_of)
+            assert sorted(taken) == sorted(then["stars/v1"]["state"])
+        elif decision == "as_names":  # index 0 is no name, so it waits on
+            assert now["stars/v1"]["log"] == {id_: label - 1 for id_, label in log.items() if label}
+            assert planned[0]["stars", "v1"] == SettleCounts(confirmed=8, waiting=1)
+        else:
+            assert now["stars/v1"]["log"] == {} and planned[0]["stars", "v1"] == SettleCounts(voided=9)
+        left = 1 if decision == "as_names" else 0
+        assert await store.count_doubtful("stars", "v1") == left
+        assert [s.labels for s in await store.read_settlements("stars", "v1")] == [9 - left]
+        assert planned[1] == (SettleCounts(voided=1) if decision == "void" else SettleCounts(confirmed=1))
+        assert (await store.settle_labels(LabelSelection(), settling("void")))[1] == SettleCounts()
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_labels_in_doubt_by_import_and_those_that_come_anew(address: str) -> None:
+    async def main() -> None:
+        await written(address)
+        await upgrade(address, older.RESTART, print)
+        store = await open_store(address)
+        counts, _ = await store.settle_labels(LabelSelection("as-names", model="stars"), settling("as_stored"))
+        assert counts == dict.fromkeys([("stars", "v1"), ("stars~shadow", "v2")], SettleCounts(confirmed=3))
+        await store.put_labels([Label("review-0", "4")])
+        assert await store.count_doubtful("stars", "v1") == 5
+        voiding = Voiding(LabelSelection("as-numbers"), older.START, "Ada", "unknown")
+        voided, _ = await store.void_labels(voiding, older.RESTART)
+        assert voided["stars", "v1"].removed == 4  # the fifth had been corrected, which stays in doubt
+        assert await store.count_doubtful("stars", "v1") == 1
+        assert (await store.read_labels("stars", "v1")).ids == ["review-6", "review-7", "review-8", "review-0"]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_held_label_in_doubt_stays_in_doubt_when_its_prediction_comes(address: str) -> None:
+    async def main() -> None:
+        await written(address)
+        await upgrade(address, older.RESTART, print)
+        store = await open_store(address)
+        later = older.answers(older.STARS, 1, 9, own="review-9")
+        await store.put_predictions(later)  # review-90, which came as the integer 3
+        assert await store.count_doubtful("stars", "v1") == 10
+        assert not len(await store.read_labels("stars", "v1"))
+        await store.settle_labels(LabelSelection("early"), settling("as_names"))
+        log = await store.read_labels("stars", "v1")
+        assert (log.ids, log.label_L.tolist()) == (["review-90"], [2])
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_file_that_is_open_is_refused_and_a_failure_leaves_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    older.load_sqlite(path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("SELECT * FROM models").fetchall()
+        with pytest.raises(StoreError, match=r"a process has the store .* open; end every service"):
+            asyncio.run(upgrade(str(path), older.RESTART, print))
+
+    def failing(tree: Any, first: int) -> Any:
+        raise KeyError("stopped")
+
+    before = dumped(path)
+    with pytest.raises(KeyError):
+        asyncio.run(upgrade(str(path), ("log", failing), print))
+    assert dumped(path) == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["store.sqlite"]
+    asyncio.run(upgrade(str(path), older.RESTART, print))
+    assert dumped(tmp_path / "store.sqlite.schema-6") == before
+
+
+def test_what_is_no_older_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no store"):
+        asyncio.run(upgrade(str(tmp_path / "none"), older.RESTART, print))
+    (tmp_path / "text").write_text("hello " * 1000)
+    with pytest.raises(StoreError, match="is damaged: file is not a database"):
+        asyncio.run(upgrade(str(tmp_path / "text"), older.RESTART, print))
+
+
+@pytest.mark.parametrize(
+    ("names", "ambiguous"),
+    [
+        (("1", "2", "3", "4", "5"), True),
+        (("1", "0"), True),
+        (("0", "1", "2"), False),
+        (("-1", "1"), False),  # 0 is no name, and 1 is the index of the class 1
+        (("7", "8"), False),  # no index is a name
+        (("1", "2", "other"), False),
+        (("01", "02"), False),
+    ],
+)
+def test_which_integers_are_ambiguous(names: tuple[str, ...], ambiguous: bool) -> None:
+    assert is_ambiguous(names) == ambiguous
+
+
+def test_stores_open_after_an_upgrade_as_new_ones(address: str) -> None:
+    """An upgraded store takes answers and labels, and compacts, beside what it held."""
+
+    async def main(store: Store) -> None:
+        before = await older.read(store)
+        more = older.answers(older.PETS, 5, 77)
+        await store.put_predictions(more)
+        await store.put_labels([Label(id_, "cat") for id_ in more.ids])
+        await store.compact()
+        after = await older.read(store)
+        assert after["pets/v1"]["answers"] == before["pets/v1"]["answers"] + 5
+        assert after["pets/v1"]["labelled"][0] == before["pets/v1"]["labelled"][0] + 5
+        near(after["fraud/v1"], before["fraud/v1"])
+
+    async def run() -> None:
+        await written(address)
+        await upgrade(address, older.RESTART, print)
+        store = await open_store(address)
+        await main(store)
+        await store.close()
+
+    asyncio.run(run())
