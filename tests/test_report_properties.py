@@ -145,7 +145,7 @@ def test_a_table_in_every_form(situation: tuple[str, str, int, int, bool, int]) 
     p_NC, labels_N = rows_of(shape, truth, classes, max(labels, 3), seed)
     names = tuple(f"c{k}" for k in range(classes))
     known = [names[y] if n < labels else "" for n, y in enumerate(labels_N)]
-    answers = of_probabilities("a.csv", p_NC, Texts.of_array(np.array(known)), names, named=True)
+    answers = of_probabilities("a.csv", p_NC, Texts.of_array(np.array(known)), names, ordered=True)
     options = Options(costs=Costs(10, 1) if positive else None)
     report = report_of_answers(answers, options, by="class", positive=names[-1] if positive else None)
     assert (report.answers, report.labelled) == (max(labels, 3), labels)

@@ -96,7 +96,7 @@ def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, m
     ],
 )
 def test_labels_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
-    ids, labels, index, *_ = (*arguments, None, None)
+    ids, labels, index = (*arguments, None, None)[:3]
     with pytest.raises(ConfigError, match=message):
         client.feedback(ids, labels, index=index)
 

@@ -212,4 +212,4 @@ def settlements(version: int) -> Work[list[Settlement]]:
         " GROUP BY decision, at_ms, who, why ORDER BY at_ms",
         (version,),
     )
-    return [Settlement(*settlement, int(labels)) for *settlement, labels in rows]
+    return [Settlement(decision, at_ms, who, why, int(labels)) for decision, at_ms, who, why, labels in rows]
