@@ -125,7 +125,7 @@ def table_of(
 ) -> dict[str, Any]:
     """The content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
-    floor, notes = max(was["floor_p95"], now["floor_p95"]), calibrator.notes()
+    floor, notes = max(was["floor_p95"], now["floor_p95"]), list(calibrator.warnings)
     if abs(was["ece"] - now["ece"]) < floor:
         notes.append(
             f"ECE before ({was['ece']:.4f}) and after ({now['ece']:.4f}) differ by less than the noise floor"
