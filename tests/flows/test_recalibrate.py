@@ -86,10 +86,10 @@ def test_from_an_alarm_to_evidence_for_a_person(prefect: Prefect, service: tuple
     few = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
     assert few["state_name"] == "Waits for a person" and "an interval needs 500" in few["state"]["message"]
     assert "Another run looks again at" in few["state"]["message"]
-    label(client, 300, TRUE, seed=4)
+    label(client, 250, TRUE, seed=4)
     asked = len(later(prefect))
     waits = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
-    assert waits["state_name"] == "Waits for a person" and "600 fresh labels" in waits["state"]["message"]
+    assert waits["state_name"] == "Waits for a person" and "550 fresh labels" in waits["state"]["message"]
     assert f"Promote it: trueodds promote tiny {second}" in waits["state"]["message"]
     assert "95% interval of the gain" in prefect.artifacts(waits["id"])["evidence"]
     assert len(later(prefect)) == asked, "a person is waited for, not labels"
