@@ -20,6 +20,7 @@ from pipeline.figures.classes import NAMED
 from trueodds import calibrators, logits, metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.entries import check_compared
+from trueodds.evaluation.improvement import post_hoc_improvement
 from trueodds.evaluation.measurement import Measurement, Problem, measure
 from trueodds.evaluation.results import compared, rows_of, table_of
 from trueodds.files import read_json, write_json, write_npz
@@ -81,7 +82,8 @@ def test_every_number_before_and_after() -> None:
         )
     assert metrics_table["before"]["ece"] > 0.08 > 0.03 > metrics_table["after"]["ece"]
     assert metrics_table["before"]["calibration_p_value"] < 1e-3 < metrics_table["after"]["calibration_p_value"]
-    assert metrics_table["notes"] == []
+    (note,) = metrics_table["notes"]
+    assert "The NLL falls by" in note and "do not show" not in note
 
 
 def test_what_is_not_defined_is_null() -> None:
@@ -98,17 +100,38 @@ def test_large_fits_stay_out_of_the_table() -> None:
     assert metrics_table["calibrator"] == {"calibrator": "matrix"}
 
 
-def test_a_difference_below_the_floor_is_called_that() -> None:
+def test_the_difference_is_told_by_the_nll_and_never_by_the_ece() -> None:
     z, y = rows(300, temperature=1.0)
-    metrics_table = table(calibrators.Identity(), z, y, Evaluation())
-    assert len(metrics_table["notes"]) == 1 and "they cannot be told apart" in metrics_table["notes"][0]
+    assert table(calibrators.Identity(), z, y, Evaluation())["notes"] == []
+    for temperature, shown in ((1.01, False), (4.0, True)):
+        metrics_table = table(calibrators.Temperature(temperature), z, y, Evaluation())
+        (note,) = metrics_table["notes"]
+        after = metrics_table["after"]
+        limits = f"95% interval {after['phi_nll_lower']:.4f} .. {after['phi_nll_upper']:.4f})"
+        assert (
+            "is no test: chance raises each of both by an amount of its own. The NLL falls by" in note
+            and limits in note
+        )
+        assert note.endswith("these rows do not show that calibration changes it.") != shown
+
+
+def test_the_interval_of_the_nll_that_the_note_reads_holds() -> None:
+    """A calibrator that changes nothing on average: 0 lies in the interval in about 95% of 200 draws of 400 rows."""
+    z, y = rows(80_000, temperature=1.0)
+    gentle = calibrators.Temperature(1.2)
+    whole = post_hoc_improvement(metrics.softmax(z), gentle(z), y)["nll"].value
+    held = 0
+    for part in np.split(np.arange(80_000), 200):
+        found = post_hoc_improvement(metrics.softmax(z[part]), gentle(z[part]), y[part])["nll"]
+        held += found.lower <= whole <= found.upper
+    assert held >= 182
 
 
 def test_a_hit_bound_is_written_down() -> None:
     z, y = np.eye(3)[[0, 1, 2]] * 5, np.array([0, 1, 2])
     metrics_table = table(calibrators.fit(z, y, "temperature", shrinkage=0.0), z, y, Evaluation())
     assert metrics_table["calibrator"]["bound"] == "lower"
-    assert "stopped at its lower bound 0.05" in metrics_table["notes"][0]
+    assert "stopped at its lower bound 0.0166667" in metrics_table["notes"][0]
 
 
 def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> None:

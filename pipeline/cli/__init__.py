@@ -27,7 +27,7 @@ COMMANDS = {
     "shadow": Command("pipeline.cli.shadow", "score a version on the same inputs without answering"),
     "default": Command("pipeline.cli.default", "choose the model that answers calls without a model's name"),
     "recalibrate": Command("pipeline.cli.recalibrate", "fit a calibrator on live labels and publish it as the shadow"),
-    "judge": Command("pipeline.cli.judge", "promote or withdraw the shadow by the labels that came since"),
+    "judge": Command("pipeline.cli.judge", "compare the shadow with what answers, by labels that came since"),
     "doctor": Command("pipeline.cli.doctor", "check that versions, folders, schedules and alarms agree", "workflow"),
 }
 STAGE_COMMANDS = {

@@ -1,4 +1,8 @@
-"""Judges the shadow of a model by labels that came since it was published: promotes it, withdraws it, or goes on."""
+"""Compares the shadow of a model with what answers, by labels that came since it was published.
+
+It prints the difference in NLL with its interval. It promotes and withdraws nothing: a person does, with `promote` or
+`shadow`. The exit code is 0 where the evidence was read, whatever it says, and 1 where it could not be read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from trueodds.cli import Subparsers
 def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("judge", "judge --model digits --wait 600")
     parser = commands.add_parser("judge", description=__doc__, epilog=epilog)
-    add_judgement(parser, ("evidence", "never"))
+    add_judgement(parser)
     whose = "of a model that another server serves"
     parser.add_argument("--version", help=f"{whose}: the one that answered (default: the newest)")
     parser.add_argument("--shadow", metavar="VERSION", help=f"{whose}: the one beside it (default: the newest)")

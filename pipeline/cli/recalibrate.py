@@ -1,5 +1,6 @@
-"""Fits a calibrator on the live labels of what answers, publishes it as the shadow, and judges it by later labels.
+"""Fits a calibrator on the live labels of what answers, and publishes it as the shadow.
 
+Where a candidate waits already, it is compared with what answers by later labels. A person promotes it.
 Of a model that another server serves, whose answers are observed, the calibrator is written to a file.
 """
 
@@ -17,7 +18,9 @@ from trueodds.cli import Parser, Subparsers
 def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
-    add_judgement(parser, ("now", "evidence", "never"))
+    add_judgement(parser)
+    promote = "now: the fitted calibrator answers at once, without later labels (default: never)"
+    parser.add_argument("--promote", choices=("now", "never"), default="never", help=promote)
     parser.add_argument(
         "--version", help="do nothing if another one answers by now; of an observed model: whose labels"
     )
@@ -32,17 +35,16 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out")}
+    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "promote")}
     request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
     print(outcome_text(recalibrate(request)))
     return 0
 
 
-def add_judgement(parser: Parser, promote: tuple[str, ...]) -> None:
+def add_judgement(parser: Parser) -> None:
     """Adds the options of `recalibrate` and `judge`."""
     parser.add_argument("--model", help="(default: the one that answers calls without a model's name)")
-    parser.add_argument("--promote", choices=promote, default="evidence", help="(default: evidence)")
-    wait = "how long to wait for enough labels (default: 0)"
+    wait = "how long to wait for labels that are enough for an interval (default: 0)"
     parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=wait)
     common.add_service(parser)
     common.add_models(parser)
@@ -55,7 +57,6 @@ def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
         client_of(arguments.service, arguments.key_file),
         arguments.models,
         arguments.model,
-        promote=arguments.promote,
         wait_seconds=arguments.wait,
         why=arguments.why,
         say=print,
@@ -69,7 +70,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 
 def _table_text(choice: Choice) -> str:
-    """The candidates with their NLL, and ECE before and after."""
+    """The candidates with their NLL, ECE before and after, and what the chosen fit warns of."""
     lines = [f"{choice.rows:,} live labels, cross-validated", ""]
     lines.append(f"{'calibrator':<28}{'NLL':>10}{'gain':>12}{'+-':>10}")
     served = (f"{choice.served.name} (served)", choice.served)
@@ -85,4 +86,4 @@ def _table_text(choice: Choice) -> str:
         lines += [""] * (when == "before") + [
             f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor {v['floor_p95']:.4f}"
         ]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in choice.calibrator.warnings), ""])

@@ -1,4 +1,4 @@
-"""The flow `recalibrate`: live labels -> a candidate beside what answers -> its promotion once labels bear it out.
+"""The flow `recalibrate`: live labels -> a candidate beside what answers -> evidence for a person, who promotes it.
 
 Started by an alarm's webhook, by hand (`prefect deployment run recalibrate/live`) or by its schedule, if somebody
 switches it on. A run does not wait for labels, which would hold up the worker: it asks for another run later.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from prefect import State, Task, flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -34,8 +34,10 @@ STEPS = {
     "fetch_labels": "fetch labels",
     "choose": "choose",
     "publish_candidate": "publish as shadow",
-    "compare": "weigh evidence",
+    "compare": "compare",
 }
+STATES = {"published": "Shadow published", "waits": "Waits for a person"}
+"""Names of a run's last state, where they are not the outcome's."""
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
 
@@ -56,12 +58,13 @@ def recalibrate(
     models: str | None = None,
     labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = recalibration.LABELS,
     candidates: list[str] | None = None,
-    promote: Literal["now", "evidence", "never"] = "evidence",
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
     look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,
     dry_run: bool = False,
 ) -> State[None]:
-    """Judge the candidate that waits; if none does, fit one on the live labels and publish it as the shadow.
+    """Compare the candidate that waits; if none does, fit one on the live labels and publish it as the shadow.
+
+    It promotes and withdraws nothing: its last word is the evidence for a person.
 
     Args:
         model: Its name. None: the one that answers when nothing is named.
@@ -72,10 +75,9 @@ def recalibrate(
             the checkout.
         labels: To fit on, of those that arrived last, at most.
         candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
-        promote: Once evidence bears the candidate out, now, or never.
-        wait_seconds: For evidence; the worker waits too.
-        look_again_minutes: While labels are few or evidence is open: another run after so long, then after twice as
-            long, up to a day. None: no other run.
+        wait_seconds: For labels that are enough for an interval; the worker waits too.
+        look_again_minutes: While labels are too few for a fit or an interval: another run after so long, then after
+            twice as long, up to a day. None: no other run.
         dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
     """
     log = get_run_logger()
@@ -86,11 +88,10 @@ def recalibrate(
         version,
         labels,
         tuple(candidates or ()),
-        promote,
-        wait_seconds,
-        reason or "",
-        f"flow run {flow_run.get_name()}",
-        log.info,
+        wait_seconds=wait_seconds,
+        why=reason or "",
+        who=f"flow run {flow_run.get_name()}",
+        say=log.info,
     )
     if dry_run:
         return Completed(name="Rehearsed", message=recalibration.rehearse(request))
@@ -106,9 +107,10 @@ def recalibrate(
     _show(outcome, request.models)
     words = outcome.words
     log.info(words)
-    if outcome.status in ("published", "open") and promote == "evidence" and look_again_minutes and deployment.id:
+    waits = outcome.status in ("published", "waits")
+    if waits and not (outcome.comparison and outcome.comparison.enough) and look_again_minutes and deployment.id:
         words += f" {_look_again(look_again_minutes, request, outcome.served, outcome.candidate or '')}"
-    return Completed(name=outcome.status.capitalize(), message=words)
+    return Completed(name=STATES.get(outcome.status, outcome.status.capitalize()), message=words)
 
 
 def as_task(step: Callable[..., T], *arguments: Any) -> T:

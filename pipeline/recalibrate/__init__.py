@@ -1,8 +1,9 @@
-"""Recalibration of what is served: live labels -> a new calibrator -> a version beside the served one -> its promotion.
+"""Recalibration of what is served: live labels -> a new calibrator -> a version beside the served one -> evidence.
 
 The net stays the same file, so the logits that the service has stored score any calibrator exactly. A recalibrated
-version is published without answering (as the model's shadow) and takes over when labels of answers given later say
-that it is better: see `compare`. MODELS/<name>/history.jsonl keeps who answered when and why, for the way back.
+version is published without answering, as the model's shadow. Labels of answers given later are the evidence for a
+person, who promotes it or does not: see `compare`. MODELS/<name>/history.jsonl keeps who answered when and why, for the
+way back.
 """
 
 from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate

@@ -1,4 +1,4 @@
-"""The loop from labels to a promoted version: judge the candidate that waits, fit one where none does."""
+"""The loop from labels to a shadow: the evidence about the candidate that waits, a new fit where none does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, 
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import FewLabelsError, Outcome, Recalibration
+from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
 from pipeline.recalibrate.state import LOCK, ModelState, check_folder
 from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
 
@@ -30,10 +30,11 @@ def directly(step: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
-    """Judge the candidate that waits, if one does; otherwise fit one on the live labels and publish it.
+    """Compare the candidate that waits, if one does; otherwise fit one on the live labels and publish it as the shadow.
 
-    The candidate may be a calibrator or a retrained net that was published as the shadow. One that is still open after
-    as many fresh labels as it was fitted on (a net: as a fit would take) is replaced by a new fit. One process at a
+    Nothing is promoted unless `request.promote` is "now", and nothing is withdrawn: see `compare`.
+    The candidate may be a calibrator or a retrained net that was published as the shadow. A calibrator that still waits
+    after as many fresh labels as it was fitted on is replaced by a new fit; its version stays. One process at a
     time works on a model: while another one does, nothing is done. Of a model that another server serves the calibrator
     is written to `request.out`, if it is better.
 
@@ -54,8 +55,7 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
         served = request.models.version_of(name, DEFAULT) or ""
         words = f"Another recalibration of {name} is at work; this one leaves it to that."
         return Outcome("nothing", name, served, None, words)
-    waits = outcome.status == "published" and request.promote == "evidence"
-    return _wait(request, outcome, call) if waits else outcome
+    return _wait(request, outcome, call) if outcome.status == "published" else outcome
 
 
 def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
@@ -67,18 +67,17 @@ def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outc
         origin = origin_of(state.shadow.card)
         if origin is None or (origin[0] == served and not state.is_retrained):
             outcome = _judge(request, state, call)
-            most = origin[1] if origin else request.labels
-            used_up = outcome.comparison is not None and outcome.comparison.labels >= most
-            if outcome.status == "promoted" or (outcome.status == "open" and not used_up):
+            used_up = origin is not None and outcome.comparison is not None and outcome.comparison.labels >= origin[1]
+            if not used_up:
                 return outcome
             request.say(outcome.words)
     return _fit(request, state, call)
 
 
 def judge(request: Recalibration, call: Call = directly) -> Outcome:
-    """Weigh the model's shadow against what answers, on labels of answers given since; promote or withdraw it.
+    """Compare the model's shadow with what answers, on labels of answers given since. A person decides about it.
 
-    A recalibrated shadow is weighed on all labels of what answers, by the logits that both share; a retrained net on
+    A recalibrated shadow is compared on all labels of what answers, by the logits that both share; a retrained net on
     those answers that the service has scored with both, and so is a model that another server serves.
 
     Raises:
@@ -97,7 +96,7 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
                 f"{name} has no shadow to judge; trueodds recalibrate makes one, and publish --role shadow another"
             )
         outcome = _judge(request, state, call)
-    return _wait(request, outcome, call) if outcome.status == "open" and request.promote == "evidence" else outcome
+    return _wait(request, outcome, call)
 
 
 def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
@@ -114,22 +113,21 @@ def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
         settings,
         served.card.positive_class(),
     )
-    has_candidate = state.shadow is not None and origin_of(state.shadow.card) is not None
     if not choice.better:
-        if has_candidate:
-            request.models.withdraw(name, why="the served calibrator is as good", who=request.who)
         words = f"Nothing published: {choice.rows:,} labels cannot tell the served calibrator from the best candidate."
+        if state.shadow is not None:
+            words += f" {name}/{state.shadow.version} stays the shadow."
         return Outcome("kept", name, served.version, None, words, choice)
     version: str = call(publish_candidate, request, state, choice, rows)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if request.promote == "now":
-        if has_candidate:
+        if state.shadow is not None and origin_of(state.shadow.card) is not None:
             request.models.withdraw(name, why="a newer fit answers", who=request.who)
         request.models.promote(name, version, why=request.reason(lower), who=request.who)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
     words = (
         f"{name}/{version} is published as the shadow, {lower} on held-out labels. Labels of answers given from now on"
-        f" decide: trueodds judge. Or promote it: trueodds promote {name} {version}"
+        f" are the evidence: trueodds judge. {_commands(name, version)}"
     )
     return Outcome("published", name, served.version, version, words, choice)
 
@@ -184,23 +182,19 @@ def _judge(request: Recalibration, state: ModelState, call: Call) -> Outcome:
     comparison: Comparison = call(
         compare, served.calibrator, candidate.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
     )
-    summary = comparison.words()
-    outcome = Outcome("open", name, served.version, version, f"{name}/{version} stays the shadow. {summary}")
-    outcome = replace(outcome, comparison=comparison)
-    if request.promote == "never" or comparison.verdict == "open":
-        return outcome
-    why = request.reason(summary)
-    if comparison.verdict == "better":
-        request.models.promote(name, version, why=why, who=request.who)
-        return replace(outcome, status="promoted", words=f"{name}/{version} answers now. {summary}")
-    request.models.withdraw(name, why=why, who=request.who)
-    return replace(outcome, status="withdrawn", words=f"{name}/{version} is withdrawn: it is worse. {summary}")
+    words = f"{name}/{version} stays the shadow. {comparison.words()} {WHY} {_commands(name, version)}"
+    return Outcome("waits", name, served.version, version, words, comparison=comparison)
+
+
+def _commands(name: str, version: str) -> str:
+    """What a person may type."""
+    return f"Promote it: trueodds promote {name} {version}. End it: trueodds shadow {name} none"
 
 
 def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
-    """The outcome after waiting for evidence; the lock is free between two looks."""
+    """The outcome after waiting for enough labels; the lock is free between two looks."""
     end = time.monotonic() + request.wait_seconds
-    while (left := end - time.monotonic()) > 0:
+    while not (outcome.comparison and outcome.comparison.enough) and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, POLL_SECONDS))
         with request.models.lock(outcome.model, LOCK, lambda: None):
             state = ModelState.of(replace(request, model=outcome.model))
@@ -208,7 +202,5 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
                 words = f"{outcome.model}/{outcome.candidate} is no longer the shadow: somebody else decided."
                 return replace(outcome, status="nothing", served=state.served.version, words=words, comparison=None)
             judged = replace(_judge(request, state, call), choice=outcome.choice)
-        if judged.status != "open":
-            return judged
         outcome = replace(judged, status=outcome.status)
     return outcome

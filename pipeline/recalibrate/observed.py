@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.recalibrate.choice import Choice, choose
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import FewLabelsError, Outcome, Recalibration
+from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Identity
 from trueodds.errors import unknown
@@ -98,7 +98,7 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
 
 
 def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
-    """Weigh what a shadow would have answered against what was answered, on all labels of answers that both gave.
+    """Compare what a shadow would have answered with what was answered, on all labels of answers that both gave.
 
     The evidence holds if the shadow was made without these labels.
 
@@ -109,14 +109,8 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
     rows: Labelled = call(fetch_labels, request.client, model.name, version, None, shadow)
     same = Identity()
     comparison: Comparison = call(compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
-    verdicts = {
-        "better": f"{model.name}/{shadow} is better than {version}: have its server answer with it.",
-        "worse": f"{model.name}/{shadow} is worse than {version}: leave it.",
-        "open": f"{model.name}/{shadow} against {version} is open.",
-    }
-    words = f"{verdicts[comparison.verdict]} {comparison.words()}"
-    decided = comparison.verdict != "open"
-    return Outcome("judged" if decided else "open", model.name, version, shadow, words, comparison=comparison)
+    words = f"{model.name}/{shadow} beside {version}. {comparison.words()} {WHY}"
+    return Outcome("waits", model.name, version, shadow, words, comparison=comparison)
 
 
 def fetch_labels(client: Client, name: str, version: str, last: int | None, shadow: str | None = None) -> Labelled:

@@ -15,6 +15,11 @@ from trueodds.errors import ConfigError, UserError
 
 LABELS = 10_000
 LEAST_LABELS = 200
+WHY = (
+    "A person decides, because the interval holds for one look only: a program that looks until it is above 0 promotes"
+    " worse versions."
+)
+"""Why nothing is promoted or withdrawn by itself."""
 
 
 class FewLabelsError(UserError, ValueError):
@@ -30,7 +35,7 @@ class FewLabelsError(UserError, ValueError):
             )
 
 
-Promote = Literal["now", "evidence", "never"]
+Promote = Literal["now", "never"]
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,10 @@ class Recalibration:
     labels: int = LABELS
     """Of those that arrived last, at most."""
     candidates: tuple[str, ...] = ()
-    promote: Promote = "evidence"
+    promote: Promote = "never"
+    """now: the fitted candidate answers at once, because a person ordered it."""
     wait_seconds: float = 0.0
-    """For evidence; what is still open then is left to the next call."""
+    """For labels that are enough for an interval."""
     why: str = ""
     who: str | None = None
     say: Callable[[str], object] = field(default=lambda words: None, repr=False)
@@ -84,11 +90,11 @@ class Recalibration:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The result of a recalibration, and the evidence that decided it."""
+    """The result of a recalibration, and the evidence about the candidate."""
 
-    status: Literal["kept", "published", "promoted", "withdrawn", "open", "nothing", "fitted", "judged"]
-    """kept: the served calibrator is as good. published, open: a candidate waits for evidence. fitted, judged: of a
-    model that another server serves, so that nothing changes here."""
+    status: Literal["kept", "published", "promoted", "waits", "nothing", "fitted"]
+    """kept: the served calibrator is as good. published, waits: a candidate waits for a person. promoted: a person
+    ordered `promote` "now". fitted: of a model that another server serves, so that nothing changes here."""
     model: str
     served: str
     candidate: str | None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,22 @@ from scipy import stats
 Array = npt.NDArray[np.float64]
 MANY = 10
 """Values from which on their bootstrap is taken: with fewer BCa's intervals are too short."""
-RESAMPLES = 1000
-BLOCK = 100
-"""Resamples whose weights are in memory at once."""
+PLUG_IN = re.compile(r"(^|_)(ece|sece|mce|ks_error|reliability)(_|$)")
+"""Columns of calibration errors that are estimated from the rows' own frequencies."""
+NOTE = (
+    "Calibration errors are plug-in estimates: chance raises each by an amount that depends on the model, by more for"
+    " the less sharp of two calibrated ones. Their differences are numbers, and no test."
+)
+
+
+def is_plug_in(column: str) -> bool:
+    """Whether a column is a calibration error, whose differences no test here is valid for.
+
+    E[plug-in ECE] = ECE + a bias of about sqrt(2 / (pi N)) sum_b sqrt(w_b c_b (1 - c_b)) near calibration, w_b the
+    share and c_b the confidence of bin b. Two calibrated models of other sharpness differ by their biases, which no
+    number of resamples and seeds takes away.
+    """
+    return PLUG_IN.search(column) is not None
 
 
 @dataclass(frozen=True)
@@ -82,13 +95,16 @@ def cohens_d(first: Sequence[float], second: Sequence[float], *, small_samples: 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference to the baseline on the same rows and seeds: interval, p-value of none, and how many seeds."""
+    """A mean difference to the baseline on the same rows and seeds, and how many seeds.
+
+    The interval and the p-value of no difference are None where no test is valid.
+    """
 
     mean: float
-    lower: float
-    upper: float
-    p_value: float
     seeds: int
+    lower: float | None = None
+    upper: float | None = None
+    p_value: float | None = None
 
 
 def of_rows(differences_SN: npt.ArrayLike, level: float = 0.95) -> Difference:
@@ -105,45 +121,6 @@ def of_rows(differences_SN: npt.ArrayLike, level: float = 0.95) -> Difference:
         raise ValueError(f"differences have shape {d_SN.shape}; allowed is (seeds, rows), two rows or more")
     rows = d_SN.shape[1]
     return _difference(d_SN.mean(axis=1), float(d_SN.mean(axis=0).var(ddof=1)) / rows, rows - 1, level)
-
-
-def of_ece(
-    confidence_SN: npt.ArrayLike,
-    hit_SN: npt.ArrayLike,
-    baseline_confidence_SN: npt.ArrayLike,
-    baseline_hit_SN: npt.ArrayLike,
-    *,
-    bins: int = 15,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Difference:
-    """Of the top label's ECE (equal width, bins (lo, hi]): the variance over rows is that of RESAMPLES bootstraps of
-    the rows, the same for both models and all seeds; the rest as `of_rows`.
-
-    Raises:
-        ValueError: arrays of different shapes, or no rows.
-    """
-    arrays = [np.asarray(x, np.float64) for x in (confidence_SN, hit_SN, baseline_confidence_SN, baseline_hit_SN)]
-    if len({x.shape for x in arrays}) > 1 or arrays[0].ndim != 2 or not arrays[0].size:
-        shapes = ", ".join(str(x.shape) for x in arrays)
-        raise ValueError(f"the arrays have shapes {shapes}; allowed is one shape (seeds, rows) for all")
-    seeds, rows = arrays[0].shape
-    ours, theirs = (_binned(arrays[k], arrays[k + 1], bins) for k in (0, 2))
-    both = np.concatenate([*ours, *theirs], axis=1)
-    sign = np.repeat([1.0, -1.0], seeds)
-
-    def differences(weights_BN: Array) -> Array:
-        gaps = np.abs((weights_BN @ both).reshape(len(weights_BN), 2 * seeds, bins)).sum(axis=2) / rows
-        found: Array = (gaps * sign).reshape(len(weights_BN), 2, seeds).sum(axis=1)
-        return found
-
-    draw = np.random.default_rng(seed)
-    shares = np.full(rows, 1 / rows)
-    drawn = [
-        differences(draw.multinomial(rows, shares, size=BLOCK).astype(np.float64)).mean(axis=1)
-        for _ in range(RESAMPLES // BLOCK)
-    ]
-    return _difference(differences(np.ones((1, rows)))[0], float(np.concatenate(drawn).var(ddof=1)), rows - 1, level)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -165,19 +142,8 @@ def _difference(means_S: Array, over_rows: float, freedom_rows: int, level: floa
     over = float(means_S.var(ddof=1)) / seeds if seeds > 1 else 0.0
     variance = over + over_rows
     if variance == 0:
-        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0, seeds)
+        return Difference(mean, seeds, mean, mean, 1.0 if mean == 0 else 0.0)
     freedom = variance**2 / (over**2 / max(1, seeds - 1) + over_rows**2 / freedom_rows)
     error = math.sqrt(variance)
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    return Difference(mean, mean - half, mean + half, float(2 * stats.t.sf(abs(mean) / error, freedom)), seeds)
-
-
-def _binned(confidence_SN: Array, hit_SN: Array, bins: int) -> list[Any]:
-    """Of each seed confidence minus hit, in the column of the row's bin, N x bins."""
-    place_SN = np.clip(np.ceil(confidence_SN * bins).astype(int) - 1, 0, bins - 1)
-    found = []
-    for place_N, gap_N in zip(place_SN, confidence_SN - hit_SN, strict=True):
-        of_bins = np.zeros((len(gap_N), bins))
-        of_bins[np.arange(len(gap_N)), place_N] = gap_N
-        found.append(of_bins)
-    return found
+    return Difference(mean, seeds, mean - half, mean + half, float(2 * stats.t.sf(abs(mean) / error, freedom)))

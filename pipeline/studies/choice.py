@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from pipeline.studies import chance
 from pipeline.studies.format import CALIBRATOR, VALIDATION, Choice, Study
 from trueodds.texts import plural
 
@@ -87,10 +88,16 @@ def _of_group(rule: Choice, settings: Sequence[Setting]) -> Chosen | None:
     if rule.least is not None:
         least = rule.least
         found = min(within, key=lambda one: _value(one, least))
-        return Chosen((found,), f"least {least}{words}, {of}: {found.name}")
+        return Chosen((found,), f"least {least}{words}, {of}: {found.name}{_caveat(wanted)}")
     front = tuple(one for one in within if not any(_beats(other, one, rule.pareto) for other in within))
     names = "; ".join(one.name for one in front)
-    return Chosen(front, f"not beaten in {' and '.join(rule.pareto)} at once{words}, {of}: {names}")
+    return Chosen(front, f"not beaten in {' and '.join(rule.pareto)} at once{words}, {of}: {names}{_caveat(wanted)}")
+
+
+def _caveat(columns: Sequence[str]) -> str:
+    """What is added about a rule that looks at plug-in estimates."""
+    estimates = " and ".join(column for column in columns if chance.is_plug_in(column))
+    return f". By the plug-in estimate {estimates}: no evidence that others are calibrated worse" if estimates else ""
 
 
 def _value(setting: Setting, column: str) -> float:

@@ -1,4 +1,4 @@
-"""Each setting against the baseline, on the same rows and seeds: which differences chance explains, in words."""
+"""Each setting against the baseline, on the same rows and seeds: the differences, and those that chance explains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.studies import chance
 from pipeline.studies.chance import Difference
 from pipeline.studies.format import Study
 from pipeline.studies.running import LOGITS, Place
-from trueodds import calibrators, logits
+from trueodds import calibrators, logits, metrics
 from trueodds.calibrators import FitError
 from trueodds.evaluation.entries import name_and_options
 from trueodds.sums.losses import nll_of
@@ -28,27 +28,33 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Compared:
-    """A setting and a calibrator beside the baseline with the same: the difference of a measure, p-value adjusted."""
+    """A setting and a calibrator beside the baseline with the same: the difference of a measure.
+
+    The p-value is adjusted; None where no test of the measure is valid.
+    """
 
     setting: str
     calibrator: str
     measure: str
     difference: Difference
-    adjusted_p: float = 1.0
+    adjusted_p: float | None = None
 
     def sentence(self) -> str:
-        """Whether chance explains it."""
+        """The difference, and whether chance explains it where a test says so."""
         d, fraction = self.difference, self.measure != "nll"
         scale, unit, digits = (100, " points", 2) if fraction else (1, "", 4)
-        size, low, high = (f"{scale * value:+.{digits}f}" for value in (d.mean, d.lower, d.upper))
+        size = f"{scale * d.mean:+.{digits}f}"
         seeds = f"{d.seeds} seeds" if d.seeds > 1 else "one seed, which says nothing of others"
+        about = f"{self.setting}, {self.calibrator}: {WORDS[self.measure]} {size}{unit}"
+        if self.adjusted_p is None or d.lower is None or d.upper is None:
+            return f"{about}, a difference of plug-in estimates without a test ({seeds})."
+        low, high = (f"{scale * value:+.{digits}f}" for value in (d.lower, d.upper))
         verdict = (
             f"{'lower' if d.mean < 0 else 'higher'} than the baseline's"
             if self.adjusted_p < LEVEL
             else "not told from the baseline's: chance explains it"
         )
-        words = f"{self.setting}, {self.calibrator}: {WORDS[self.measure]} {size}{unit} [{low}, {high}], {verdict}"
-        return f"{words} (p {self.adjusted_p:.2g} after Holm's correction; {seeds})."
+        return f"{about} [{low}, {high}], {verdict} (p {self.adjusted_p:.2g} after Holm's correction; {seeds})."
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,15 @@ class _Scores:
     nll_N: Array
     confidence_N: Array
 
+    def ece(self) -> float:
+        """Plug-in ECE of the top label, in 15 bins of equal width."""
+        return metrics.ece(metrics.CalibrationSums.from_top(self.confidence_N, self.error_N == 0))
+
 
 def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
     """Every setting that shares seeds with the baseline, in the order of the runs; nothing without a baseline.
 
+    Error and NLL are means over rows, whose differences are tested. The ECE's are numbers: see `chance.is_plug_in`.
     The correction is for all differences of one measure; one that a calibrator does not change, such as the error under
     temperature scaling, counts once.
     """
@@ -87,13 +98,15 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
 
 
 def summary(compared: Sequence[Compared]) -> str:
-    """How many of the differences chance does not explain; "" where nothing was compared."""
-    if not compared:
+    """How many of the tested differences chance does not explain; "" where nothing was tested."""
+    tested = [one.adjusted_p for one in compared if one.adjusted_p is not None]
+    if not tested:
         return ""
-    real = [one for one in compared if one.adjusted_p < LEVEL]
+    of = "tested differences (error, NLL) to the baseline"
+    real = sum(p < LEVEL for p in tested)
     if not real:
-        return f"Chance explains all {len(compared)} differences to the baseline: no setting is better or worse."
-    return f"Chance does not explain {len(real)} of {len(compared)} differences to the baseline."
+        return f"Chance explains all {len(tested)} {of}."
+    return f"Chance does not explain {real} of {len(tested)} {of}."
 
 
 def _setting(varied: Mapping[str, Any]) -> str:
@@ -129,16 +142,14 @@ def _differences(name: str, entry: str, ours: Sequence[_Scores], theirs: Sequenc
     def of_rows(what: str) -> Difference:
         return chance.of_rows(stacked(ours, what) - stacked(theirs, what))
 
-    ece = chance.of_ece(
-        stacked(ours, "confidence_N"),
-        1 - stacked(ours, "error_N"),
-        stacked(theirs, "confidence_N"),
-        1 - stacked(theirs, "error_N"),
-    )
+    gap = float(np.mean([one.ece() - other.ece() for one, other in zip(ours, theirs, strict=True)]))
+    ece = Difference(gap, len(ours))
     by_measure = {"error_rate": of_rows("error_N"), "nll": of_rows("nll_N"), "ece": ece}
     return [Compared(name, entry, measure, by_measure[measure]) for measure in MEASURES]
 
 
 def _corrected(compared: Sequence[Compared]) -> list[Compared]:
-    adjusted = chance.holm([one.difference.p_value for one in compared]) if compared else []
-    return [replace(one, adjusted_p=p) for one, p in zip(compared, adjusted, strict=True)]
+    p_values = [one.difference.p_value for one in compared if one.difference.p_value is not None]
+    if len(p_values) < len(compared):
+        return list(compared)
+    return [replace(one, adjusted_p=p) for one, p in zip(compared, chance.holm(p_values), strict=True)]

@@ -120,11 +120,12 @@ def _points(spec: figure.Points, drawing: _Drawing, out: Path, title: str) -> No
         if (x := _interval(one, spec.x)) is not None and (y := _interval(one, spec.y)) is not None
     }
     values = [(x.value, y.value) for x, y in found.values()]
+    front = spec.front and not any(map(chance.is_plug_in, (spec.x, spec.y)))
     of = [
-        Point(name, x, y, spec.front and not any(_beats(other, (x.value, y.value)) for other in values))
+        Point(name, x, y, front and not any(_beats(other, (x.value, y.value)) for other in values))
         for name, (x, y) in found.items()
     ]
-    across.points(of, (spec.x.replace("_", " "), spec.y.replace("_", " ")), out, title)
+    across.points(of, (_label(spec.x), _label(spec.y)), out, title)
 
 
 def _bars(spec: figure.Bars, drawing: _Drawing, out: Path, title: str) -> None:
@@ -134,7 +135,7 @@ def _bars(spec: figure.Bars, drawing: _Drawing, out: Path, title: str) -> None:
             group = "" if spec.groups is None else _text(one, spec.groups)
             short = " ".join(part for part in name.split(" ") if spec.groups is None or part != group) or name
             groups.setdefault(group, {})[short] = interval
-    across.bars(groups, spec.y.replace("_", " "), out, title)
+    across.bars(groups, _label(spec.y), out, title)
 
 
 def _effects(spec: figure.Effects, drawing: _Drawing, out: Path, title: str) -> None:
@@ -152,7 +153,7 @@ def _effects(spec: figure.Effects, drawing: _Drawing, out: Path, title: str) -> 
             groups.setdefault("\n".join([f"against {spec.against[value]}", *rest]), {})[str(value)] = d
     if not groups:
         raise _NothingError
-    across.effects(groups, f"Cohen's d of {spec.y.replace('_', ' ')} (below 0: less)", out, title)
+    across.effects(groups, f"Cohen's d of {_label(spec.y)} (below 0: less)", out, title)
 
 
 def _shift(spec: figure.Shift, drawing: _Drawing, out: Path, title: str) -> None:
@@ -163,7 +164,7 @@ def _shift(spec: figure.Shift, drawing: _Drawing, out: Path, title: str) -> None
         name: [(severity, *shifted.mean_and_error(of[severity], spec.y)) for severity in sorted(of)]
         for name, of in found.items()
     }
-    across.shift(lines, spec.y.replace("_", " "), out, title)
+    across.shift(lines, _label(spec.y), out, title)
 
 
 def _densities(spec: figure.Densities, drawing: _Drawing, out: Path, title: str) -> None:
@@ -182,6 +183,11 @@ _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
     "reliability": _reliability, "bins": _bins, "curves": _curves, "points": _points, "bars": _bars,
     "effects": _effects, "shift": _shift, "densities": _densities, "gradients": _gradients, "outcomes": _outcomes,
 }  # fmt: skip
+
+
+def _label(column: str) -> str:
+    """Axis label of a measure."""
+    return column.replace("_", " ") + (", a plug-in estimate" if chance.is_plug_in(column) else "")
 
 
 def _interval(setting: Setting, column: str) -> Interval | None:

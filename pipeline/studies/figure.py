@@ -46,7 +46,7 @@ class Points(_Figure):
     x: str = "error_rate"
     y: str = "ece"
     front: bool = True
-    """Join those that no other one beats in both: lower is better."""
+    """Join those that no other one beats in both: lower is better. Not of a calibration error, a plug-in estimate."""
 
 
 class Bars(_Figure):

@@ -22,6 +22,8 @@ class Findings:
     cells: Sequence[Sequence[str]]
     shifted: Sequence[Sequence[Sequence[str]]]
     """A table for each figure of a shift."""
+    notes: Sequence[str]
+    """About the columns."""
     summary: str
     compared: Sequence[str]
     chosen: Sequence[str]

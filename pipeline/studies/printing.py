@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from pipeline.studies import choice
+from pipeline.studies import chance, choice
 from pipeline.studies.choice import Chosen, Setting
 from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, Study, published_keys
 from pipeline.studies.measuring import PROBLEM
@@ -42,6 +42,11 @@ def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
             shown = [_beside(study, column, theirs, setting.rows, off) for column in study.report]
             printed.append(["" for _ in axes] + ["published", "", *shown])
     return printed
+
+
+def notes(study: Study) -> list[str]:
+    """What is said of the reported columns as a whole."""
+    return [chance.NOTE] if any(map(chance.is_plug_in, study.report)) else []
 
 
 def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:

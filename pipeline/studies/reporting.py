@@ -27,7 +27,7 @@ def report(study: Study, done: Done, out: Path) -> str:
     written = [*measuring.write(out, table), *shifted.write(out, under_shift)]
     figures = drawing.draw(study, done.places, table, under_shift, out)
     written += [*figures, page.write(out / PAGE, study, found, figures)]
-    words = [found.summary, *(f"  {line}" for line in found.compared), *found.chosen]
+    words = [*found.notes, found.summary, *(f"  {line}" for line in found.compared), *found.chosen]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
     tables = [line for cells in (found.cells, *found.shifted) for line in ["", *printing.markdown(cells)]]
@@ -51,6 +51,7 @@ def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequen
             if spec.kind == "shift"
             if (cells := shifted.cells(study, under_shift, spec))
         ],
+        notes=printing.notes(study),
         summary=comparison.summary(compared),
         compared=[*(one.sentence() for one in compared), *printing.times(study, table)],
         chosen=printing.chosen_lines(study, chosen),

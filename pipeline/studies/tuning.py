@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.studies import choice
+from pipeline.studies import chance, choice
 from pipeline.studies.choice import SEED, Row, Setting
 from pipeline.studies.expansion import Run
 from pipeline.studies.format import CALIBRATOR, Leaves, Step, Study, StudyError
@@ -79,11 +79,12 @@ def _best(study: Study, step: Step, tried: Sequence[tuple[Any, Row | None]], nam
     (found,) = taken[0].settings
     value = next(value for value, _ in tried if found.name == f"{step.leaf}={value}")
     column = str(rule.least)
+    estimate = ", a plug-in estimate," if chance.is_plug_in(column) else ""
     said = ", ".join(
         f"{value}: {'failed' if row is None or row.get(column) is None else format(row[column], '.4f')}"
         for value, row in tried
     )
-    return value, f"tuned {name}: {step.leaf} = {value} ({column} {said})"
+    return value, f"tuned {name}: {step.leaf} = {value} ({column}{estimate} {said})"
 
 
 def _concerns(step: Step, run: Run) -> bool:

@@ -13,11 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import reference, reference_calibrators, reference_metrics
-from tests.calibrators.test_calibrators import Labels, drawn
+from tests.calibrators.test_calibrators import Labels, drawn, ends
 from trueodds import calibrators, metrics
 from trueodds.calibrators import EnsembleTemperature, Temperature
 from trueodds.calibrators.fitting import objectives
-from trueodds.calibrators.temperature import GRID, HIGHEST, LOWEST, SHRINKAGE
+from trueodds.calibrators.temperature import GRID, SHRINKAGE
 
 
 def by(objective: str, z: npt.NDArray[np.floating], labels: Labels, **options: float) -> Temperature:
@@ -60,7 +60,7 @@ def test_nll_slope_and_curvature_are_derivatives() -> None:
 def test_brier_temperature_is_the_least_of_a_fine_scan(seed: int, temperature: float) -> None:
     z, labels = drawn(60, 4, temperature, 2.0, seed)
     rows, calibrator = objectives.Rows(z, labels), by("brier", z, labels)
-    least = min(rows.brier(1 / t)[0] for t in np.geomspace(LOWEST, HIGHEST, 800))
+    least = min(rows.brier(1 / t)[0] for t in np.geomspace(*ends(z), 800))
     assert rows.brier(1 / calibrator.temperature)[0] <= least + 1e-12
     if calibrator.bound is None:
         assert abs(rows.brier(1 / calibrator.temperature)[1]) < 1e-9

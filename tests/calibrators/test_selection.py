@@ -139,7 +139,7 @@ def test_a_fit_at_a_bound_or_without_doubt_is_passed_over() -> None:
         assert line.behind is not None and line.behind < 0
     alone = calibrators.select(z, labels, candidates=pairs[1:2])
     assert alone.calibrator.name == "temperature" and alone.table[0].passed_over is None
-    assert "lower bound 0.05" in alone.calibrator.notes()[-1]
+    assert "stopped at its lower bound" in alone.calibrator.warnings[-1]
 
 
 def test_few_wrong_rows_are_not_enough_for_weights_of_each_class() -> None:

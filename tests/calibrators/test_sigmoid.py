@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from tests import reference, reference_calibrators
-from tests.calibrators.test_calibrators import drawn
+from tests.calibrators.test_calibrators import drawn, ends
 from trueodds import calibrators
 from trueodds.calibrators import Beta, FitError, Platt, Quadratic
 from trueodds.calibrators.sigmoid import _Logistic, log_odds, log_pair
@@ -175,7 +175,8 @@ def test_separable_and_turned_round_rows_stop_at_the_bounds() -> None:
     z, _ = drawn(60, 3, spread=1.0)
     right, wrong = z.argmax(axis=1), z.argmin(axis=1)
     steep = beta(z, right)
-    assert (np.asarray(steep.hit_C) <= 20).all() and (np.asarray(steep.miss_C) <= 20).all()
+    assert steep.steepest == pytest.approx(1 / ends(z)[0])
+    assert max(np.max(steep.hit_C), np.max(steep.miss_C)) <= steep.steepest
     assert (steep(z).argmax(axis=1) == right).mean() > 0.95
     np.testing.assert_array_equal(platt(z, wrong).slope_C, 0)
 
@@ -217,11 +218,11 @@ def test_logits_turned_round_are_noted() -> None:
     turned = z * [1.0, 1.0, -1.0]
     for name in ("platt", "beta", "vector"):
         calibrator = calibrators.fit(turned, labels, name)
-        assert "The logit of class 2 points the wrong way" in calibrator.notes()[-1]
+        assert "The logit of class 2 points the wrong way" in calibrator.warnings[-1]
         assert calibrator.at_bound
-        assert not any("wrong way" in note for note in calibrators.fit(z, labels, name).notes())
+        assert not any("wrong way" in note for note in calibrators.fit(z, labels, name).warnings)
     steep = calibrators.fit(3 * z, z.argmax(axis=1), "beta")
-    assert steep.at_bound and "stopped at the steepest slope 20" in steep.notes()[-1]
+    assert steep.at_bound and f"stopped at the steepest slope {1 / ends(3 * z)[0]:g}:" in steep.warnings[-1]
 
 
 def test_slopes_below_zero_are_refused() -> None:

@@ -48,7 +48,7 @@ def later(prefect: Prefect) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full
-def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
+def test_from_an_alarm_to_evidence_for_a_person(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     client, models = service
     first = ModelFolder(models).version_of("tiny", "default")
     assert first is not None
@@ -70,9 +70,11 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     label(client, 500, TRUE, seed=2)
     runs = [submit(prefect, "recalibrate/live", **alarm) for _ in "12"]
     states = sorted(prefect.completed(run)["state_name"] for run in runs)
-    assert states in (["Open", "Published"], ["Nothing", "Published"]), "two triggers at once make one candidate"
+    assert states in (["Shadow published", "Waits for a person"], ["Nothing", "Shadow published"]), (
+        "two triggers at once make one candidate"
+    )
     second = ModelFolder(models).version_of("tiny", "shadow")
-    published = next(run for run in runs if prefect.run(run)["state_name"] == "Published")
+    published = next(run for run in runs if prefect.run(run)["state_name"] == "Shadow published")
     assert set(prefect.stages(published).values()) == {"Completed"}
     assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as shadow"}
     shown = prefect.artifacts(published)
@@ -81,13 +83,19 @@ def test_from_an_alarm_to_a_promoted_version(prefect: Prefect, service: tuple[ht
     assert len(later(prefect)) == 2, "both ask for the same later look"
 
     label(client, 300, TRUE, seed=3)
-    promoted = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
-    assert promoted["state_name"] == "Promoted" and "300 fresh labels" in promoted["state"]["message"]
-    assert "e-value" in prefect.artifacts(promoted["id"])["evidence"]
-    assert second is not None
+    few = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
+    assert few["state_name"] == "Waits for a person" and "an interval needs 500" in few["state"]["message"]
+    assert "Another run looks again at" in few["state"]["message"]
+    label(client, 250, TRUE, seed=4)
+    asked = len(later(prefect))
+    waits = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
+    assert waits["state_name"] == "Waits for a person" and "550 fresh labels" in waits["state"]["message"]
+    assert f"Promote it: trueodds promote tiny {second}" in waits["state"]["message"]
+    assert "95% interval of the gain" in prefect.artifacts(waits["id"])["evidence"]
+    assert len(later(prefect)) == asked, "a person is waited for, not labels"
+    assert second is not None and ModelFolder(models).version_of("tiny", "default") == first
+    ModelFolder(models).promote("tiny", second, why="by a person")
     until_served(client, second)
-    change = next(c for c in ModelFolder(models).changes("tiny") if c.after == second and c.action == "promote")
-    assert change.why.startswith("look again: 300 fresh labels") and change.who.startswith("flow run ")
     late = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     assert late["state_name"] == "Nothing" and "no longer answers" in late["state"]["message"]
 
@@ -223,9 +231,12 @@ def test_from_drift_to_a_calibrated_version_and_back(
         assert answering() == first
 
         traffic.send(1000, DRIFTED)
-        judged = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "looped"}})
-        prefect.completed(judged["id"])
-        wait_for(lambda: answering() == candidate, 10, lambda: prefect.logs(judged["id"]))
+        seen = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "looped"}})
+        assert prefect.completed(seen["id"])["state_name"] == "Waits for a person"
+        assert answering() == first and shadow() == candidate, "nothing is promoted without a person"
+        place = ("--models", str(models))
+        run([sys.executable, "-m", "pipeline", "promote", "looped", candidate, *place], prefect.home)
+        wait_for(lambda: answering() == candidate, 10, lambda: str(client.get("/models").json()))
 
         traffic.send(2000, DRIFTED)
         before, after = report(first), report(candidate)

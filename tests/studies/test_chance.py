@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.studies.chance import cohens_d, holm, of_ece, of_rows, over_seeds
-from trueodds import metrics
+from benchmarks import ece_differences
+from pipeline.config import Evaluation
+from pipeline.studies.chance import cohens_d, holm, is_plug_in, of_rows, over_seeds
+from trueodds.calibrators import Identity
+from trueodds.evaluation.measurement import measure
 
 NUMBERS = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=2, max_size=8)
 
@@ -90,23 +93,24 @@ def test_the_interval_covers_the_mean_over_other_seeds_and_rows(spread: float) -
     for _ in range(runs):
         shared_N, own_SN = rng.normal(0, 0.7, 300), rng.normal(0, 0.7, (4, 300))
         found = of_rows(0.02 + rng.normal(0, spread, (4, 1)) + shared_N + own_SN)
+        assert found.lower is not None and found.upper is not None
         covered += found.lower <= 0.02 <= found.upper
     assert 0.93 <= covered / runs <= 0.995
 
 
-def test_the_difference_of_two_eces() -> None:
-    rng = np.random.default_rng(3)
-    confidence_SN = rng.uniform(0.5, 1, (2, 2000))
-    hit_SN = rng.random((2, 2000)) < confidence_SN
-    worse_SN = np.minimum(1, confidence_SN + 0.1)
-    found = of_ece(worse_SN, hit_SN, confidence_SN, hit_SN)
-    eces = [metrics.ece(metrics.CalibrationSums.from_top(c, h), bins=15) for c, h in zip(worse_SN, hit_SN, strict=True)]
-    plain = [
-        metrics.ece(metrics.CalibrationSums.from_top(c, h), bins=15) for c, h in zip(confidence_SN, hit_SN, strict=True)
-    ]
-    assert found.mean == pytest.approx(np.mean(eces) - np.mean(plain), abs=1e-9)
-    assert found.lower > 0 and found.p_value < 0.01
-    none = of_ece(confidence_SN, hit_SN, confidence_SN, hit_SN)
-    assert (none.mean, none.lower, none.upper, none.p_value) == (0, 0, 0, 1)
-    with pytest.raises(ValueError, match="allowed is one shape"):
-        of_ece(confidence_SN, hit_SN, confidence_SN[:1], hit_SN[:1])
+def test_a_bootstrap_of_the_difference_of_two_eces_calls_calibrated_models_different() -> None:
+    """The fault for which studies test none: 40 pairs of calibrated models, one sharp; NLL's test keeps its level."""
+    found = ece_differences.measure((0.95, 0.3), 1000, runs=40, seed=2)
+    assert found["ece"] > 0.6 and found["nll"] < 0.2
+
+
+def test_what_is_a_plug_in_estimate() -> None:
+    """Every column of a measurement that is a calibration error, of test and validation rows; no mean over rows is."""
+    values = measure(Identity(), np.eye(3)[[0, 1, 2, 0]], [0, 1, 2, 1], Evaluation()).values
+    estimates = {name for name in values if is_plug_in(name)}
+    assert {"ece", "ece_l2", "mce", "adaptive_ece", "adaptive_ece_l2", "label_binned_ece", "debiased_ece", "sweep_ece",
+            "ks_error", "smooth_ece", "kde_ece", "sece", "classwise_ece", "classwise_adaptive_ece",
+            "top_brier_reliability"} <= estimates  # fmt: skip
+    assert not {"error_rate", "accuracy", "nll", "brier", "top_brier", "mean_confidence", "mean_entropy", "phi_nll",
+                "refinement_nll", "temperature", "seconds"} & estimates  # fmt: skip
+    assert is_plug_in("val_ece") and is_plug_in("val_adaptive_ece_l2") and not is_plug_in("val_error_rate")

@@ -70,6 +70,7 @@ def test_each_of_several_data_sets_has_its_choice_and_what_failed_has_none() -> 
     chosen = choose(study.choose, settings_of(study, rows))
     assert [one.settings[0].name for one in chosen] == ["dataset=digits method=ce", "dataset=wine method=fl3"]
     assert "of 2 settings" in chosen[0].words
+    assert chosen[0].words.endswith(". By the plug-in estimate val_ece: no evidence that others are calibrated worse")
     assert choose(study.choose, settings_of(study, rows[2:3])) == []
 
 
@@ -128,7 +129,10 @@ def test_tuning_keeps_each_choice_while_it_makes_the_next() -> None:
         ("method=avuc seed=1 method_options.kappa=0.2 weight_decay=0.01", 1),
     ]  # fmt: skip
     assert found[3].params.training.method_options == {"kappa": 0.2} and found[0].varied == runs[0].varied
-    assert said[0] == "tuned method=avuc: method_options.kappa = 0.2 (val_ece 0.2: 0.0000, 0.4: 0.2000)"
+    assert (
+        said[0]
+        == "tuned method=avuc: method_options.kappa = 0.2 (val_ece, a plug-in estimate, 0.2: 0.0000, 0.4: 0.2000)"
+    )
     assert "0.1: failed" in said[1]
     with pytest.raises(StudyError, match=r"method=avuc: no run with method_options.kappa = 0.2, 0.4 was measured"):
         tuning.tuned(study, runs, PARAMS, lambda batch: [None] * len(batch), said.append)

@@ -106,17 +106,30 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     assert {(one.setting, one.calibrator, one.difference.seeds) for one in compared} == {
         ("method=fl3", "identity", 1), ("method=fl3", T, 1),
     }  # fmt: skip
-    assert comparison.summary(compared).startswith("Chance explains all 5 differences to the baseline")
+    tested = "Chance explains all 3 tested differences (error, NLL) to the baseline."
+    assert comparison.summary(compared) == tested
     assert [one.measure for one in compared].count("error_rate") == 1, "which temperature scaling leaves as it is"
-    assert all("chance explains it (p " in one.sentence() for one in compared)
+    assert all(("chance explains it (p " in one.sentence()) == (one.measure != "ece") for one in compared)
     for place in places[:2]:
         parts = {split: logits.read(place.folder / running.LOGITS, split) for split in ("val", "test")}
         sure = {split: Logits(3 * part.logits_NC, part.labels_N) for split, part in parts.items()}
         logits.write(place.folder / running.LOGITS, sure, [])
     again = {(one.calibrator, one.measure): one for one in comparison.compare(study, places)}
     better = again["identity", "nll"]
-    assert better.adjusted_p < 0.05 and "lower than the baseline's (p " in better.sentence()
-    assert again["identity", "ece"].difference.upper < 0 and again["identity", "error_rate"].adjusted_p > 0.05
+    assert (
+        better.adjusted_p is not None
+        and better.adjusted_p < 0.05
+        and "lower than the baseline's (p " in better.sentence()
+    )
+    error, ece = again["identity", "error_rate"], again["identity", "ece"]
+    assert error.adjusted_p is not None and error.adjusted_p > 0.05
+    assert (ece.adjusted_p, ece.difference.p_value, ece.difference.lower, ece.difference.upper) == (None,) * 4
+    rows = [row for row in measuring.rows_of(places, study.calibrators) if row["calibrator"] == "identity"]
+    eces = {row["method"]: [of["ece"] for of in rows if of["method"] == row["method"]] for row in rows}
+    assert ece.difference.mean == pytest.approx(eces["fl3"][0] - eces["ce"][0]) and ece.difference.mean < -0.05
+    sentence = f"method=fl3, identity: ECE {100 * ece.difference.mean:+.2f} points, a difference of plug-in estimates"
+    assert ece.sentence() == f"{sentence} without a test (one seed, which says nothing of others)."
+    assert "p 0" not in ece.sentence() and "than the baseline" not in ece.sentence()
     assert not comparison.compare(parse(STUDY), places)
 
 

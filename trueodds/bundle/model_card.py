@@ -156,7 +156,7 @@ def _against_chance(numbers: Numbers, whose: str) -> list[str]:
 
 
 def _limitations(description: Description, calibrator: Calibrator) -> str:
-    lines = [*description.notes, *calibrator.warnings]
+    lines = list(dict.fromkeys([*description.notes, *calibrator.warnings]))
     if _table(description, "after"):
         lines.append(
             f"The metrics are of {_rows(description)}; of inputs from elsewhere, or of later ones, they say nothing."

@@ -171,8 +171,8 @@ class PublishedModels:
         if self.version_of(name, SHADOW) == version:
             return (
                 f"{this} is the shadow of {default}, which answers for {name}: it is scored on the same inputs and not"
-                f" answered (/calibration-report?model={shadow_of(name)}). {query} Labels decide: trueodds judge"
-                f" --model {name}{option}. By hand: trueodds promote {name} {version}{option}"
+                f" answered (/calibration-report?model={shadow_of(name)}). {query} Its evidence: trueodds judge"
+                f" --model {name}{option}. Let it answer: trueodds promote {name} {version}{option}"
             )
         return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
 

@@ -29,11 +29,13 @@ from trueodds.calibrators.base import (
 from trueodds.calibrators.checks import Check, Number
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.objectives import Rows
-from trueodds.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, bound_notes, end_of_range, solve_nll
+from trueodds.calibrators.temperature import SHRINKAGE, Bound, bound_notes, check_temperature, range_of, solve_nll
 from trueodds.sums.inputs import Array
 
 UNSEEN = "use 'temperature', 'structured_vector' or 'structured_matrix', or add rows of that class"
 PENALTY = Number(0.0, 1e12, optional=True)
+STEEPEST = 20.0
+"""Upper limit of a factor of `vector`, in units of 1 / T."""
 LARGEST = 1e5
 """Largest feature: beyond it the softmax is saturated everywhere, and there is nothing to follow downhill."""
 
@@ -75,7 +77,7 @@ class Affine(Calibrator):
 
 @dataclass(frozen=True, eq=False)
 class BiasCorrectedTemperature(Affine):
-    """p = softmax(z / T + b), T in [.05, 20], mean b = 0 (Alexandari, Kundaje & Shrikumar 2020, section 3).
+    """p = softmax(z / T + b), mean b = 0, T in the range of `temperature` (Alexandari et al. 2020, section 3).
 
     T and b minimise together the NLL, the prior of `temperature` (its pseudo-rows, weighted by `shrinkage`), and
     intercept/N |b|^2: convex in (1/T, b), solved to a gradient of 1e-9.
@@ -92,16 +94,17 @@ class BiasCorrectedTemperature(Affine):
 
     temperature: float
     bias_C: npt.ArrayLike
+    bound: Bound = None
+    """The end of its range at which T stopped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not LOWEST <= self.temperature <= HIGHEST:
-            raise ValueError(f"temperature is {self.temperature}; allowed is [{LOWEST}, {HIGHEST}]")
+        check_temperature(self.temperature, self.bound)
         object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (None,)))
 
     @property
     def at_bound(self) -> bool:
-        return end_of_range(self.temperature) is not None
+        return self.bound is not None
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
@@ -112,11 +115,13 @@ class BiasCorrectedTemperature(Affine):
         penalty_P = np.append(0.0, np.full(classes, intercept / len(labels_N)))
         problem = Multinomial(x_NC, labels_N, "scalar", penalty_P)
         problem.shrink(prior, scale)
-        (beta,), bias_C = problem.solve(scale / HIGHEST, scale / LOWEST, cls.name)
-        return cls(float(np.clip(scale / beta, LOWEST, HIGHEST)), bias_C)
+        lowest, highest = range_of(Rows(logits_NC, labels_N))
+        (beta,), bias_C = problem.solve(scale / highest, scale / lowest, cls.name)
+        bound: Bound = "lower" if beta >= scale / lowest else "upper" if beta <= scale / highest else None
+        return cls(float(np.clip(scale / beta, lowest, highest)), bias_C, bound)
 
-    def notes(self) -> list[str]:
-        return super().notes() + bound_notes(self.temperature, end_of_range(self.temperature), "NLL")
+    def _faults(self) -> list[str]:
+        return bound_notes(self.temperature, self.bound, "NLL")
 
     def _weights(self) -> Array:
         return np.array(1 / self.temperature)
@@ -143,6 +148,8 @@ class Vector(Affine):
 
     weight_C: npt.ArrayLike
     bias_C: npt.ArrayLike
+    steepest: float | None = None
+    """Upper limit of the factors during the fit; None: there was none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,16 +160,15 @@ class Vector(Affine):
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         scale, x_NC, _ = scaled(logits_NC, labels_N)
-        weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, 20.0, cls.name)
-        return cls(weight_C / scale, bias_C)
+        weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, STEEPEST, cls.name)
+        return cls(weight_C / scale, bias_C, STEEPEST / scale)
 
     @property
     def at_bound(self) -> bool:
-        return bool((self._weights() <= 0).any())
+        return bool(self._faults())
 
-    def notes(self) -> list[str]:
-        turned_C = self._weights() <= 0
-        return super().notes() + ([wrong_way(listed(turned_C))] if turned_C.any() else [])
+    def _faults(self) -> list[str]:
+        return slope_notes(self._weights(), self.steepest)
 
     def _weights(self) -> Array:
         return np.asarray(self.weight_C)
@@ -222,12 +228,20 @@ class Matrix(Affine):
         return np.asarray(self.bias_C)
 
 
-def wrong_way(which: str) -> str:
-    """Note for the user on classes, listed in words, whose logits are left out by the fit."""
-    return (
-        f"The logit of class {which} points the wrong way on the rows of the fit: it falls where the class is right,"
-        " and is left out. Check that logits and labels belong together, or use more rows."
-    )
+def slope_notes(slope_C: Array, steepest: float | None) -> list[str]:
+    """Notes for the user on classes whose slope stopped at an end of [0, steepest]."""
+    turned_C, notes = slope_C <= 0, []
+    if turned_C.any():
+        notes.append(
+            f"The logit of class {listed(turned_C)} points the wrong way on the rows of the fit: it falls where the"
+            " class is right, and is left out. Check that logits and labels belong together, or use more rows."
+        )
+    if steepest is not None and (steep_C := slope_C >= steepest).any():
+        notes.append(
+            f"The curve of class {listed(steep_C)} stopped at the steepest slope {steepest:g}: the rows of the fit"
+            " separate it from the rest. Use 'temperature', or more rows."
+        )
+    return notes
 
 
 def centred(logits_NC: Array) -> Array:

@@ -58,7 +58,7 @@ class Calibrator(ABC):
     """Options that only some objectives read -> these objectives."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
-    """Faults that `fit` saw on the fitting rows, sentence by sentence: worse accuracy, worse NLL."""
+    """Faults of the fit, sentence by sentence: a bound that was met, worse accuracy, worse NLL."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(self.warnings))
@@ -134,9 +134,9 @@ class Calibrator(ABC):
         """`{"calibrator": name, ...fitted numbers}`; `trueodds.calibrators.from_json` restores the object exactly."""
         return {"calibrator": self.name} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
-    def notes(self) -> list[str]:
-        """Sentences a user must see about this fit (a bound that was hit, say); empty when there are none."""
-        return list(self.warnings)
+    def _faults(self) -> list[str]:
+        """`warnings` about the fitted numbers themselves: a bound that was met, a curve that falls."""
+        return []
 
     def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         """`warnings` for the rows of the fit."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trueodds.calibrators.base import Calibrator, Labels, Logits, frozen_array, row_blocks
 from trueodds.calibrators.checks import Check, Choice, Number
 from trueodds.calibrators.fitting.newton import minimise
-from trueodds.calibrators.temperature import HIGHEST, LOWEST, SHRINKAGE, Temperature, bound_notes, end_of_range
+from trueodds.calibrators.temperature import SHRINKAGE, Bound, Temperature, bound_notes, check_temperature
 from trueodds.sums.inputs import Array, softmax
 from trueodds.sums.losses import SMALLEST_PROBABILITY
 
@@ -48,11 +48,12 @@ class EnsembleTemperature(Calibrator):
 
     temperature: float
     weight_3: npt.ArrayLike
+    bound: Bound = None
+    """The end of its range at which T stopped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not LOWEST <= self.temperature <= HIGHEST:
-            raise ValueError(f"temperature is {self.temperature}; allowed is [{LOWEST}, {HIGHEST}]")
+        check_temperature(self.temperature, self.bound)
         weight_3 = frozen_array(self.weight_3, "weight_3", (3,))
         if (weight_3 < 0).any() or abs(weight_3.sum() - 1) > 1e-9:
             raise ValueError(f"weight_3 is {weight_3.tolist()}; allowed are three numbers >= 0 with sum 1")
@@ -64,7 +65,7 @@ class EnsembleTemperature(Calibrator):
 
     @property
     def at_bound(self) -> bool:
-        return end_of_range(self.temperature) is not None
+        return self.bound is not None
 
     @classmethod
     def fit(
@@ -76,17 +77,18 @@ class EnsembleTemperature(Calibrator):
         shrinkage: float = SHRINKAGE,
     ) -> Self:
         cls.check_values(objective=objective, shrinkage=shrinkage)
-        temperature = Temperature.fit(logits_NC, labels_N, objective=objective, shrinkage=shrinkage).temperature
+        tempered = Temperature.fit(logits_NC, labels_N, objective=objective, shrinkage=shrinkage)
+        temperature = tempered.temperature
         true_N3, gram_33 = _members(logits_NC, labels_N, temperature)
         if objective == "brier":
             weight_3 = _least_squares(gram_33, true_N3.mean(axis=0))
         else:
             weight_3 = minimise(_Mixture(true_N3, shrinkage), np.full(3, 1 / 3), LEAST_WEIGHT, np.inf, cls.name)
             weight_3 = np.where(weight_3 <= LEAST_WEIGHT, 0.0, weight_3)
-        return cls(temperature, weight_3 / weight_3.sum())
+        return cls(temperature, weight_3 / weight_3.sum(), tempered.bound)
 
-    def notes(self) -> list[str]:
-        return super().notes() + bound_notes(self.temperature, end_of_range(self.temperature), "objective")
+    def _faults(self) -> list[str]:
+        return bound_notes(self.temperature, self.bound, "objective")
 
     def _apply(self, logits_NC: Array) -> Array:
         tempered, plain, uniform = np.asarray(self.weight_3)

@@ -1,4 +1,4 @@
-"""Judges fits by rows that they did not see: folds, their NLL, and a warning where a fit has overfitted."""
+"""Judges fits by rows that they did not see: folds, their NLL, warnings on overfitting and on the logits' scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, row_blocks
+from trueodds.calibrators.fitting.objectives import WARM, Rows
 from trueodds.calibrators.identity import Identity
+from trueodds.calibrators.temperature import Temperature, solve_nll
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -17,6 +19,10 @@ PLENTY = 20
 """Rows per parameter from which on no fit is checked."""
 JUDGED = 1000
 """Held-out rows that are enough for the check: from five times as many on it costs one fit on four fifths."""
+SOFTMAX_SCALE = 1 / 3, 3.0
+"""Temperatures of logits that the plain softmax, which most calibrators read, still resolves."""
+BEHIND = 0.01
+"""Nats a row behind temperature scaling that are worth a warning."""
 
 
 def stratified(labels_N: Labels, folds: int) -> Labels:
@@ -56,22 +62,56 @@ def overfitting(
     rows = len(labels_N)
     if calibrator.held or rows < FOLDS or rows >= PLENTY * calibrator.parameters:
         return ()
-    fold_N = stratified(labels_N, FOLDS)
-    with_it, without = [], []
-    for fold in range(min(FOLDS, -(-FOLDS * JUDGED // rows))):
-        inside_N = fold_N == fold
-        try:
-            with_it.append(nll_without(type(calibrator), options, logits_NC, labels_N, inside_N))
-        except FitError:  # a class whose only row is held out
-            continue
-        without.append(calibrated_nll(Identity(), logits_NC[inside_N], labels_N[inside_N]))
-    if not with_it:
-        return ()
-    after_N, before_N = np.concatenate(with_it), np.concatenate(without)
+    after_N, before_N = _beside(calibrator, options, Identity, logits_NC, labels_N)
     worse_N = after_N - before_N
-    if worse_N.mean() <= worse_N.std() / np.sqrt(len(worse_N)):
+    if not len(worse_N) or worse_N.mean() <= worse_N.std() / np.sqrt(len(worse_N)):
         return ()
     return (
         f"The calibrator overfits: {calibrator.parameters:,} parameters for {rows:,} rows. On rows held out of its fit"
         f" the NLL is {after_N.mean():.4f} with it and {before_N.mean():.4f} without. Use 'temperature', or more rows.",
     )
+
+
+def out_of_scale(
+    calibrator: Calibrator, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels
+) -> tuple[str, ...]:
+    """A warning where the logits' size is beyond what a calibrator copes with.
+
+    Published calibrators read softmax(z), or are penalised in its units. They are made for logits whose temperature is
+    about 1. The warning needs a temperature outside [1/3, 3], and an NLL behind temperature scaling's on rows that
+    neither fit has seen: by .01 nats and by two standard errors of the paired differences. At most `WARM` values are
+    read, of evenly spaced rows. `identity` has no fit to warn of.
+    """
+    if isinstance(calibrator, Identity):
+        return ()
+    step = max(logits_NC.size // WARM, 1)
+    z_NC, y_N = logits_NC[::step], labels_N[::step]
+    temperature, bound = solve_nll(Rows(z_NC, y_N))
+    if bound is not None or SOFTMAX_SCALE[0] <= temperature <= SOFTMAX_SCALE[1] or len(y_N) < FOLDS:
+        return ()
+    own_N, tempered_N = _beside(calibrator, options, Temperature, z_NC, y_N)
+    behind_N = own_N - tempered_N
+    if not len(behind_N) or behind_N.mean() <= max(BEHIND, 2 * behind_N.std() / np.sqrt(len(behind_N))):
+        return ()
+    return (
+        f"The logits' temperature is {temperature:.3g}, and {calibrator.name!r} is made for one near 1. On rows held"
+        f" out of the fit its NLL is {own_N.mean():.4f}, that of temperature scaling {tempered_N.mean():.4f}. Divide"
+        f" the logits by {temperature:.3g} before the fit and before each use, or choose 'temperature'.",
+    )
+
+
+def _beside(
+    calibrator: Calibrator, options: Mapping[str, Any], other: type[Calibrator], logits_NC: Logits, labels_N: Labels
+) -> tuple[Array, Array]:
+    """-ln p_y of 1,000 rows or more, by fits like this one and by another kind's, each on the other four fifths; empty
+    where no such fit is determined."""
+    fold_N = stratified(labels_N, FOLDS)
+    own, others = [np.empty(0)], [np.empty(0)]
+    for fold in range(min(FOLDS, -(-FOLDS * JUDGED // len(labels_N)))):
+        inside_N = fold_N == fold
+        try:
+            own.append(nll_without(type(calibrator), options, logits_NC, labels_N, inside_N))
+        except FitError:  # a class whose only row is held out
+            continue
+        others.append(nll_without(other, {}, logits_NC, labels_N, inside_N))
+    return np.concatenate(own), np.concatenate(others)

@@ -14,7 +14,7 @@ from trueodds.calibrators.base import Calibrator, checked_fit_data
 from trueodds.calibrators.bbq import BBQ
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
-from trueodds.calibrators.held_out import overfitting
+from trueodds.calibrators.held_out import out_of_scale, overfitting
 from trueodds.calibrators.histogram import Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
@@ -110,7 +110,12 @@ def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **
     check_options(name, options)
     logits, labels = checked_fit_data(logits_NC, labels_N)
     calibrator = kind.fit(logits, labels, **options)
-    warnings = (*calibrator._compared(logits, labels), *overfitting(calibrator, options, logits, labels))
+    warnings = (
+        *calibrator._compared(logits, labels),
+        *overfitting(calibrator, options, logits, labels),
+        *out_of_scale(calibrator, options, logits, labels),
+        *calibrator._faults(),
+    )
     return replace(calibrator, warnings=warnings) if warnings else calibrator
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from trueodds.calibrators.affine import UNSEEN, wrong_way
-from trueodds.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array, listed
+from trueodds.calibrators.affine import UNSEEN, slope_notes
+from trueodds.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array
 from trueodds.calibrators.dirichlet import LEAST
 from trueodds.calibrators.fitting.newton import minimise
+from trueodds.calibrators.fitting.objectives import Rows
+from trueodds.calibrators.temperature import range_of
 from trueodds.sums.inputs import Array, softmax
-
-STEEPEST = 20.0
-"""Upper limit of a slope, the temperature's lower limit turned over: separable rows would drive it to infinity."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +25,8 @@ class Sigmoids(Calibrator):
     """p_k = sigma(slope_k . features_k + offset_k), each class against the rest, divided by the row's sum."""
 
     offset_C: npt.ArrayLike
+    steepest: float | None = field(default=None, kw_only=True)
+    """Upper limit of the slopes during the fit; None: there was none."""
 
     @abstractmethod
     def _slopes(self) -> list[Array]:
@@ -50,19 +51,10 @@ class Sigmoids(Calibrator):
 
     @property
     def at_bound(self) -> bool:
-        highest_C = np.max(self._slopes(), axis=0)
-        return bool(((highest_C <= 0) | (highest_C >= STEEPEST)).any())
+        return bool(self._faults())
 
-    def notes(self) -> list[str]:
-        highest_C, notes = np.max(self._slopes(), axis=0), super().notes()
-        if (highest_C <= 0).any():
-            notes.append(wrong_way(listed(highest_C <= 0)))
-        if (highest_C >= STEEPEST).any():
-            notes.append(
-                f"The curve of class {listed(highest_C >= STEEPEST)} stopped at the steepest slope {STEEPEST:g}: the"
-                " rows of the fit separate it from the rest. Use 'temperature', or more rows."
-            )
-        return notes
+    def _faults(self) -> list[str]:
+        return slope_notes(np.max(self._slopes(), axis=0), self.steepest)
 
     def _apply(self, logits_NC: Array) -> Array:
         eta_NC = np.broadcast_to(np.asarray(self.offset_C), logits_NC.shape)
@@ -71,7 +63,7 @@ class Sigmoids(Calibrator):
         return softmax(-np.logaddexp(0.0, -eta_NC))  # exp(log sigma) over its sum, which cannot underflow as a whole
 
     @classmethod
-    def _solve(cls, features: Sequence[Array], labels_N: Labels) -> Array:
+    def _solve(cls, features: Sequence[Array], labels_N: Labels, steepest: float) -> Array:
         """(features + 1) x C, of features N x C: slopes, then offsets."""
         fitted = []
         for k in range(features[0].shape[1]):
@@ -80,10 +72,10 @@ class Sigmoids(Calibrator):
             mean_F, spread_F = x_FN.mean(axis=1), x_FN.std(axis=1)
             spread_F[spread_F < 1e-12 * (1 + np.abs(mean_F))] = 1.0
             x_FN = np.vstack([(x_FN - mean_F[:, None]) / spread_F[:, None], np.ones(len(labels_N))])
-            low_P, high_P = np.append(0 * spread_F, -np.inf), np.append(STEEPEST * spread_F, np.inf)
+            low_P, high_P = np.append(0 * spread_F, -np.inf), np.append(steepest * spread_F, np.inf)
             problem = _Logistic(x_FN, cls.targets(labels_N == k))
             theta_P = minimise(problem, np.zeros(len(x_FN)), low_P, high_P, f"{cls.name}, class {k},")
-            slope_F = np.clip(theta_P[:-1] / spread_F, 0.0, STEEPEST)
+            slope_F = np.clip(theta_P[:-1] / spread_F, 0.0, steepest)
             fitted.append([*slope_F, theta_P[-1] - slope_F @ mean_F])
         return np.array(fitted).T
 
@@ -115,8 +107,9 @@ class Platt(Sigmoids):
     """p_k ~ sigma(a_k s_k + b_k), s_k = ln q_k - ln(1 - q_k) the log-odds of class k (Platt 1999).
 
     Platt's targets (n+ + 1) / (n+ + 2) and 1 / (n- + 2) in place of 1 and 0 keep the optimum finite. Slopes lie in
-    [0, 20]. More than two classes: each against the rest, then normalised (Zadrozny & Elkan 2002); for two the curves
-    are mirror images, and this is Platt's method itself: softmax(a z + (b / 2) (-1, 1)), affine.
+    [0, 1 / the least T of `temperature`]. More than two classes: each against the rest, then normalised (Zadrozny &
+    Elkan 2002); for two the curves are mirror images, and this is Platt's method itself, affine:
+    softmax(a z + (b / 2) (-1, 1)).
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
     >>> calibrators.fit(logits, labels, "platt")([[2, 0]]).round(3)
@@ -135,8 +128,9 @@ class Platt(Sigmoids):
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        slope_C, offset_C = cls._solve([log_odds(logits_NC)], labels_N)
-        return cls(offset_C, slope_C)
+        steepest = limit(logits_NC, labels_N)
+        slope_C, offset_C = cls._solve([log_odds(logits_NC)], labels_N, steepest)
+        return cls(offset_C, slope_C, steepest=steepest)
 
     def _slopes(self) -> list[Array]:
         return [np.asarray(self.slope_C)]
@@ -159,10 +153,11 @@ class Platt(Sigmoids):
 
 @dataclass(frozen=True, eq=False)
 class Beta(Sigmoids):
-    """p_k ~ sigma(a_k ln q_k - b_k ln(1 - q_k) + c_k), a, b in [0, 20] (Kull, Silva Filho & Flach 2017, eq. 7).
+    """p_k ~ sigma(a_k ln q_k - b_k ln(1 - q_k) + c_k), a, b >= 0 (Kull, Silva Filho & Flach 2017, eq. 7).
 
     Each class against the rest, then normalised: that fits the whole vector of probabilities, and for two classes it is
-    the paper's method itself (the curves are mirror images). The limit 20 stands in for infinity on separable rows.
+    the paper's method itself (the curves are mirror images). The upper limit of `platt` stands in for infinity on
+    separable rows.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
     >>> calibrators.fit(logits, labels, "beta")([[2, 0]]).round(3)
@@ -188,8 +183,9 @@ class Beta(Sigmoids):
         if logits_NC.shape[1] == 1:
             return cls(np.zeros(1), np.ones(1), np.ones(1))
         log_NC, log_rest_NC = log_pair(logits_NC.astype(np.float64, copy=False))
-        hit_C, miss_C, offset_C = cls._solve([log_NC, -log_rest_NC], labels_N)
-        return cls(offset_C, hit_C, miss_C)
+        steepest = limit(logits_NC, labels_N)
+        hit_C, miss_C, offset_C = cls._solve([log_NC, -log_rest_NC], labels_N, steepest)
+        return cls(offset_C, hit_C, miss_C, steepest=steepest)
 
     def _slopes(self) -> list[Array]:
         return [np.asarray(self.hit_C), np.asarray(self.miss_C)]
@@ -207,10 +203,10 @@ class Quadratic(Sigmoids):
     """p_k ~ sigma(a_k s_k^2 + b_k s_k + c_k), s_k the log-odds of class k, a curve that never falls.
 
     Quadratic scaling as in binary benchmarks is the logistic regression on s and s^2, which may turn round and rank
-    answers anew. Here its slope 2 a s + b lies in [0, 20] over the log-odds of the fitted rows, from `low_C` to
-    `high_C`; beyond them the curve goes on straight. Where the unrestricted optimum does not turn round, the two are
-    equal. a = 0 is `platt` with targets 0 and 1. More than two classes: each against the rest, then normalised; for two
-    the curves are mirror images.
+    answers anew. Here its slope 2 a s + b lies within the limits of `platt` over the log-odds of the fitted rows, from
+    `low_C` to `high_C`; beyond them the curve goes on straight. Where the unrestricted optimum does not turn round, the
+    two are equal. a = 0 is `platt` with targets 0 and 1. More than two classes: each against the rest, then normalised;
+    for two the curves are mirror images.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
     >>> calibrators.fit(logits, labels, "quadratic")([[2, 0]]).round(3)
@@ -241,8 +237,9 @@ class Quadratic(Sigmoids):
         check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         odds_NC = log_odds(logits_NC)
         low_C, high_C = odds_NC.min(axis=0), odds_NC.max(axis=0)
-        low_slope_C, high_slope_C, offset_C = cls._solve(_ramps(odds_NC, low_C, high_C), labels_N)
-        return cls(offset_C, low_C, high_C, low_slope_C, high_slope_C)
+        steepest = limit(logits_NC, labels_N)
+        low_slope_C, high_slope_C, offset_C = cls._solve(_ramps(odds_NC, low_C, high_C), labels_N, steepest)
+        return cls(offset_C, low_C, high_C, low_slope_C, high_slope_C, steepest=steepest)
 
     def _slopes(self) -> list[Array]:
         return [np.asarray(self.low_slope_C), np.asarray(self.high_slope_C)]
@@ -264,6 +261,11 @@ def _ramps(odds_NC: Array, low_C: Array, high_C: Array) -> list[Array]:
     square_NC = np.divide(inside_NC**2, 2 * (high_C - low_C), out=np.zeros_like(inside_NC), where=high_C > low_C)
     rising_NC = square_NC + np.maximum(odds_NC - high_C, 0.0)
     return [odds_NC - low_C - rising_NC, rising_NC]
+
+
+def limit(logits_NC: Logits, labels_N: Labels) -> float:
+    """Upper limit of a slope, the temperature's lower one turned over: separable rows would drive it to infinity."""
+    return 1 / range_of(Rows(logits_NC, labels_N))[0]
 
 
 def log_odds(logits_NC: Logits) -> Array:

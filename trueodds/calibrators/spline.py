@@ -16,6 +16,8 @@ from trueodds.sums.inputs import Array
 
 STORED = 1024
 """Most points of the fitted curve that are kept; between them it is linear."""
+LEAST = 1e-300
+"""Least score: between smaller ones a slope leaves the range of float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +65,19 @@ class Spline(Curves):
         fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
         return cls(form, **curves(fitted, *logits_NC.shape))
 
-    def notes(self) -> list[str]:
+    def _faults(self) -> list[str]:
         falling = sum(bool((np.diff(np.asarray(values)) < 0).any()) for values in self.values)
         if not falling:
-            return super().notes()
+            return []
         which = (
             f"{falling} of {len(self.values)} fitted curves fall" if len(self.values) > 1 else "The fitted curve falls"
         )
-        return [*super().notes(), f"{which} somewhere: there a higher score is given a lower probability."]
+        return [f"{which} somewhere: there a higher score is given a lower probability."]
 
 
 def recalibration(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array]:
     """(scores, calibrated scores) of one curve, both ascending in the score."""
-    score_U, first_N, count_U = np.unique(score_N, return_inverse=True, return_counts=True)
+    score_U, first_N, count_U = np.unique(np.maximum(score_N, LEAST), return_inverse=True, return_counts=True)
     sorted_N, group_N = np.repeat(score_U, count_U), np.repeat(np.arange(len(score_U)), count_U)
     share_U = np.bincount(first_N, hit_N) / count_U
     gap_N = np.cumsum(share_U[group_N] - sorted_N) / len(sorted_N)

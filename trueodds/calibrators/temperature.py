@@ -14,15 +14,19 @@ from trueodds.calibrators.checks import Check, Choice, Number, check_choice
 from trueodds.calibrators.fitting import objectives
 from trueodds.sums.inputs import Array
 
-LOWEST, HIGHEST = 0.05, 20.0
+SHARPEST, FLATTEST = 1 / 200, 100.0
+"""Ends of the range of T, in units of the logits' lead (`objectives.Rows.lead`). At the lower one the median row's top
+logit leads by 200 nats, which no share of errors asks for. At the upper one the softmax is uniform to 1%, and a larger
+T changes the NLL by less than 1e-4 nats."""
 SHRINKAGE = 2.0
 """Pseudo-errors. With 1, fits on 50 rows with 2 wrong ones expected were up to .06 nats worse than no calibration in
 200 draws (logits of two classes 1.5 times too large); benchmarks/selection.py measures 2."""
 GRID = np.arange(1, 101) / 10
 """T = .1, .2, .. 10: the grid of the focal-calibration papers."""
-SCAN = np.geomspace(LOWEST, HIGHEST, 33)
-WARM = 1 << 17
-"""Values on which a first temperature is found before all rows are read: that leaves three Newton steps for them."""
+GRID_ENDS = 0.2, 10.0
+"""Temperatures of least NLL for which that grid is kept as published: below, its steps are coarser than a quarter."""
+STEPS = 54
+"""Temperatures of a scan: neighbours differ by a fifth."""
 
 Objective = Literal["nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label"]
 Bound = Literal["lower", "upper"] | None
@@ -30,7 +34,7 @@ Bound = Literal["lower", "upper"] | None
 
 @dataclass(frozen=True, eq=False)
 class Temperature(Calibrator):
-    """p = softmax(z / T), T in [.05, 20].
+    """p = softmax(z / T), T in [d / 200, 100 d], d the median over rows of max z - mean z.
 
     objective "nll" (default): sum_n -ln p_n,y + (shrinkage / e) mean_n sum_k -q_nk ln p_nk, q = softmax(z), e the share
     of wrong rows that the net expects, mean (1 - max q), or the share seen if that is larger. The second term is the
@@ -40,18 +44,24 @@ class Temperature(Calibrator):
     many; shrinkage = 0 is Guo et al.'s formula. Convex in beta; with the prior's weight w = shrinkage / (e N) a row the
     derivative is mean_n [(1 + w) E_p z_n - z_n,y - w E_q z_n], whose root is found by Newton steps kept inside a
     bracket, to a relative 1e-12. The other objectives are published recipes, without a prior.
-    "brier": the Brier score, not convex: the best of 33 temperatures in geometric steps, then the root of its
-    derivative between that one's neighbours. "ece", "adaptive_ece": the best of T = .1, .2, .. 10 by the top label's
-    ECE with equal-width or equal-count bins, the smallest T where several are best (Mukhoti et al. 2020, section 4).
+    "brier": the Brier score, not convex: the best of 54 temperatures in geometric steps over the range, then the root
+    of its derivative between that one's neighbours. "ece", "adaptive_ece": the best of T = .1, .2, .. 10 by the top
+    label's ECE with equal-width or equal-count bins, the smallest T where several are best (Mukhoti et al. 2020,
+    section 4). Where the temperature of least NLL is outside [.2, 10], the grid is multiplied by the power of ten
+    below that temperature.
     "sb_ece" and "sb_ece_label": the soft-binned ECE by bins and by rows (Karandikar et al. 2021, eqs. 11 and 12),
     scanned and refined as "brier", to 1e-6.
 
     Options of fit: `shrinkage` of "nll", `bins` (15) of the four ECE objectives, `softness` (.01; the paper's T of the
     memberships) and `order` (2; its p) of the soft-binned ones.
 
+    The fit on c z is c T, for any c > 0: exactly for "nll" without shrinkage, "brier" and the soft-binned ones, for the
+    grid where c is a power of ten. The prior's q = softmax(z) is the only term that knows the logits' size; beside N
+    rows its pull is of the order 1 / N, whatever that size.
+
     Without a wrong validation row the other objectives, and the NLL without shrinkage, have no minimum (they fall for
     ever as T -> 0); without information in the logits, none either (T -> infinity). The end of the range or grid that
-    was hit is then recorded in `bound`. Logits that are equal in every row leave T = 1.
+    was hit is then recorded in `bound`, and `warnings` says so. Logits that are equal in every row leave T = 1.
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
     >>> calibrators.fit(logits, labels, "temperature")([[2, 0]]).round(3)
@@ -80,11 +90,8 @@ class Temperature(Calibrator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not LOWEST <= self.temperature <= HIGHEST:
-            raise ValueError(f"temperature is {self.temperature}; allowed is [{LOWEST}, {HIGHEST}]")
+        check_temperature(self.temperature, self.bound)
         check_choice("objective", self.objective, objectives.NAMES)
-        if self.bound is not None:
-            check_choice("bound", self.bound, ("lower", "upper"))
 
     @property
     def keeps_argmax(self) -> bool:
@@ -118,9 +125,10 @@ class Temperature(Calibrator):
             soft = objectives.sb_ece if objective == "sb_ece" else objectives.sb_ece_label
             return cls(*_scan_soft(rows, soft, bins, softness, order), objective)
         measure = objectives.ece if objective == "ece" else objectives.adaptive_ece
-        values = [measure(rows.confidence(1 / t), rows.correct_N, bins) for t in GRID]
+        grid = GRID * _unit(rows)
+        values = [measure(rows.confidence(1 / t), rows.correct_N, bins) for t in grid]
         best = int(np.argmin(values))
-        return cls(float(GRID[best]), _bound_of(best, len(GRID)), objective)
+        return cls(float(grid[best]), _bound_of(best, len(grid)), objective)
 
     def _apply(self, logits_NC: Array) -> Array:
         return softmax_over(logits_NC / self.temperature)
@@ -131,13 +139,22 @@ class Temperature(Calibrator):
     def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         if _alike(logits_NC):
             return ("The logits are equal in every row of the fit: they say nothing, and T stays 1.",)
-        # T = 1 lies in the range, and the prior's least: the NLL is never above the plain softmax's, no need to look
-        return () if self.objective == "nll" else super()._compared(logits_NC, labels_N)
+        # Where the optimum lies within the range, its NLL is never above the plain softmax's: no need to look
+        within = self.objective == "nll" and self.bound is None
+        return () if within else super()._compared(logits_NC, labels_N)
 
-    def notes(self) -> list[str]:
+    def _faults(self) -> list[str]:
         soft = dict.fromkeys(("sb_ece", "sb_ece_label"), "soft-binned ECE")
         what = {"nll": "NLL", "brier": "Brier score", **soft}.get(self.objective, "ECE")
-        return super().notes() + bound_notes(self.temperature, self.bound, what)
+        return bound_notes(self.temperature, self.bound, what)
+
+
+def check_temperature(temperature: float, bound: Bound) -> None:
+    """Raises ValueError for fields that no fit of a temperature gives."""
+    if not 0 < temperature < np.inf:
+        raise ValueError(f"temperature is {temperature}; allowed is a finite number above 0")
+    if bound is not None:
+        check_choice("bound", bound, ("lower", "upper"))
 
 
 def bound_notes(temperature: float, bound: Bound, what: str) -> list[str]:
@@ -153,9 +170,9 @@ def bound_notes(temperature: float, bound: Bound, what: str) -> list[str]:
     return [f"The temperature stopped at its {bound} bound {temperature:g}: {why}. {cure}."]
 
 
-def end_of_range(temperature: float) -> Bound:
-    """Which end of the range this is, if any."""
-    return "lower" if temperature <= LOWEST else "upper" if temperature >= HIGHEST else None
+def range_of(rows: objectives.Rows) -> tuple[float, float]:
+    """Least and greatest temperature for logits of this size."""
+    return max(SHARPEST * rows.lead, 1e-300), min(FLATTEST * rows.lead, 1e300)
 
 
 def _alike(logits_NC: Logits) -> bool:
@@ -165,28 +182,30 @@ def _alike(logits_NC: Logits) -> bool:
 def solve_nll(rows: objectives.Rows, shrinkage: float = 0.0) -> tuple[float, Bound]:
     """The temperature of least NLL, under the prior of `Temperature`, and the bound it stopped at."""
     rows.shrink(shrinkage)
-    step = rows.logits_NC.size // WARM
-    start = 1.0
+    lowest, highest = range_of(rows)
+    step = rows.logits_NC.size // objectives.WARM
+    start = float(np.clip(1.0, 1 / highest, 1 / lowest))
     if step > 1:
         few = objectives.Rows(rows.logits_NC[::step], rows.labels_N[::step])
-        start = _newton(few, 1.0, 1e-3)[0]
-    beta, bound = _newton(rows, start, 1e-7)
-    return float(np.clip(1 / beta, LOWEST, HIGHEST)), bound
+        start = _newton(few, start, 1e-3, lowest, highest)[0]
+    beta, bound = _newton(rows, start, 1e-7, lowest, highest)
+    return float(np.clip(1 / beta, lowest, highest)), bound
 
 
-def _newton(rows: objectives.Rows, beta: float, close: float) -> tuple[float, Bound]:
+def _newton(rows: objectives.Rows, beta: float, close: float, lowest: float, highest: float) -> tuple[float, Bound]:
     """Newton's method on the slope in beta, inside a bracket; it converges quadratically, so a last step shorter than
     `close` leaves an error of about its square. An end of the range is tried only if a step points beyond it."""
-    low, high = 1 / HIGHEST, 1 / LOWEST
+    low, high = 1 / highest, 1 / lowest
     tried = {low: False, high: False}
     while True:
         slope, curvature = rows.nll_slope(beta)
-        if curvature == slope == 0:  # no row says anything, or none has any doubt: as good as any other
+        # Without any slope no row says anything, or none has any doubt: as good as any other
+        if slope >= 0 and beta <= 1 / highest:
+            return 1 / highest, "upper"
+        if slope <= 0 and beta >= 1 / lowest:
+            return 1 / lowest, "lower"
+        if curvature == slope == 0:
             return beta, None
-        if slope >= 0 and beta <= 1 / HIGHEST:
-            return 1 / HIGHEST, "upper"
-        if slope <= 0 and beta >= 1 / LOWEST:
-            return 1 / LOWEST, "lower"
         tried[beta] = True
         low, high = (low, beta) if slope > 0 else (beta, high)
         target = beta - slope / curvature if curvature > 0 else (low if slope > 0 else high)
@@ -198,12 +217,19 @@ def _newton(rows: objectives.Rows, beta: float, close: float) -> tuple[float, Bo
         beta = target
 
 
-def _around(best: int) -> tuple[float, float]:
-    """The scan's neighbours of its best temperature, as a range of beta."""
-    return 1 / SCAN[min(best + 1, len(SCAN) - 1)], 1 / SCAN[max(best - 1, 0)]
+def _unit(rows: objectives.Rows) -> float:
+    """The factor on the published grid."""
+    temperature, bound = solve_nll(rows)
+    if bound is not None or GRID_ENDS[0] <= temperature <= GRID_ENDS[1]:
+        return 1.0
+    return float(10.0 ** np.floor(np.log10(temperature)))
 
 
-def _bound_of(best: int, tried: int = len(SCAN)) -> Bound:
+def _scan(rows: objectives.Rows) -> Array:
+    return np.geomspace(*range_of(rows), STEPS)
+
+
+def _bound_of(best: int, tried: int) -> Bound:
     return "lower" if best == 0 else "upper" if best == tried - 1 else None
 
 
@@ -212,15 +238,17 @@ def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:
 
     Beside an end that nearly equals it, the least one need not be seen in the scan's values.
     """
-    betas = 1 / SCAN
+    scan = _scan(rows)
+    betas = 1 / scan
     values, slopes = zip(*map(rows.brier, betas.tolist()), strict=True)
-    minima: list[tuple[float, float, Bound]] = [(values[0], SCAN[0], "lower"), (values[-1], SCAN[-1], "upper")]
-    for k in range(len(SCAN) - 1):
+    minima: list[tuple[float, float, Bound]] = [(values[0], scan[0], "lower"), (values[-1], scan[-1], "upper")]
+    for k in range(len(scan) - 1):
         if slopes[k + 1] < 0 < slopes[k]:
-            beta = brentq(lambda beta: rows.brier(beta)[1], betas[k + 1], betas[k], xtol=1e-13, rtol=1e-13)
+            close = 1e-13 * betas[k]
+            beta = brentq(lambda beta: rows.brier(beta)[1], betas[k + 1], betas[k], xtol=close, rtol=1e-13)
             minima.append((rows.brier(beta)[0], 1 / beta, None))
     _, temperature, bound = min(minima, key=lambda minimum: minimum[0])
-    return float(np.clip(temperature, LOWEST, HIGHEST)), bound
+    return float(np.clip(temperature, scan[0], scan[-1])), bound
 
 
 def _scan_soft(
@@ -229,9 +257,11 @@ def _scan_soft(
     def value(beta: float) -> float:
         return measure(rows.confidence(beta), rows.correct_N, bins, softness, order)
 
-    scanned = [value(1 / t) for t in SCAN]
+    scan = _scan(rows)
+    scanned = [value(1 / t) for t in scan]
     best = int(np.argmin(scanned))
-    minimum = minimize_scalar(value, bounds=_around(best), method="bounded", options={"xatol": 1e-6 / SCAN[best]})
+    around = 1 / scan[min(best + 1, STEPS - 1)], 1 / scan[max(best - 1, 0)]
+    minimum = minimize_scalar(value, bounds=around, method="bounded", options={"xatol": 1e-6 / scan[best]})
     if minimum.fun >= scanned[best]:
-        return float(SCAN[best]), _bound_of(best)
-    return float(np.clip(1 / minimum.x, LOWEST, HIGHEST)), None
+        return float(scan[best]), _bound_of(best, STEPS)
+    return float(np.clip(1 / minimum.x, scan[0], scan[-1])), None

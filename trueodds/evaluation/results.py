@@ -125,12 +125,7 @@ def table_of(
 ) -> dict[str, Any]:
     """The content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
-    floor, notes = max(was["floor_p95"], now["floor_p95"]), calibrator.notes()
-    if abs(was["ece"] - now["ece"]) < floor:
-        notes.append(
-            f"ECE before ({was['ece']:.4f}) and after ({now['ece']:.4f}) differ by less than the noise floor"
-            f" ({floor:.4f}, 95th percentile, {n:,} rows): they cannot be told apart."
-        )
+    notes = [*calibrator.warnings, *_difference(was, now, settings.level)]
     # Fitted matrices and curves belong in calibrator.json: a thousand classes have a million weights.
     fitted = {key: value for key, value in calibrator.to_json().items() if isinstance(value, str | int | float)}
     return {
@@ -144,6 +139,22 @@ def table_of(
         "compared": {other.name: _entry(other) for other in others},
         "notes": notes,
     }
+
+
+def _difference(was: dict[str, float], now: dict[str, float], level: float) -> list[str]:
+    """What these rows say of the difference that a calibrator makes.
+
+    The ECE's has no valid test: chance raises each plug-in estimate by an amount of its own. The NLL is a mean over
+    rows, whose paired differences have an interval, where `was` is without a calibrator (PHI is against that).
+    """
+    if was["ece"] == now["ece"] and was["nll"] == now["nll"]:
+        return []
+    words = "The ECE's difference is no test: chance raises each of both by an amount of its own."
+    if was["phi_nll"] == 0:
+        lower, upper = now["phi_nll_lower"], now["phi_nll_upper"]
+        words += f" The NLL falls by {now['phi_nll']:.4f} ({level:.0%} interval {lower:.4f} .. {upper:.4f})"
+        words += ": these rows do not show that calibration changes it." if lower <= 0 <= upper else "."
+    return [words]
 
 
 def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | Problem]) -> list[dict[str, Any]]:

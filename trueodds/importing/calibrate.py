@@ -111,7 +111,7 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     measured = "" if source.test else "Measured on what each fold chose: "
-    notes = [measured + comparison.after.reading, *comparison.calibrator.notes()]
+    notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
     return "\n".join([about, "", *table, *problems, "", f"Chosen: {comparison.calibrator.name}. {' '.join(notes)}"])
 

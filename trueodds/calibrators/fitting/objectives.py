@@ -15,6 +15,8 @@ from trueodds.sums.sums import CalibrationSums
 
 SURE = 1e-6
 """Wrong rows that a net is taken to expect at least: the prior's weight stays finite, and T = 1 to some 1e-6."""
+WARM = 1 << 17
+"""Values on which a first temperature is found before all rows are read: that leaves three Newton steps for them."""
 NAMES = ("nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label")
 
 
@@ -70,6 +72,21 @@ class Rows:
         n = len(self.labels_N)
         self.prior = errors / max(doubt, n - float(self.correct_N.sum()), SURE)
         self._prior_mean = mean / n
+
+    @cached_property
+    def lead(self) -> float:
+        """Median of max_k z_k - mean_k z_k over the rows whose logits differ: the unit of a temperature.
+
+        A factor on all logits is a factor on it, and half of the rows may hold logits of any other size. Read from
+        evenly spaced rows where there are more than `WARM` values. 1 where all logits of each row are equal.
+        """
+        for step in sorted({max(self.logits_NC.size // WARM, 1), 1}, reverse=True):
+            z_NC = self.logits_NC[::step]
+            mean_N = np.concatenate([z_NC[block].mean(axis=1, dtype=np.float64) for block in row_blocks(*z_NC.shape)])
+            differ_N = z_NC.min(axis=1) < z_NC.max(axis=1)
+            if differ_N.any():
+                return float(np.median((self._top_N[::step, 0] - mean_N)[differ_N]))
+        return 1.0
 
     def brier(self, beta: float) -> tuple[float, float]:
         """The mean Brier score sum_k p_k^2 - 2 p_y + 1, and its derivative in beta.
