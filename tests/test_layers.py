@@ -211,7 +211,7 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
-        upgrading
+        upgrading tag_places
         doubtful
         voiding
         predictions states pairs class_and_tag
