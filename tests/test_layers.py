@@ -212,7 +212,7 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
-        upgrading
+        upgrading tag_places
         doubtful
         voiding
         predictions states pairs class_and_tag

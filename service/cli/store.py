@@ -13,7 +13,7 @@ from service.alarm.state import ALARM
 from service.alarm.watch import restarting
 from service.labels.settling import reading
 from service.settings import Settings
-from service.store import StoreError, open_store, upgrade_store
+from service.store import Doubt, StoreError, open_store, upgrade_store
 from service.store.rows import Decision, LabelSelection, Settlement
 from trueodds.cli import Subparsers
 from trueodds.texts import plural
@@ -71,16 +71,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _say_upgraded(marked: dict[tuple[str, str], int] | None) -> None:
+def _say_upgraded(marked: dict[tuple[str, str], Doubt] | None) -> None:
     if marked is None:
         print("The store has this release's schema: there is nothing to do.")
         return
     print("The store is upgraded.")
-    for (model, version), count in marked.items():
-        print(
-            f"{plural(count, 'label')} of {model}/{version} are in doubt: an integer may have been sent as an index or"
-            " as a name. No report counts them until you settle them: trueodds store settle --help"
-        )
+    for (model, version), doubt in marked.items():
+        if doubt.labels:
+            print(
+                f"{plural(doubt.labels, 'label')} of {model}/{version} are in doubt: an integer may have been sent as"
+                " an index or as a name. No report counts them until you settle them: trueodds store settle --help"
+            )
+        if doubt.only_sums:
+            print(
+                f"{plural(doubt.only_sums, 'label')} of {model}/{version} may have been misread and stay in the sums:"
+                " retention has removed their rows. Report on predictions after them (since=...)."
+            )
 
 
 async def _settle(settings: Settings, arguments: argparse.Namespace) -> None:

@@ -50,7 +50,7 @@ class ReportData:
     groups: dict[str, AnswerSums] | None
     trend: tuple[Unit, Periods] | None
     class_and_tag: RowSums | None
-    """Of a class and a tag together, if the report is about these."""
+    """Of a class and a tag together, or of a tag without sums of its own, if the report is about these."""
     known: list[KnownVersion]
     all_sums: AnswerSums
     """Sums of all answers so far: the alarm is about them."""
@@ -211,18 +211,20 @@ async def _periods(
 
 
 async def _class_and_tag(store: Store, version: Version, query: ReportQuery) -> RowSums | None:
-    """What a report about both needs.
+    """What a report about both needs, or about a tag that has no sums of its own.
 
     Raises:
         ServiceError: 422 if it cannot be had exactly.
     """
-    if query.class_and_tag is None:
-        return None
-    window, given = (query.since_ms, query.until_ms), f"class = {query.predicted_class}, tag = {query.tag}"
+    key, window = (version.model, version.version), (query.since_ms, query.until_ms)
+    given, cure = f"tag = {query.tag}", "take a shorter or later window (since, until)"
     try:
-        return await store.read_class_and_tag(version.model, version.version, *query.class_and_tag, *window)
+        if query.class_and_tag is not None:
+            given, cure = f"class = {query.predicted_class}, {given}", f"{cure}, or one of both alone"
+            return await store.read_class_and_tag(*key, *query.class_and_tag, *window)
+        tag = query.stored_tag
+        return None if tag is None else await store.read_rare_tag(*key, tag, *window)
     except ValueError as error:
-        cure = "take a shorter or later window (since, until), or one of both alone"
         raise ServiceError(422, "invalid_parameter", f"{given}: {error}; {cure}") from None
 
 
@@ -238,14 +240,18 @@ async def _sums_and_labels(
         return AnswerSums(all_sums.answers_C, labelled), block
     block = await recent.labels(store, version)
     window = query.since_ms, query.until_ms
-    if query.group is not None:
+    if class_and_tag is not None:
+        sums = class_and_tag.total()
+    elif query.group is not None:
         by, name = query.group
         sums = (await store.read_sums_by(by, *key, *window, only=name)).get(name, AnswerSums.zero())
     else:
-        sums = await store.read_sums(*key, *window) if class_and_tag is None else class_and_tag.total()
+        sums = await store.read_sums(*key, *window)
     tag = query.stored_tag
-    if not sums.answers and tag is not None and tag not in (tags := await store.read_sums_by("tag", *key)):
-        raise unknown_tag(query, version, list(tags))
+    if not sums.answers and tag is not None and not await store.has_answers_of(*key, tag):
+        tags = await store.read_sums_by("tag", *key)
+        if tag not in tags:
+            raise unknown_tag(query, version, list(tags))
     return sums, block
 
 

@@ -18,12 +18,14 @@ from service.store.store import Store
 from service.store.sums_reader import MAX_PERIODS
 from service.store.work import upgrading
 from service.store.work.class_and_tag import RowSums
+from service.store.work.doubtful import Doubt
 from service.store.work.voiding import Restart
 
 __all__ = [
     "MAX_LAST",
     "MAX_PERIODS",
     "By",
+    "Doubt",
     "RowSums",
     "RowsError",
     "Store",
@@ -80,7 +82,7 @@ async def _open_database(address: str, connections: int, read_only: bool) -> Dat
 
 async def upgrade_store(
     address: str, restart: Restart, say: Callable[[str], None]
-) -> dict[tuple[str, str], int] | None:
+) -> dict[tuple[str, str], Doubt] | None:
     """Upgrade a store of the schema before this release's, in one transaction.
 
     Args:

@@ -1,4 +1,4 @@
-"""Retention, every hour: old predictions, and labels whose prediction never came."""
+"""Every hour: retention of old predictions and of labels whose prediction never came, and places of frequent tags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ log = logging.getLogger("trueodds")
 
 
 async def keep_house(store: Store, retention_days: int | None, hold_hours: int, *, seconds: float = SECONDS) -> None:
-    """Remove what is too old, every hour, until cancelled. `retention_days` None: predictions stay for ever."""
+    """Remove what is too old, and keep frequent tags apart, every hour, until cancelled.
+
+    `retention_days` None: predictions stay for ever.
+    """
     while True:
         now = time.time_ns() // 1_000_000
         before = None if retention_days is None else now - retention_days * 24 * HOUR_MS
@@ -32,4 +35,8 @@ async def keep_house(store: Store, retention_days: int | None, hold_hours: int, 
                     removed.held,
                     hold_hours,
                 )
+        try:
+            await store.admit_tags()
+        except StoreError as error:
+            log.warning("frequent tags: %s", error)
         await asyncio.sleep(seconds)

@@ -31,7 +31,19 @@ from service.store.rows import (
     Voiding,
     storable,
 )
-from service.store.work import compaction, doubtful, labels, pairs, predictions, retention, states, versions, voiding
+from service.store.work import (
+    compaction,
+    doubtful,
+    labels,
+    pairs,
+    predictions,
+    retention,
+    states,
+    tag_places,
+    versions,
+    voiding,
+)
+from service.store.work.deltas import MAX_TAGS
 from trueodds.bundle.shadows import shadow_of
 
 COMPACT_COMMITS = 512
@@ -42,6 +54,8 @@ STATE_LABELS = 10_000
 """Labels that one transaction of `update_state` takes: 20 to 50 ms in which no other label can be written."""
 PRUNED = 2000
 """Predictions that one transaction of `prune` removes: 12 ms, so that nobody waits long."""
+ADMITTED = 20_000
+"""Answers that one transaction of `admit_tags` moves: a tag with more is in two sums until the next, for .2 s."""
 VOIDED = 2000
 """Labels that one transaction of `void_labels` takes out."""
 SMALL = 500
@@ -239,6 +253,19 @@ class Store(StoreReader):
         if held_before is not None:
             held = await self.database.write(partial(retention.prune_held, held_before))
         return PruneCounts(answers, answer_labels, held)
+
+    async def admit_tags(self, *, limit: int = ADMITTED) -> None:
+        """Give tags that turned out frequent sums of their own; see `work.tag_places`."""
+        await self._reload()
+        known = self._known
+        for key, version in known.versions.items():
+            if len(known.tags.get(key, ())) < MAX_TAGS:
+                continue
+            for tag in await self.database.read(partial(tag_places.frequent, key, self._totals)):
+                admit = partial(tag_places.admit, key, tag, version.positive_class, limit)
+                while await self.database.write(admit, large=True) == limit:
+                    self._count(limit)
+        await self._reload()
 
     async def put_half(self, model: str, id_: str, half: str, data: bytes) -> bytes | None:
         """Store one half of a pair, `request` or `response`; the other, if it is there."""

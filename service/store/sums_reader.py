@@ -72,8 +72,9 @@ class SumsReader:
     ) -> dict[str, AnswerSums]:
         """Sums by PREDICTED class (top-label calibration is conditional on it), or by tag, on 60 cells; 192 KB each.
 
-        The first 100 tags of a version have sums of their own, the rest share "(other)"; answers without a tag are
-        under the empty name. `only`: of one class or tag. `positive`: as in `read_sums`.
+        The first 100 tags of a version, and up to 150 that are more frequent, have sums of their own, the rest share
+        "(other)"; answers without a tag are under the empty name. `only`: of one class or tag. `positive`: as in
+        `read_sums`.
         """
         key = await self._key(model, version)
         if key is None:
@@ -92,6 +93,8 @@ class SumsReader:
     ) -> RowSums:
         """Sums of the answers of a predicted class that have a tag, counted from their rows, on 3,000 cells.
 
+        `read_rare_tag` is asked for a tag that has no sums of its own.
+
         Raises:
             ValueError: more than 100,000 rows of the class and of the tag, or a million of the version, in the window;
                 or retention, or a deletion, has taken some.
@@ -102,10 +105,42 @@ class SumsReader:
         tags = {name: number for number, name in (await self._names(key, "tag")).items()}
         index = self._known.versions[key].classes.index(class_)
         hours = hours_of(since, until)
-        work = partial(class_and_tag.read, key, index, tags.get(tag, -1), hours, totals=self._totals)
-        rows = await self.database.read(work)
+        rare = None
+        if tag not in tags:
+            rare = await self.database.read(partial(class_and_tag.read_rare, key, tag, hours, totals=self._totals))
+            if rare is None:  # it has just got its place
+                tags = {name: number for number, name in (await self._names(key, "tag")).items()}
+        if rare is None:
+            work = partial(class_and_tag.read, key, index, tags[tag], hours, totals=self._totals)
+            rows = await self.database.read(work)
+        else:
+            rows = [row for row in rare if row[2] == index]
         with decoding("its table labels or predictions"):
             return await asyncio.to_thread(RowSums, rows)
+
+    async def read_rare_tag(
+        self, model: str, version: str, tag: str, since: int | None = None, until: int | None = None
+    ) -> RowSums | None:
+        """Sums of the answers with a tag that has no sums of its own, counted from their rows; None of other tags.
+
+        Raises:
+            ValueError: over a million rows of such tags in the window, over 100,000 of this one; or retention, or a
+                deletion, has taken some.
+        """
+        key = await self._key(model, version)
+        if key is None or tag in (await self._names(key, "tag")).values():
+            return None
+        rare = partial(class_and_tag.read_rare, key, tag, hours_of(since, until), totals=self._totals)
+        rows = await self.database.read(rare)
+        if rows is None:  # it has just got its place
+            return None
+        with decoding("its table labels or predictions"):
+            return await asyncio.to_thread(RowSums, rows)
+
+    async def has_answers_of(self, model: str, version: str, tag: str) -> bool:
+        """Whether a tag that has no sums of its own has answers at any time, as far as they are stored."""
+        key = await self._key(model, version)
+        return key is not None and await self.database.read(partial(class_and_tag.is_rare, key, tag))
 
     async def read_trend(
         self,

@@ -10,6 +10,9 @@ VERSION = 7
 SQLITE_BEFORE, POSTGRES_BEFORE = 6, 5
 """The schema versions that `trueodds store upgrade` upgrades from; those before were never released."""
 
+_OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
+"""Leads to the answers whose tags have no sums of their own; 101 is `deltas.OTHER_KEY`."""
+
 _DOUBTFUL = (
     # Labels that were taken out of the log until somebody says what they mean, each with those that it had replaced,
     # in their order; see work.doubtful.
@@ -36,6 +39,7 @@ _TABLES = (
     " PRIMARY KEY (id, model)){clustered}",
     # Retention finds our ids by the time in them, own ids by this.
     "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
+    _OTHER_TAGS,
     "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
     " NOT NULL, arrived_ms {int} NOT NULL, corrected_ms {int}, label {int} NOT NULL, predicted {int} NOT NULL,"
     " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real}, brier {real}, propensity {real},"
@@ -87,6 +91,7 @@ _POSTGRES = {
 
 _UPGRADE = (
     *_DOUBTFUL,
+    _OTHER_TAGS,
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
 )
 

@@ -1,4 +1,4 @@
-"""Answers of one class and one tag, from their rows: 1,000 tags by 100 classes would be too many sums to keep."""
+"""Answers of one class and one tag, or of a rare tag, from their rows: there would be too many sums to keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.store.rows import Unit
-from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
+from service.store.work.deltas import BY_CLASS, BY_TAG, OTHER_KEY, TOTAL, Deltas, answer_deltas, label_deltas
 from service.store.work.period_sums import UNIT_OF, PeriodSums, by_period, check_number, start_ms
 from service.store.work.reading import MergedTotals, sums
 from service.store.work.statements import Query, Work
@@ -22,8 +22,9 @@ MOST_ROWS = 100_000
 MOST_SCANNED = 1_000_000
 """Answers of the version that may lie in the window: 0.5 s in SQLite, for no index leads to a class or a tag."""
 
+COLUMNS = "p.created_ms, p.confidence, p.predicted, p.tag_key, l.label, l.nll, l.brier"
 _ROWS = (
-    "SELECT p.created_ms, p.confidence, p.predicted, p.tag_key, l.label, l.nll, l.brier FROM predictions p"
+    f"SELECT {COLUMNS} FROM predictions p"
     " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " WHERE p.version = $1 AND p.{column} = $2 AND p.created_ms >= $3 AND p.created_ms < $4 AND {which}"
 )
@@ -43,7 +44,7 @@ class RowSums:
 
     def total(self, positive: PositiveClass | None = None) -> AnswerSums:
         """Of all rows; by p(positive) where a positive class is given."""
-        return PeriodSums.of(self._deltas(positive), TOTAL).stored(TOTAL)[0]
+        return PeriodSums.of(self.deltas(positive), TOTAL).stored(TOTAL)[0]
 
     def periods(self, name: Unit, most: int) -> list[tuple[int, AnswerSums]]:
         """The start of each period with rows, in Unix milliseconds, and its sums.
@@ -52,12 +53,12 @@ class RowSums:
             ValueError: more periods than `most`.
         """
         unit = UNIT_OF[name]
-        parts = dict(by_period(self._deltas(None), unit))
+        parts = dict(by_period(self.deltas(None), unit))
         check_number(len(parts), name, most)
         sums = {period: PeriodSums.of(part, TOTAL).stored(TOTAL)[0] for period, part in parts.items()}
         return [(start_ms(period, unit), part) for period, part in sums.items()]
 
-    def _deltas(self, positive: PositiveClass | None) -> Deltas:
+    def deltas(self, positive: PositiveClass | None) -> Deltas:
         """Those that the rows once added to the sums."""
         created_N, confidence_N, predicted_N, tag_N, label_N, *_ = self._columns
         labelled_N = ~np.isnan(label_N)
@@ -109,3 +110,49 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
         )
     other = (3, tag) if column == "predicted" else (2, predicted)
     return [row for row in rows if row[other[0]] == other[1]]
+
+
+def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]] | None]:
+    """Rows of the predictions of a tag that has no sums of its own, in the hours [first, end); None of another tag.
+
+    All such tags share one sum, which is held against the number of their rows.
+
+    Raises:
+        ValueError: too many rows to read or to count, or not all of them are there.
+    """
+    if (yield Query("SELECT 1 FROM tags WHERE version = $1 AND name = $2", (version, tag))):
+        return None
+    by_group = yield from sums(version, BY_TAG, hours, OTHER_KEY, totals=totals)
+    known = by_group[OTHER_KEY].answers if OTHER_KEY in by_group else 0
+    if not known:
+        return []
+    times = (hours[0] or 0) * HOUR_MS, min(hours[1] or _LATEST_HOUR, _LATEST_HOUR) * HOUR_MS
+    where = f"p.version = $1 AND p.tag_key = {OTHER_KEY} AND p.created_ms >= $2 AND p.created_ms < $3"
+    if known > MOST_SCANNED:
+        raise ValueError(
+            f"the window holds {known:,} answers of tags without sums of their own; such a tag is counted from stored"
+            f" predictions, of at most {MOST_SCANNED:,}"
+        )
+    ((stored,),) = yield Query(f"SELECT count(*) FROM predictions p WHERE {where}", (version, *times))
+    if stored != known:
+        raise ValueError(
+            f"of {plural(known, 'answer')} of tags without sums of their own in the window, only {stored:,} are still"
+            " stored (retention, or a deletion, took the others); such a tag is counted from stored predictions"
+        )
+    rows = yield Query(
+        f"SELECT {COLUMNS} FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+        f" WHERE {where} AND p.tag = $4 LIMIT $5",
+        (version, *times, tag, MOST_ROWS + 1),
+    )
+    if len(rows) > MOST_ROWS:
+        raise ValueError(
+            f"the window holds more than {MOST_ROWS:,} answers of the tag; until it has sums of its own (within the"
+            " hour) it is counted from stored predictions"
+        )
+    return [tuple(row) for row in rows]
+
+
+def is_rare(version: int, tag: str) -> Work[bool]:
+    """Whether any answer has a tag that has no sums of its own."""
+    where = f"version = $1 AND tag_key = {OTHER_KEY} AND tag = $2"
+    return bool((yield Query(f"SELECT 1 FROM predictions WHERE {where} LIMIT 1", (version, tag))))

@@ -21,7 +21,9 @@ from trueodds.sums.hours import Hours, minute_of, within
 from trueodds.sums.inputs import Array
 
 MAX_TAGS = 100
-"""Tags that get sums of their own in one version; all others share OTHER_TAGS."""
+"""Tags of a version that get sums of their own as they come; see `tag_places` for those that turn out frequent."""
+MOST_TAGS = 250
+"""Tags that have sums of their own in one version; all others share OTHER_TAGS. Their keys are one byte."""
 OTHER_TAGS = "(other)"
 UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
 

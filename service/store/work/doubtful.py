@@ -15,7 +15,9 @@ from typing import NamedTuple
 from service.store.label_rules import Candidate, Change, names_of
 from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
 from service.store.work import states
+from service.store.work.deltas import TOTAL
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
+from service.store.work.reading import MergedTotals, sums
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions
 from service.store.work.voiding import Restart, condition, record_voiding, take_out
@@ -29,6 +31,15 @@ _WAITING = (
 )
 
 
+class Doubt(NamedTuple):
+    """Labels of a version that may have been misread."""
+
+    labels: int
+    """They are out of every number until they are settled."""
+    only_sums: int
+    """They are still in the sums: retention has removed their rows, so nothing tells their part."""
+
+
 def is_ambiguous(classes: tuple[str, ...]) -> bool:
     """Whether an integer may be the index of one class and the name of another: 1 of the classes "1" to "5"."""
     if not all(_WHOLE.fullmatch(name) for name in classes):
@@ -37,12 +48,12 @@ def is_ambiguous(classes: tuple[str, ...]) -> bool:
     return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
 
 
-def mark(known: KnownVersions, restart: Restart) -> Work[dict[int, int]]:
-    """Take all labels of ambiguous versions out of the log and the sums; how many, by version key.
+def mark(known: KnownVersions, restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
+    """Take all labels of ambiguous versions out of the log and the sums; how many, by model and version.
 
     Labels that wait for a prediction and came as integers are marked where they are.
     """
-    marked: dict[int, int] = {}
+    marked: dict[tuple[str, str], Doubt] = {}
     for version, row in known.versions.items():
         if not is_ambiguous(row.classes):
             continue
@@ -53,15 +64,18 @@ def mark(known: KnownVersions, restart: Restart) -> Work[dict[int, int]]:
         yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
         now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
         yield Query(f"{into} {now}", (version,))
-        first = None
+        first, count = None, 0
         while rows := (
             yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, BLOCK))
         ):
             first = rows[0][0] if first is None else first
             yield from take_out(version, [sequence for (sequence,) in rows], LabelSelection(), known)
-            marked[version] = marked.get(version, 0) + len(rows)
+            count += len(rows)
         if first is not None:
             yield from states.restart(version, *restart, first)
+        left = (yield from sums(version, TOTAL, (None, None), totals=MergedTotals()))[0].labelled.n
+        if count or left:
+            marked[row.model, row.version] = Doubt(count, int(left))
     return marked
 
 

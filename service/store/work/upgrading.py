@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from service.store.rows import decoding
-from service.store.work import doubtful
 from service.store.work.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, sealed
+from service.store.work.doubtful import Doubt, mark
 from service.store.work.statements import ExecuteMany, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
 from service.store.work.voiding import Restart
@@ -15,12 +15,10 @@ _ANSWER = np.dtype([(name, kind) for name, kind, *_ in ANSWER.descr if name != "
 _LABEL = np.dtype([*_ANSWER.descr, *LABEL.descr[len(_ANSWER.descr) :]])
 
 
-def upgrade(restart: Restart) -> Work[dict[tuple[str, str], int]]:
+def upgrade(restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
     """Convert the rows, after the tables: the labels in doubt, by model and version."""
     yield from _seal_deltas()
-    known = yield from load_versions(KnownVersions())
-    marked = yield from doubtful.mark(known, restart)
-    return {(known.versions[key].model, known.versions[key].version): count for key, count in marked.items()}
+    return (yield from mark((yield from load_versions(KnownVersions())), restart))
 
 
 def _seal_deltas() -> Work[None]:

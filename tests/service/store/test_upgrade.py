@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.store import Store, StoreError, open_store
+from service.store import Doubt, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.rows import Decision, Label, LabelSelection, SettleCounts, Settlement, Voiding
 from service.store.work.doubtful import is_ambiguous
@@ -61,7 +61,7 @@ def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: 
             await open_store(address)
         lines, say = said()
         doubtful = await upgrade(address, older.RESTART, say)
-        assert doubtful == {("stars", "v1"): 9, ("stars~shadow", "v2"): 9}
+        assert doubtful == {("stars", "v1"): Doubt(9, 0), ("stars~shadow", "v2"): Doubt(9, 0)}
         assert await upgrade(address, older.RESTART, say) is None
         assert len(lines) == 1 and ("A copy" in lines[0] or "No copy is kept" in lines[0])
         store = await open_store(address)
@@ -172,6 +172,18 @@ def test_a_file_that_is_open_is_refused_and_a_failure_leaves_it(tmp_path: Path) 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["store.sqlite"]
     asyncio.run(upgrade(str(path), older.RESTART, print))
     assert dumped(tmp_path / "store.sqlite.schema-6") == before
+
+
+def test_labels_that_only_the_sums_still_hold_are_counted(tmp_path: Path) -> None:
+    """Retention removes rows and keeps sums, of which nobody can tell the part of one label."""
+    path = tmp_path / "store.sqlite"
+    older.load_sqlite(path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        for table, column in (("labels", "prediction"), ("replaced", "prediction"), ("predictions", "id")):
+            db.execute(f"DELETE FROM {table} WHERE {column} IN ('review-0', 'review-1')")
+        db.commit()
+    doubtful = asyncio.run(upgrade(str(path), older.RESTART, print))
+    assert doubtful == {("stars", "v1"): Doubt(7, 2), ("stars~shadow", "v2"): Doubt(7, 2)}
 
 
 def test_what_is_no_older_store_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""Sums of their own for tags that turn out frequent, after the first hundred names took theirs as they came.
+
+Nobody waits for it: until a tag has its place, its answers are counted from their rows (`class_and_tag`). Its sums are
+made of these rows: each row is taken out of the sums of all other tags and put into its own.
+"""
+
+from __future__ import annotations
+
+from service.store.rows import decoding
+from service.store.work import deltas
+from service.store.work.class_and_tag import COLUMNS, RowSums
+from service.store.work.deltas import MAX_TAGS, MOST_TAGS, OTHER_KEY, OTHER_TAGS
+from service.store.work.reading import MergedTotals, sums
+from service.store.work.statements import Insert, Lock, Query, Work
+from trueodds.sums.positive import PositiveClass
+
+MOST_COUNTED = 5_000_000
+"""Answers of other tags that are counted: 1 s of reading in SQLite."""
+ADMITTED = 20
+"""Tags that get a place in one round."""
+
+
+def frequent(version: int, totals: MergedTotals) -> Work[list[str]]:
+    """Tags whose answers are to be moved to a place of their own: those more frequent than the rarest that has one,
+    and those that have one, of which another worker did not know yet.
+    """
+    kept = dict((yield Query("SELECT name, key FROM tags WHERE version = $1", (version,))))
+    if len(kept) < MAX_TAGS:
+        return []
+    of_others = f"FROM predictions WHERE version = $1 AND tag_key = {OTHER_KEY}"
+    missed = yield Query(f"SELECT DISTINCT tag {of_others} AND tag = ANY($2)", (version, list(kept)))
+    tags = [tag for (tag,) in missed]
+    ((number,),) = yield Query(f"SELECT count(*) FROM (SELECT 1 {of_others} LIMIT $2) s", (version, MOST_COUNTED + 1))
+    if number > MOST_COUNTED or len(kept) >= MOST_TAGS:
+        return tags
+    counted = yield Query(
+        f"SELECT tag, count(*) AS answers {of_others} AND tag <> $2 GROUP BY tag ORDER BY answers DESC, tag LIMIT $3",
+        (version, OTHER_TAGS, ADMITTED),
+    )
+    known = yield from sums(version, deltas.BY_TAG, (None, None), totals=totals)
+    least = min(known[key].answers if key in known else 0 for key in kept.values())
+    fresh = [tag for tag, answers in counted if tag not in kept and answers > least]
+    return tags + fresh[: MOST_TAGS - len(kept)]
+
+
+def admit(version: int, tag: str, positive: PositiveClass | None, limit: int) -> Work[int]:
+    """Move the first `limit` answers of a tag to its place, which it gets if it has none; how many there were."""
+    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    kept = dict((yield Query("SELECT name, key FROM tags WHERE version = $1", (version,))))
+    if tag not in kept:
+        if len(kept) >= MOST_TAGS:
+            return 0
+        kept[tag] = max(OTHER_KEY, *kept.values()) + 1
+        yield Insert("tags", ("version", "key", "name"), [(version, kept[tag], tag)])
+    rows = yield Query(
+        f"SELECT {COLUMNS}, p.id FROM predictions p"
+        " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+        f" WHERE p.version = $1 AND p.tag = $2 AND p.tag_key = {OTHER_KEY} LIMIT $3",
+        (version, tag, limit),
+    )
+    if not rows:
+        return 0
+    with decoding("its table labels or predictions"):
+        moved = RowSums([row[:-1] for row in rows])
+    kinds: dict[tuple[int, int], PositiveClass | None] = {(deltas.ANSWERS, deltas.LABELS): None}
+    if positive is not None:
+        kinds[deltas.POSITIVE_ANSWERS, deltas.POSITIVE_LABELS] = positive
+    for (answers, labels), of in kinds.items():
+        before, after = moved.deltas(of), moved.deltas(of)
+        for part in (before.answers, before.labels):
+            part["sign"] = -1
+        for part in (after.answers, after.labels):
+            part["tag"] = kept[tag]
+        yield deltas.insert_of(version, answers, before.answers, after.answers)
+        if len(after.labels):
+            yield deltas.insert_of(version, labels, before.labels, after.labels)
+    yield Query(
+        "UPDATE predictions SET tag_key = $3 WHERE version = $1 AND id = ANY($2)",
+        (version, [row[-1] for row in rows], kept[tag]),
+    )
+    return len(rows)
