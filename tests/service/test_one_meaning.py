@@ -394,3 +394,19 @@ def test_what_is_said_beside_an_input(
         whole = {"id": next(ids), **row}
         found[name] = stored(stars, whole["id"], key) if door(stars, whole) else REFUSED
     assert found == dict.fromkeys(doors, meaning)
+
+
+def test_a_date_without_dashes_is_no_moment_of_a_query(stars: Client) -> None:
+    """It would be one of 1970: the window of a report, and of labels to void, would be all there is."""
+    for day in ("20231114", "20231114.0"):
+        answers = [
+            stars.get("/calibration-report", params={"since": day}),
+            stars.get("/predictions", params={"until": day}),
+            stars.get("/admin/labelled.npz", params={"since": day}),
+            stars.post("/admin/labels/void", json={"who": "Ada", "why": "so", "dry_run": True, "since": day}),
+        ]
+        for answer in answers:
+            assert answer.status_code == 422 and "write a date with dashes" in answer.text, answer.text
+    assert stars.get("/calibration-report", params={"since": "1700000000"}).json()["window"]["since"] == (
+        "2023-11-14T22:00:00Z"
+    )
