@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ from service.bulk.lines import NDJSON
 from service.bulk.refusals import RefusedRowsError
 from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
-from service.http.times import unix_ms
+from service.http.times import Moment, unix_ms
 from service.labels import bulk, formats, imports, labelled_file, schemas
 from service.labels.schemas import BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of
@@ -125,7 +124,7 @@ async def labelled_logits(
     model: Annotated[str | None, Query(description="default: the one that is served")] = None,
     version: Annotated[str | None, Query(description="default: the one that is served")] = None,
     since: Annotated[
-        datetime | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
+        Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
     ] = None,
     last: Annotated[
         int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -16,7 +15,7 @@ from service.alarm.watch import restarting, taking
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
-from service.http.times import unix_ms
+from service.http.times import Moment, unix_ms
 from service.labels import imports
 from service.runtime import Runtime, runtime_of
 from service.store import StoreError
@@ -25,7 +24,7 @@ from trueodds.texts import plural, short
 
 router = APIRouter()
 
-Time = Annotated[datetime, Field(strict=False)]
+Time = Annotated[Moment, Field(strict=False)]
 
 
 class LabelVoiding(SignedBody):

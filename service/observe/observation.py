@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 from service.bulk.lines import WHOLE
 from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
+from service.http.times import seconds_of
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
 from trueodds.bundle.card import NAME
 from trueodds.errors import nearest
-from trueodds.inputs import table
 from trueodds.sums.inputs import Array
 from trueodds.texts import as_name, plural, short
 
@@ -49,8 +49,6 @@ _FORMS: dict[tuple[str, ...], Form] = {
     ("confidence", "index"): "confidence",
 }
 """By those keys of the answer that a row has."""
-_COMPACT_DATES = 19700101, 21001231
-"""Dates that are written without dashes; as seconds two weeks of 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_FORM = "a row has probabilities, or logits, or confidence and predicted (or index)"
 
@@ -207,10 +205,12 @@ def unix_ms(value: Any, now_ms: int) -> int:
     """
     allowed = "ISO 8601 (UTC without an offset) or Unix seconds, from 1970 until now"
     time_ms: float
-    if (seconds := _seconds(value)) is not None:
+    try:
+        seconds = seconds_of(value)
+    except ValueError as error:
+        raise RowError(f"time is {error}") from None
+    if seconds is not None:
         time_ms = seconds * 1000
-        if _COMPACT_DATES[0] <= seconds <= _COMPACT_DATES[1]:
-            raise RowError(f"time is {short(value)}, a date or Unix seconds; write a date with dashes: 2026-01-31")
     else:
         try:
             moment = datetime.fromisoformat(value.isoformat() if isinstance(value, date) else value)
@@ -221,13 +221,3 @@ def unix_ms(value: Any, now_ms: int) -> int:
         cure = ". Unix time in milliseconds? Divide it by 1,000" if 0 <= time_ms / 1000 <= now_ms + AHEAD_MS else ""
         raise RowError(f"time is {short(value)}; allowed is {allowed}{cure}")
     return round(time_ms)
-
-
-def _seconds(value: Any) -> float | None:
-    """The number that a value is, or that its text is; None: it is neither."""
-    if type(value) in _NUMBERS:
-        return value  # type: ignore[no-any-return]
-    try:
-        return table.number(value) if isinstance(value, str) else None
-    except ValueError:
-        return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from fastapi import APIRouter, Query, Request
@@ -14,6 +13,7 @@ from starlette.responses import Response
 
 from service.alarm import alarm_and_advice
 from service.http import error_answers, keys
+from service.http.times import Moment
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import doubtful_note, held_note, held_of, voiding_note
@@ -70,8 +70,8 @@ async def calibration_report(
     request: Request,
     model: Annotated[str | None, _Blank, Query(description="default: the one that is served")] = None,
     version: Annotated[str | None, _Blank, Query(description="default: the one that is served")] = None,
-    since: Annotated[datetime | None, _Blank, Query(description=f"answers given since then: {_TIME}")] = None,
-    until: Annotated[datetime | None, _Blank, Query(description=f"answers given before then: {_TIME}")] = None,
+    since: Annotated[Moment | None, _Blank, Query(description=f"answers given since then: {_TIME}")] = None,
+    until: Annotated[Moment | None, _Blank, Query(description=f"answers given before then: {_TIME}")] = None,
     last: Annotated[
         Annotated[int, Field(ge=1, le=MAX_LAST)] | None,
         _Blank,

@@ -95,10 +95,10 @@ def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, m
         (([("a", "1", "b")],), "row 0 is .*; expected a pair"),
     ],
 )
-def test_labels_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
-    ids, labels, index = (*arguments, None, None)[:3]
+def test_labels_that_cannot_be_sent(client: Client, arguments: tuple[Any, ...], message: str) -> None:
+    *positional, index = arguments if len(arguments) == 3 else (*arguments, None)
     with pytest.raises(ConfigError, match=message):
-        client.feedback(ids, labels, index=index)
+        client.feedback(*positional, index=index)
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,18 @@ from trueodds.errors import ConfigError
 
 JSON, LINES, CSV = "application/json", "application/x-ndjson", "text/csv"
 STARS, PETS = ("1", "2", "3", "4", "5"), ("cat", "dog", "hare")
-REFUSED = object()
+REFUSED = ("refused",)
 NUMBER = {"csv"}
 """Doors that have no such value: a cell of CSV is a text, and so the row of that text."""
 
 Row = dict[str, Any]
+
+
+def name_of(value: Any) -> str:
+    """The name of a case, the same in every process."""
+    return str(sorted(value) if isinstance(value, set) else value)[:40]
+
+
 Door = Callable[[Client, Row], bool]
 """Sends one row; whether it was taken."""
 
@@ -152,13 +159,13 @@ def check_labels(client: Client, row: Row, meaning: Any, without: set[str]) -> N
     assert found == dict.fromkeys(doors, meaning)
 
 
-@pytest.mark.parametrize(("row", "meaning", "without"), BY_NAME_OR_INDEX, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("row", "meaning", "without"), BY_NAME_OR_INDEX, ids=name_of)
 def test_labels_of_classes_that_are_whole_numbers(stars: Client, row: Row, meaning: Any, without: set[str]) -> None:
     """Issue: of 1..5 an integer was an index in JSON, NDJSON and the client, and a name in CSV."""
     check_labels(stars, row, meaning, without)
 
 
-@pytest.mark.parametrize(("row", "meaning", "without"), OF_PETS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("row", "meaning", "without"), OF_PETS, ids=name_of)
 def test_labels_of_classes_with_other_names(pets: Client, row: Row, meaning: Any, without: set[str]) -> None:
     """A whole number is a name there, too, which no class has: it is refused rather than guessed."""
     check_labels(pets, row, meaning, without)
@@ -260,7 +267,7 @@ OBSERVED: list[tuple[Row, Any, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("row", "meaning", "without"), OBSERVED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("row", "meaning", "without"), OBSERVED, ids=name_of)
 def test_answers_of_another_server(
     stars: Client, ids: Iterator[str], row: Row, meaning: Any, without: set[str]
 ) -> None:
@@ -324,7 +331,7 @@ PROBABILITIES: list[tuple[list[Any], Any, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "meaning", "without"), PROBABILITIES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("values", "meaning", "without"), PROBABILITIES, ids=name_of)
 def test_probabilities(stars: Client, ids: Iterator[str], values: list[Any], meaning: Any, without: set[str]) -> None:
     doors, found = {name: door for name, door in NUMBERS.items() if name not in without}, {}
     for name, door in doors.items():
@@ -336,7 +343,7 @@ def test_probabilities(stars: Client, ids: Iterator[str], values: list[Any], mea
 
 
 @pytest.mark.parametrize(
-    ("row", "meaning", "without"), [one for one in OBSERVED if "time" in one[0]], ids=lambda value: str(value)[:40]
+    ("row", "meaning", "without"), [one for one in OBSERVED if "time" in one[0]], ids=name_of
 )
 def test_times_of_events(stars: Client, ids: Iterator[str], row: Row, meaning: Any, without: set[str]) -> None:
     id_ = next(ids)
@@ -382,7 +389,7 @@ PREDICT: dict[str, Door] = {
 @pytest.mark.parametrize(
     ("row", "meaning", "without"),
     [one for one in OBSERVED if one[0].keys() & {"tag", "propensity", "id"}],
-    ids=lambda value: str(value)[:40],
+    ids=name_of,
 )
 def test_what_is_said_beside_an_input(
     stars: Client, ids: Iterator[str], row: Row, meaning: Any, without: set[str]
@@ -394,3 +401,19 @@ def test_what_is_said_beside_an_input(
         whole = {"id": next(ids), **row}
         found[name] = stored(stars, whole["id"], key) if door(stars, whole) else REFUSED
     assert found == dict.fromkeys(doors, meaning)
+
+
+def test_a_date_without_dashes_is_no_moment_of_a_query(stars: Client) -> None:
+    """It would be one of 1970: the window of a report, and of labels to void, would be all there is."""
+    for day in ("20231114", "20231114.0"):
+        answers = [
+            stars.get("/calibration-report", params={"since": day}),
+            stars.get("/predictions", params={"until": day}),
+            stars.get("/admin/labelled.npz", params={"since": day}),
+            stars.post("/admin/labels/void", json={"who": "Ada", "why": "so", "dry_run": True, "since": day}),
+        ]
+        for answer in answers:
+            assert answer.status_code == 422 and "write a date with dashes" in answer.text, answer.text
+    assert stars.get("/calibration-report", params={"since": "1700000000"}).json()["window"]["since"] == (
+        "2023-11-14T22:00:00Z"
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -14,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from service.errors import ServiceError
 from service.http import error_answers, keys
 from service.http.json_body import JSON
-from service.http.times import unix_ms
+from service.http.times import Moment, unix_ms
 from service.predict.stored import tables
 from service.predict.stored.schemas import PredictionDeleted, StoredAnswer, stored_answer
 from service.predict.stored.tables import Packer, TableWriter
@@ -59,9 +58,9 @@ async def export(
     model: Annotated[str | None, Query(description="default: the one that is served")] = None,
     version: Annotated[str | None, Query(description="default: the one that is served")] = None,
     since: Annotated[
-        datetime | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
+        Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
     ] = None,
-    until: Annotated[datetime | None, Query(description="answers given before then")] = None,
+    until: Annotated[Moment | None, Query(description="answers given before then")] = None,
     probabilities: Annotated[bool, Query(description="a column for each class, too")] = False,
     format: Annotated[
         Literal["csv", "parquet"], Query(description="Parquet where the service has the extra `table`")
