@@ -440,7 +440,7 @@ ALARM: list[tuple[str, Claim]] = [
     (rf"It fired on \S+ \S+ UTC, after {N} labels?\.", at),
     (r"It stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
     (
-        r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*(?=The ECE|$)",
+        r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "acknowledged"),
     ),
     (
