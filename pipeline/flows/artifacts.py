@@ -81,7 +81,8 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
     before, after = table["before"], table["after"]
     lines = [f"# {title}", "", f"{table['n']:,} test rows, {table['bins']} bins; calibration errors are fractions", ""]
     lines += ["| | before calibration | after calibration |", "|---|---:|---:|"]
-    for key, words in _ROWS.items():
+    whose = {"ece": "ECE of the more probable class"} if after.get("positive") else {}
+    for key, words in (_ROWS | whose).items():
         lines.append(f"| {words} | {before[key]:.4f} | {after[key]:.4f} |")
         if key == "ece":
             interval = [f"{side['ece_lower']:.4f} .. {side['ece_upper']:.4f}" for side in (before, after)]

@@ -233,7 +233,7 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: in
         parts.append(f"The quicker rule found it, which accepts one false alarm in {state.run_length:,} labels.")
     parts.append(f"It fired on {fired.fired_at:%Y-%m-%d %H:%M} UTC, after {plural(fired.fired_after or 0, 'label')}.")
     if known := fired.acknowledged:
-        parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why}")
+        parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why.rstrip('.')}.")
     if fired is point:
         parts.append(
             "Nobody is called: the test that would, of the calibration error (ECE) of all these answers together, has"

@@ -135,7 +135,9 @@ def test_the_summary_shows_what_metrics_json_holds(reproduced: Path) -> None:
     of_p = {"class": "7", "prevalence": 0.1, "mean_probability": 0.2, "ece": 0.1, "ece_lower": 0.05, "ece_upper": 0.15}
     of_p |= {"floor_mean": 0.01, "floor_p95": 0.02}
     both = {side: {**table[side], "positive": of_p} for side in ("before", "after")}
-    assert "| ECE of p(7) | 0.1000 | 0.1000 |\n| 95% interval |" in artifacts.summary_markdown(table | both, "digits")
+    of_both = artifacts.summary_markdown(table | both, "digits")
+    assert "| ECE of p(7) | 0.1000 | 0.1000 |\n| 95% interval |" in of_both
+    assert "| ECE of the more probable class |" in of_both and "| ECE |" not in of_both
     table["compared"] = {"vector": {"problem": "class 3 never occurs"}}
     assert "| vector | class 3 never occurs | | | |" in artifacts.summary_markdown(table, "digits")
 

@@ -143,6 +143,11 @@ WORDS: list[tuple[str, Claim]] = [
         r"only evidence of all labels so far settles it: the alarm's, or the interval of the gap\.",
         lambda r, t: r.positive is not None and r.window.is_everything and not settled(r),
     ),
+    (
+        r"The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it"
+        r" lasts\.",
+        lambda r, t: bool(r.alarm and any(past.fired_at for past in r.alarm.rearmings)) and not refuted(r),
+    ),
     (r"Scored one by one as they came, the labels say so\.", lambda r, t: helps(r, "yes") and not is_more(r)),
 ]
 
@@ -171,7 +176,7 @@ OF_POSITIVE: list[tuple[str, Claim]] = [
         partial(_says_of_positive, sign=0, strong=False),
     ),
     (
-        r"The more probable class shows no more than chance\.",
+        r"Over both classes together, the more probable class shows no more than chance\.",
         lambda r, t: of_top_label(r, "cannot_tell") and (r.ece or 1.0) <= (r.floor_p95 or 0.0),
     ),
     (
@@ -360,7 +365,15 @@ TODO: list[tuple[str, Claim]] = [
         r" your words\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "fired"),
     ),
-    (r"“.*” .*, .* UTC", lambda r, t: bool(r.alarm and any(null.acknowledged for null in r.alarm.nulls))),
+    (
+        r"“.*” .*, .* UTC",
+        lambda r, t: bool(r.alarm and (r.alarm.rearmings or any(null.acknowledged for null in r.alarm.nulls))),
+    ),
+    (
+        r"Nobody knows yet whether recalibrating would help: it takes labels that come after the re-arming, at least"
+        r" some dozens\.",
+        lambda r, t: bool(r.advice and not r.advice.labels and r.alarm and r.alarm.rearmings),
+    ),
     (
         rf"Of each of {N} labels? a recalibration on the ones before it would have been surprised by {E} nats"
         rf" on average, the served confidences were by {E} \(log loss: less is better\)\.",
@@ -427,7 +440,7 @@ ALARM: list[tuple[str, Claim]] = [
     (rf"It fired on \S+ \S+ UTC, after {N} labels?\.", at),
     (r"It stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
     (
-        r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*(?=The ECE|$)",
+        r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "acknowledged"),
     ),
     (

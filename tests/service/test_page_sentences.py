@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from service.alarm.advice import NEEDS
+from service.alarm.evidence import StoredAcknowledgement
+from service.alarm.state import NULLS
 from service.report import pages
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.page_parts import NOW
 from tests.service.page_sentences import check_page
-from tests.service.test_headline import Stream
+from tests.service.test_headline import SETTINGS, Stream
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, report_of
@@ -86,6 +88,9 @@ def test_good_enough_and_better_still() -> None:
     assert "good enough" not in html and "Recalibrating would help." in html, "of all labels so far"
 
 
+BY = StoredAcknowledgement(who="Ada", why="the camera", at_ms=1_700_000_000_000)
+
+
 def test_of_confidences_alone_nobody_is_told_to_recalibrate() -> None:
     """Off, and good enough: a recalibration needs what is not sent, and no sentence says otherwise."""
     for gap, count in ((0.15, 600), (0.0, 40_000)):
@@ -100,6 +105,20 @@ def test_of_confidences_alone_nobody_is_told_to_recalibrate() -> None:
         check_page(html, report)
         assert NEEDS in html and "ecalibrating would" not in html
         assert ("It is good enough as it is." in html) == (gap == 0)
+
+
+def test_after_re_arming_the_page_says_what_is_settled_and_what_is_not() -> None:
+    """The labels that had fired the alarm are still shown: that is no chance of one look."""
+    rng, stream = np.random.default_rng(1), Stream()
+    confidence_N = rng.uniform(0.5, 0.9, 600)
+    stream.add(confidence_N, rng.random(600) < confidence_N - 0.2)
+    assert stream.look().verdict == "over_confident"
+    stream.state = stream.state.acknowledge(NULLS, BY).rearm("Ada", "the camera", 1_700_000_000_000, SETTINGS)
+    report = stream.look()
+    html = pages.render(report)
+    check_page(html, report)
+    assert "had found an error before it was re-armed" in report.headline and "chance alone passes" not in html
+    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been weighed since")
 
 
 def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:

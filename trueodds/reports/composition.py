@@ -84,7 +84,8 @@ def report_of(
     shown = of_positive(of_p) if of_p else figures
     verdict = judged(shown, of_p_certainly)
     of_top_label = judged(figures) if of_p and sums.labelled.n else None
-    first = headline(verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label)
+    rearmed = alarm is not None and any(past.fired_at for past in alarm.rearmings)
+    first = headline(verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label, rearmed)
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
     return Report(

@@ -18,6 +18,9 @@ _ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often
 _SETTLES = "only the alarm's evidence settles it."
 _ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
 _SETTLES_OF_POSITIVE = "only evidence of all labels so far settles it: the alarm's, or the interval of the gap."
+_REARMED = (
+    "The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it lasts."
+)
 _ADVICE = "Scored one by one as they came, the labels say so."
 MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
@@ -40,7 +43,7 @@ MEANS_OF_POSITIVE: dict[str, str] = MEANS | {
     "leans_uneven": "p({label}) leans to being too high in some ranges and too low in others.",
 }
 OF_TOP_LABEL: dict[str, str] = {
-    "cannot_tell": "The more probable class shows no more than chance.",
+    "cannot_tell": "Over both classes together, the more probable class shows no more than chance.",
     "within_tolerance": "The more probable class is within {tolerance:g} at 95%.",
     "off_at_times": "The more probable class was off at some time, which all labels together do not show.",
     "over_confident": "The more probable class is over-confident: it is right less often than its confidence says.",
@@ -62,11 +65,13 @@ def headline(
     next_steps: Mapping[Verdict, str] | None = None,
     positive: PositiveFigures | None = None,
     of_top_label: Verdict | None = None,
+    rearmed: bool = False,
 ) -> str:
     """The first thing that a newcomer should know.
 
     `next_steps`: how to get answers (no_answers), or labels (no_labels), while there are none. `positive`: where
     `verdict` and `figures` are those of p(positive); `of_top_label` is then the verdict of the more probable class.
+    `rearmed`: whether an alarm had fired before the watch that is on now.
     """
     window, next_step = options.window, (next_steps or {}).get(verdict)
     if verdict == "no_answers" and not window.is_everything:
@@ -77,8 +82,10 @@ def headline(
         answers = plural(sums.answers, "answer")
         unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
         return " ".join(filter(None, (unknown, next_step)))
-    say = _at_one_look if options.one_look else _as_they_come
-    sentences = [say(verdict, sums, figures, options, tolerance, positive)]
+    if options.one_look:
+        sentences = [_at_one_look(verdict, sums, figures, tolerance, positive)]
+    else:
+        sentences = [_as_they_come(verdict, sums, figures, options, tolerance, positive, rearmed)]
     if of_top_label:
         sentences.append(OF_TOP_LABEL[of_top_label].format(tolerance=tolerance))
     return " ".join(sentences)
@@ -91,6 +98,7 @@ def _as_they_come(
     options: Options,
     tolerance: float,
     positive: PositiveFigures | None,
+    rearmed: bool,
 ) -> str:
     n, window = sums.labelled.n, options.window
     counts = f"{labelled(n, sums.answers)}."
@@ -110,7 +118,8 @@ def _as_they_come(
     settles = _ELSEWHERE if not window.is_everything else _SETTLES_OF_POSITIVE if positive else _SETTLES
     more = figures["ece"] > figures["floor_p95"]
     if verdict in LEANS.values():
-        means = f"{means} {f'{_ONE_LOOK} {settles}' if more else _ADVICE}"
+        reason = _REARMED if rearmed and window.is_everything else f"{_ONE_LOOK} {settles}" if more else _ADVICE
+        means = f"{means} {reason}"
     return (
         f"{counts} {_sentence(shown)}{ece} ({level}); chance alone would show up to {p95} at 19 looks"
         f" in 20: {'this is more' if more else 'this is not'}. {means}"
@@ -121,7 +130,6 @@ def _at_one_look(
     verdict: Verdict,
     sums: AnswerSums,
     figures: Figures,
-    options: Options,
     tolerance: float,
     positive: PositiveFigures | None,
 ) -> str:
