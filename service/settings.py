@@ -169,7 +169,9 @@ class Settings(BaseSettings):
     body_rate: int = Field(
         100, ge=0, description="bytes a second that a body in bulk must bring, over `body_seconds` each; 0: as it comes"
     )
-    answer_seconds: float = Field(30.0, gt=0, description="time after which /predict gives up and answers 503")
+    answer_seconds: float = Field(
+        30.0, gt=0, description="time from a request's arrival on, after which /predict gives up and answers 503"
+    )
 
     max_batch: int = Field(64, ge=1, description="inputs the model takes at once")
     max_waiting: int = Field(1024, ge=1, description="inputs that may wait for a model before /predict answers 503")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +19,7 @@ from service.errors import ServiceError
 from service.ids import MAX_ID
 from service.observe.formats import COLUMNS, TABLE, header_of
 from service.observe.observation import Form, Named, Observation, Shared, observation_of
+from service.predict.decoding import Held
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError, Piece
 from trueodds.texts import listed
@@ -33,12 +35,20 @@ LISTS = ("probabilities", "logits")
 """Columns of lists."""
 FILES = 2
 """Files that are read at once; others wait."""
+MOST_HELD = 64 * 1024**2
+"""Bytes of the files that wait or are read. A single one may be larger."""
 SECONDS = 30.0
 """Time limit of reading one file, without the time of storing its rows."""
 MEMORY = 512 * 1024**2
 """Bytes that reading one file may take, the file's own among them."""
-STATUSES = {"unreadable": (400, "invalid_parquet"), "failed": (400, "invalid_parquet")}
-STATUSES |= {"header": (422, "invalid_header"), "too_large": (413, "too_many_values"), "start": (503, "no_reader")}
+STATUSES = {
+    "unreadable": (400, "invalid_parquet"),
+    "failed": (400, "invalid_parquet"),
+    "header": (422, "invalid_header"),
+    "too_large": (413, "too_many_values"),
+    "start": (503, "no_reader"),
+    "missing": (503, "no_reader"),
+}
 """Status and code of an answer, by a ConfinedError's; of any other, such as a death, 422 and invalid_parquet."""
 
 
@@ -47,38 +57,37 @@ class ParquetFiles:
 
     def __init__(self) -> None:
         self._readers = Readers("service.observe.parquet_file:read", count=FILES, seconds=SECONDS, memory=MEMORY)
-        self._turns = asyncio.Semaphore(FILES)
+        self._turns, self._held = asyncio.Semaphore(FILES), Held("read", MOST_HELD)
 
     async def row_blocks(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
         """Yields the observations of a file, block by block: lists of numbers in a column `probabilities` or `logits`,
         a column for each class, which hold what `form` says, or confidence and predicted.
 
         Raises:
-            ServiceError: no Parquet file, other columns, past a limit, or no pyarrow here.
+            ServiceError: no Parquet file, other columns, past a limit, no pyarrow here, or too many files that wait.
         """
         if find_spec("pyarrow") is None:
             message = "this service reads no Parquet: it has no pyarrow (pip install 'trueodds[serve,table]')"
             raise ServiceError(415, "unsupported_media_type", f"{message}. Send NDJSON")
-        async with self._turns:
-            options = {
-                "cells": TABLE,
-                "lists": LISTS,
-                "rows": ROWS,
-                "most_values": MOST_VALUES,
-                "most_bytes": MOST_BYTES,
-            }
-            pieces = self._readers.read(body, **options)
-            blocks, coming = _blocks(pieces, shared, form), asyncio.Future[Any]()
-            coming.set_result(None)
-            try:
-                while True:
-                    coming = asyncio.ensure_future(asyncio.to_thread(next, blocks, None))
-                    if (block := await asyncio.shield(coming)) is None:
-                        break
+        with self._held.hold(len(body)):
+            async with self._turns, aclosing(self._read(body, shared, form)) as blocks:
+                async for block in blocks:
                     yield block
-            finally:
-                await asyncio.wait([coming])  # the thread of a call that was cancelled has the file still
-                await asyncio.to_thread(pieces.close)
+
+    async def _read(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
+        limits = {"rows": ROWS, "most_values": MOST_VALUES, "most_bytes": MOST_BYTES}
+        pieces = self._readers.read(body, cells=TABLE, lists=LISTS, **limits)
+        blocks, coming = _blocks(pieces, shared, form), asyncio.Future[Any]()
+        coming.set_result(None)
+        try:
+            while True:
+                coming = asyncio.ensure_future(asyncio.to_thread(next, blocks, None))
+                if (block := await asyncio.shield(coming)) is None:
+                    break
+                yield block
+        finally:
+            await asyncio.wait([coming])  # the thread of a call that was cancelled has the file still
+            await asyncio.to_thread(pieces.close)
 
     def close(self) -> None:
         """End the processes."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from fastapi import Request
@@ -28,8 +29,29 @@ MOST_BYTES = 64 * 1024**2
 
 T = TypeVar("T")
 threads = ThreadPoolExecutor(DECODING, "decode")
-_held: list[int] = []
-"""Bytes of each body in decoding."""
+
+
+class Held:
+    """The bytes of the bodies that are held at once, while they wait or are worked on."""
+
+    def __init__(self, what: str, most: int) -> None:
+        """`what` becomes of them, in messages: a verb."""
+        self._what, self._most, self.bytes = what, most, 0
+
+    @contextmanager
+    def hold(self, size: int) -> Iterator[None]:
+        """Raises ServiceError 503 where others are held already and these would be too many."""
+        if self.bytes and self.bytes + size > self._most:
+            message = f"{self.bytes:,} bytes are being {self._what}, the limit is {self._most:,}"
+            raise ServiceError(503, "queue_full", f"{message}; try again in a second", retry_after=1)
+        self.bytes += size
+        try:
+            yield
+        finally:
+            self.bytes -= size
+
+
+held = Held("decoded", MOST_BYTES)
 
 
 class Answering:
@@ -57,21 +79,17 @@ class Answering:
             ServiceError: 503 where the time is over, or too many bytes are in decoding.
             CallerGoneError: nobody waits for the answer any more.
         """
-        if _held and sum(_held) + size > MOST_BYTES:
-            message = f"{sum(_held):,} bytes of inputs are being decoded, the limit is {MOST_BYTES:,}"
-            raise ServiceError(503, "queue_full", f"{message}; try again in a second", retry_after=1)
-        _held.append(size)
-        done = asyncio.get_running_loop().run_in_executor(executor, self._checked, size, work)
-        try:
-            while not (await asyncio.wait([done], timeout=min(LONG_WAIT, self.left)))[0]:
-                self._check()
-                if await self._gone():
-                    raise CallerGoneError
-            return done.result()
-        finally:
-            self._given_up = not done.done()
-            done.cancel()
-            _held.remove(size)
+        with held.hold(size):
+            done = asyncio.get_running_loop().run_in_executor(executor, self._checked, size, work)
+            try:
+                while not (await asyncio.wait([done], timeout=min(LONG_WAIT, self.left)))[0]:
+                    self._check()
+                    if await self._gone():
+                        raise CallerGoneError
+                return done.result()
+            finally:
+                self._given_up = not done.done()
+                done.cancel()
 
     def _checked(self, size: int, work: Callable[[], T]) -> T:
         try:

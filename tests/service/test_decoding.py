@@ -93,13 +93,13 @@ def test_work_of_a_caller_who_hung_up_is_given_up_or_never_begun(one: ThreadPool
 
 
 def test_only_so_many_bytes_are_decoded_at_once(one: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MOST_BYTES", 100)
+    monkeypatch.setattr(decoding, "held", decoding.Held("decoded", 100))
 
     async def full() -> None:
         work = Work()
         first = asyncio.create_task(answering(Caller()).run(one, 120, work))  # a single one may be larger
         await asyncio.to_thread(work.began.wait, 5)
-        with pytest.raises(ServiceError, match="120 bytes of inputs are being decoded, the limit is 100") as caught:
+        with pytest.raises(ServiceError, match="120 bytes are being decoded, the limit is 100") as caught:
             await answering(Caller()).run(one, 1, lambda: "more")
         assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
         work.stop.set()
@@ -113,7 +113,7 @@ def test_an_error_of_the_work_is_the_callers(one: ThreadPoolExecutor) -> None:
     async def fails() -> None:
         with pytest.raises(ZeroDivisionError):
             await answering(Caller()).run(one, 1, lambda: 1 // 0)
-        assert not decoding._held
+        assert not decoding.held.bytes
 
     run(fails())
 
