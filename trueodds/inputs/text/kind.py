@@ -11,7 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from trueodds.inputs import table
 from trueodds.inputs.errors import InputError, InputTooLargeError
-from trueodds.inputs.kind import Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.kind import Extreme, Format, InputKind, Inputs, Limits, TensorSignature
 from trueodds.inputs.text.tokens import Side, TokenizerError, Tokens
 from trueodds.texts import listed, short
 
@@ -198,6 +198,16 @@ class TextInput(InputKind):
         cut = np.flatnonzero(rows[:, 0] > self.max_tokens).tolist()
         return {n: {"truncated": {"tokens": int(rows[n, 0]), "read": self.max_tokens}} for n in cut}
 
+    def extremes(self) -> Sequence[Extreme]:
+        """A text of max_tokens tokens, up to the highest id, and one without a token of its own."""
+        text = " ".join(reversed(self._tokenizer.words)) or " "
+        most = min(self.characters, CHARACTERS_OF_TOKEN * self.max_tokens)
+        long, empty = self.of_texts([(f"{text} " * (most // len(text) + 1))[:most], ""])
+        return (
+            Extreme(f"a text of {min(int(long[0]), self.max_tokens):,} tokens", long[None]),
+            Extreme("a text without tokens", empty[None], is_answered=False),
+        )
+
     def longest(self, rows: Inputs) -> Inputs:
         """The same texts, with padding read as tokens."""
         return np.concatenate([np.full_like(rows[:, :1], self.max_tokens), rows[:, 1:]], axis=1)
@@ -274,4 +284,4 @@ class TextInput(InputKind):
         except TokenizerError as error:
             problem = f"{place(error.number)}: the model's tokenizer fails on this text ({error})"
             cure = "shorten its longest run of characters without a space, or leave the text out"
-            raise InputError("tokenizer_failed", f"{problem}; {cure}") from None
+            raise InputError(error.code, f"{problem}; {cure}") from None
