@@ -197,7 +197,7 @@ def test_the_files_beside_a_model_name_classes_sides_and_padding(
     ("expression", "words"),
     [
         (r"(x+x+)+y", r"fails on 40 times LATIN SMALL LETTER X \(.*retry-limit-in-match over\), and any caller"),
-        (r"\s+$", r"takes .* s for 2,559 spaces and a letter; allowed are .* say --max-characters 640, up to which"),
+        (r"\s+$", r"takes .* s for 2,559 spaces and a letter; allowed are .* say --max-characters 320, up to which"),
     ],
 )
 def test_a_tokenizer_that_a_text_can_stop_is_refused(expression: str, words: str) -> None:
@@ -206,8 +206,8 @@ def test_a_tokenizer_that_a_text_can_stop_is_refused(expression: str, words: str
     kind = TextInput(max_tokens=3, vocabulary_size=2).with_tokenizer(tokenizer.to_str().encode())
     with pytest.raises(ModelFileError, match="t.json " + words):
         hostile.check(kind, "t.json", seconds=0.01)
-    if "640" in words:
-        hostile.check(kind.model_copy(update={"max_characters": 640}), "t.json", seconds=0.01)
+    if "320" in words:
+        hostile.check(kind.model_copy(update={"max_characters": 320}), "t.json", seconds=0.01)
 
 
 def test_max_characters_goes_into_the_card(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,6 +233,13 @@ def test_max_characters_goes_into_the_card(place: Path, capsys: pytest.CaptureFi
         ({"dtype": TensorProto.FLOAT}, BESIDE, "of texts it takes whole numbers"),
         ({}, (*BESIDE[:2], "--tokenizer", "rows.csv"), "is none of Hugging Face's tokenizer.json"),
         ({}, (*BESIDE[:2], "--tokenizer", "none.json"), "none.json cannot be read: No such file"),
+        ({}, (*BESIDE, "--max-characters", "0"), "--max-characters is 0; allowed are 1 to 524,288"),
+        ({}, (*BESIDE, "--max-tokens", "9000"), "--max-tokens is 9000; allowed are 1 to 8,192"),
+        (
+            {},
+            (*BESIDE[:2], "--tokenizer", "framed.json", "--max-tokens", "2"),
+            "2 tokens frame every text; allowed are",
+        ),
         ({}, ("--labelled", "other.csv", *BESIDE[2:]), "other.csv has no column 'text'; it has 'words', 'label'"),
         ({}, ("--labelled", "latin.csv", *BESIDE[2:]), "UTF-8"),
         ({}, ("--labelled", "empty.csv", *BESIDE[2:]), "empty.csv, row 2 holds an empty text; take it out"),
@@ -244,6 +251,7 @@ def test_refusals(
 ) -> None:
     write_model(place / "bag.onnx", **model)
     np.savez(place / "rows.npz", x=np.zeros((40, 3)), y=np.zeros(40, int))
+    (place / "framed.json").write_bytes(framed().replace(b'"four":7', b'"four":6'))
     (place / "other.csv").write_text("words,label\ngood,yes\n")
     (place / "latin.csv").write_bytes(b"text,label\ncaf\xe9,yes\n")
     (place / "empty.csv").write_text('text,label\n" ",yes\n')

@@ -157,6 +157,7 @@ def text_input(
         raise LabelledRowsError(
             f"{path} takes texts, and {rows.source} holds {'images' if isinstance(rows.x, tuple) else 'numbers'}"
         )
+    lengths.check_characters(stated.max_characters)
     data = _read(tokenizer)
     said = Stated.of(data, files.pad_token)
     known = _vocabulary(model, signature.inputs[0].name)

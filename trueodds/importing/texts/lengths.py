@@ -10,9 +10,9 @@ import numpy as np
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.texts.hub_files import CONFIG, TOKENIZER_CONFIG, HubFiles
 from trueodds.inputs import Inputs, TextInput
-from trueodds.inputs.text.kind import MOST
+from trueodds.inputs.text.kind import MOST, MOST_CHARACTERS
 
-OPTION = "--max-tokens"
+OPTION, CHARACTERS_OPTION = "--max-tokens", "--max-characters"
 Run = Callable[[Inputs], object]
 """Runs a graph on rows; it raises where that fails."""
 
@@ -50,6 +50,12 @@ def max_tokens(stated: int | None, tokenizer: Path, cut: int | None, files: HubF
         return limit, ()
     more = f"{cuts}, and the model may read {limit:,} ({OPTION})."
     return cut, (more,) if known and cut < limit else ()
+
+
+def check_characters(stated: int | None) -> None:
+    """Raises ModelFileError for a limit of characters that no card may have."""
+    if stated is not None and not 1 <= stated <= MOST_CHARACTERS:
+        raise ModelFileError(f"{CHARACTERS_OPTION} is {stated:,}; allowed are 1 to {MOST_CHARACTERS:,}")
 
 
 def check(kind: TextInput, run: Run, path: Path) -> None:

@@ -24,6 +24,8 @@ MOST = 8192
 CHARACTERS, CHARACTERS_OF_TOKEN = 2**16, 64
 """Characters that one text may have: the first number, or the second one for each token that the model reads. Common
 tokenizers take 4 characters a token, and read 65,536 characters in 50 ms."""
+MOST_CHARACTERS = CHARACTERS_OF_TOKEN * MOST
+"""The largest limit that a card may state."""
 SPARE = 127
 """Ids that a model's table may have beyond its tokenizer's: tables are filled up to multiples of 64 or 128."""
 Place = Callable[[int], str]
@@ -74,7 +76,7 @@ class TextInput(InputKind):
     """Names of the graph's inputs."""
     mask: str | None = None
     types: str | None = None
-    max_characters: int | None = Field(None, ge=1, exclude_if=lambda value: value is None)
+    max_characters: int | None = Field(None, ge=1, le=MOST_CHARACTERS, exclude_if=lambda value: value is None)
     """Characters that one text may have; None: by max_tokens (`characters`)."""
     _tokens: Tokens | None = PrivateAttr(None)
 
@@ -200,9 +202,12 @@ class TextInput(InputKind):
 
     def extremes(self) -> Sequence[Extreme]:
         """A text of max_tokens tokens, up to the highest id, and one without a token of its own."""
-        text = " ".join(reversed(self._tokenizer.words)) or " "
-        most = min(self.characters, CHARACTERS_OF_TOKEN * self.max_tokens)
-        long, empty = self.of_texts([(f"{text} " * (most // len(text) + 1))[:most], ""])
+        words = " ".join(reversed(self._tokenizer.words)) + " "
+        for characters in (8 * self.max_tokens, CHARACTERS_OF_TOKEN * self.max_tokens):
+            most = min(self.characters, characters)
+            long, empty = self.of_texts([(words * (most // len(words) + 1))[:most], ""])
+            if long[0] >= self.max_tokens:
+                break
         return (
             Extreme(f"a text of {min(int(long[0]), self.max_tokens):,} tokens", long[None]),
             Extreme("a text without tokens", empty[None], is_answered=False),
