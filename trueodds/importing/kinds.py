@@ -55,7 +55,6 @@ def vector_input(
     if len(signature.inputs) > 1:
         names: Sequence[str] = [tensor.name for tensor in signature.inputs]
         rows = rows.ordered(names)
-        assert not isinstance(rows.x, tuple)
     else:
         names = rows.features or [f"x{k}" for k in range(columns)]
     (*_, size) = signature.inputs[0].shape or (None,)
@@ -75,6 +74,7 @@ def vector_input(
             _check_whole_rows(rows, names, own, tensor, path)
     if any(tensor.type not in FLOATS for tensor in signature.inputs):
         notes.append("The model takes whole numbers: the fraction of a feature is cut off.")
+    assert not isinstance(rows.x, tuple)
     return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
 
 
