@@ -342,9 +342,7 @@ def test_probabilities(stars: Client, ids: Iterator[str], values: list[Any], mea
     assert found == dict.fromkeys(doors, meaning)
 
 
-@pytest.mark.parametrize(
-    ("row", "meaning", "without"), [one for one in OBSERVED if "time" in one[0]], ids=name_of
-)
+@pytest.mark.parametrize(("row", "meaning", "without"), [one for one in OBSERVED if "time" in one[0]], ids=name_of)
 def test_times_of_events(stars: Client, ids: Iterator[str], row: Row, meaning: Any, without: set[str]) -> None:
     id_ = next(ids)
     taken = event(stars, {"predictions": [[0.1, 0.2, 0.4, 0.2, 0.1]]}, id_, **row)
