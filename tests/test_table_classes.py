@@ -269,6 +269,19 @@ def test_stated_classes_tell_what_a_confidence_is_of(tmp_path: Path) -> None:
         report(by_confidence(tmp_path, ["ham"], [2]), classes=("ham", "spam"))
 
 
+def test_a_confidence_that_is_always_of_one_class_is_said(tmp_path: Path) -> None:
+    yes = np.where(P > 0.5, "yes", "no")
+    data = {"predicted": yes, "label": labels("yes", "no")}
+    of_yes = table(tmp_path / "a.csv", {"confidence": P, **data})
+    said = [
+        caution for caution in report(of_yes).cautions if "of two classes have a confidence below one half" in caution
+    ]
+    assert len(said) == 1 and "give --classes confidence and --positive CLASS" in said[0]
+    assert says_of(report(of_yes, "yes", classes=("confidence",)), "yes") == SAID
+    of_predicted = report(table(tmp_path / "b.csv", {"confidence": np.maximum(P, 1 - P), **data}))
+    assert not any("have a confidence below" in caution for caution in of_predicted.cautions)
+
+
 def test_a_positive_class_of_a_confidence_is_one_of_two(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown positive class 'fraut'; allowed: ok, fraud"):
         report(by_confidence(tmp_path, ["ok", "ok"], ["ok", "fraud"]), "fraut")
