@@ -111,6 +111,9 @@ def test_an_array_of_one_probability_is_of_class_1_or_the_positive_one(tmp_path:
     with pytest.raises(UserError, match="--positive ham or --positive spam"):
         report(named)
     assert says_of(report(named, "ham"), "ham") == SAID
+    for z in (P, P[:, None]):
+        with pytest.raises(UserError, match="the array holds one logit for each answer"):
+            report(npz(tmp_path / "d.npz", logits=z, labels=np.array(labels(1, 0))))
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "npz", "npy"])
@@ -216,6 +219,16 @@ LABEL = {"label": labels("a", "b")}
         ({"a": P, "b": P * np.inf, **LABEL}, ["--logits"], "column 'b' holds inf; allowed is finite numbers"),
         ({"a": [None] * N, "b": P, **LABEL}, ["--logits"], "row 2: column 'a' is empty (or NaN); allowed is finite"),
         ({"p": P + 1, **LABEL}, ["--positive", "a"], "column 'p' holds 1"),
+        (
+            {"p": P, **LABEL},
+            ["--logits"],
+            "the column 'p' holds one logit for each answer; expected one for each class",
+        ),
+        (
+            {"0.9": P, "b": P},
+            [],
+            "has no column 'label'; it has '0.9', 'b'; name it with --label. If its first row is an",
+        ),
     ],
 )
 def test_a_column_at_fault_is_named(
