@@ -300,3 +300,29 @@ def test_a_positive_class_of_a_confidence_is_one_of_two(tmp_path: Path) -> None:
         report(by_confidence(tmp_path, ["ok", "ok"], ["ok", "fraud"]), "fraut")
     with pytest.raises(UserError, match="there are 3 classes"):
         report(by_confidence(tmp_path, ["a", "b"], ["a", "c"]), "b")
+
+
+CODES = [("churn", "stay"), (1, 0), (0, 1), (1, -1), (-1, 1), ("1.0", "0.0"), ("True", "False"), (2, 1), ("b", "a")]
+"""Labels of the class that p speaks of, and of the other."""
+PAIRS = [("{yes}", "{no}"), ("p_{yes}", "p_{no}"), ("p({yes})", "p({no})"), ("x", "y"), ("y", "x"), ("churn", "stay")]
+"""Names of the columns of p and 1 - p."""
+
+
+@pytest.mark.parametrize(("yes", "no"), CODES)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_table_is_read_right_or_refused(yes: Any, no: Any, swapped: bool, tmp_path: Path) -> None:
+    """Whatever its columns are named and in whatever order they stand: a right answer never becomes a wrong one."""
+    read, refused, right = 0, 0, (P > 0.5) == TRUE
+    for p_name, q_name in [*PAIRS, ("{yes}", ""), ("", "{no}"), ("p", ""), ("", "p"), ("churn", ""), ("", "stay")]:
+        columns = {p_name.format(yes=yes, no=no): P, q_name.format(yes=yes, no=no): 1 - P}
+        columns.pop("", None)
+        order = sorted(columns, reverse=swapped)
+        path = table(tmp_path / "a.csv", {**{name: columns[name] for name in order}, "label": labels(yes, no)})
+        try:
+            answers = reading.read(path)
+        except UserError:
+            refused += 1
+            continue
+        read += 1
+        assert (answers.correct_N == right).all() and answers.labelled_N.all(), order
+    assert read >= 4 and refused >= 2
