@@ -255,5 +255,5 @@ def _cure(message: str) -> str:
         return f"{message.partition('. Pass')[0]}; give --probabilities"
     if "sums to" in message or "If these are logits" in message:
         start = message.partition(". If these are logits")[0]
-        return f"{start}; give --logits if these are logits, or name the columns of the classes: --classes a,b,c"
+        return f"{start}; give --logits if these are logits"
     return message
