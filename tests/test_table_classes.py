@@ -111,6 +111,9 @@ def test_an_array_of_one_probability_is_of_class_1_or_the_positive_one(tmp_path:
     with pytest.raises(UserError, match="--positive ham or --positive spam"):
         report(named)
     assert says_of(report(named, "ham"), "ham") == SAID
+    for z in (P, P[:, None]):
+        with pytest.raises(UserError, match="the array holds one logit for each answer"):
+            report(npz(tmp_path / "d.npz", logits=z, labels=np.array(labels(1, 0))))
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "npz", "npy"])
@@ -216,6 +219,16 @@ LABEL = {"label": labels("a", "b")}
         ({"a": P, "b": P * np.inf, **LABEL}, ["--logits"], "column 'b' holds inf; allowed is finite numbers"),
         ({"a": [None] * N, "b": P, **LABEL}, ["--logits"], "row 2: column 'a' is empty (or NaN); allowed is finite"),
         ({"p": P + 1, **LABEL}, ["--positive", "a"], "column 'p' holds 1"),
+        (
+            {"p": P, **LABEL},
+            ["--logits"],
+            "the column 'p' holds one logit for each answer; expected one for each class",
+        ),
+        (
+            {"0.9": P, "b": P},
+            [],
+            "has no column 'label'; it has '0.9', 'b'; name it with --label. If its first row is an",
+        ),
     ],
 )
 def test_a_column_at_fault_is_named(
@@ -269,8 +282,47 @@ def test_stated_classes_tell_what_a_confidence_is_of(tmp_path: Path) -> None:
         report(by_confidence(tmp_path, ["ham"], [2]), classes=("ham", "spam"))
 
 
+def test_a_confidence_that_is_always_of_one_class_is_said(tmp_path: Path) -> None:
+    yes = np.where(P > 0.5, "yes", "no")
+    data = {"predicted": yes, "label": labels("yes", "no")}
+    of_yes = table(tmp_path / "a.csv", {"confidence": P, **data})
+    said = [
+        caution for caution in report(of_yes).cautions if "of two classes have a confidence below one half" in caution
+    ]
+    assert len(said) == 1 and "give --classes confidence and --positive CLASS" in said[0]
+    assert says_of(report(of_yes, "yes", classes=("confidence",)), "yes") == SAID
+    of_predicted = report(table(tmp_path / "b.csv", {"confidence": np.maximum(P, 1 - P), **data}))
+    assert not any("have a confidence below" in caution for caution in of_predicted.cautions)
+
+
 def test_a_positive_class_of_a_confidence_is_one_of_two(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown positive class 'fraut'; allowed: ok, fraud"):
         report(by_confidence(tmp_path, ["ok", "ok"], ["ok", "fraud"]), "fraut")
     with pytest.raises(UserError, match="there are 3 classes"):
         report(by_confidence(tmp_path, ["a", "b"], ["a", "c"]), "b")
+
+
+CODES = [("churn", "stay"), (1, 0), (0, 1), (1, -1), (-1, 1), ("1.0", "0.0"), ("True", "False"), (2, 1), ("b", "a")]
+"""Labels of the class that p speaks of, and of the other."""
+PAIRS = [("{yes}", "{no}"), ("p_{yes}", "p_{no}"), ("p({yes})", "p({no})"), ("x", "y"), ("y", "x"), ("churn", "stay")]
+"""Names of the columns of p and 1 - p."""
+
+
+@pytest.mark.parametrize(("yes", "no"), CODES)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_table_is_read_right_or_refused(yes: Any, no: Any, swapped: bool, tmp_path: Path) -> None:
+    """Whatever its columns are named and in whatever order they stand: a right answer never becomes a wrong one."""
+    read, refused, right = 0, 0, (P > 0.5) == TRUE
+    for p_name, q_name in [*PAIRS, ("{yes}", ""), ("", "{no}"), ("p", ""), ("", "p"), ("churn", ""), ("", "stay")]:
+        columns = {p_name.format(yes=yes, no=no): P, q_name.format(yes=yes, no=no): 1 - P}
+        columns.pop("", None)
+        order = sorted(columns, reverse=swapped)
+        path = table(tmp_path / "a.csv", {**{name: columns[name] for name in order}, "label": labels(yes, no)})
+        try:
+            answers = reading.read(path)
+        except UserError:
+            refused += 1
+            continue
+        read += 1
+        assert (answers.correct_N == right).all() and answers.labelled_N.all(), order
+    assert read >= 4 and refused >= 2

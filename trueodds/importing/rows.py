@@ -102,7 +102,9 @@ class LabelledRows:
         outside = index_N[(index_N < 0) | (index_N >= len(classes))]
         if len(outside):
             problem = f"{self.source} has the label {outside[0]}, and the model has {len(classes)} classes"
-            raise LabelledRowsError(f"{problem}; allowed are 0..{len(classes) - 1} and their names {listed(classes)}")
+            allowed = f"allowed are 0..{len(classes) - 1} and their names {listed(classes)}"
+            cure = "take out rows without a label, or name the classes as the labels do: --classes=-1,1"
+            raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
         return index_N
 
 

@@ -2,6 +2,8 @@
 
 evaluation   `trueodds.report` of arrays, in a terminal and in a notebook
 answers      what a table says of each answer
+classes      which class a label names, and whose probability a column is
+numbers      the columns of the classes, checked by name
 reading      the forms of such tables
 composition  sums by class, tag, version and time, and the report of them
 text         the report in a terminal

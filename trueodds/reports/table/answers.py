@@ -20,7 +20,8 @@ from trueodds.reports.table.classes import (
     order_note,
 )
 from trueodds.sums.inputs import Array, check_probabilities, check_top
-from trueodds.texts import short
+from trueodds.sums.positive import CLASSES
+from trueodds.texts import plural, short
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +128,21 @@ def of_confidence(
     confidence_N, right_N = check_top(confidence, correct_N)
     _check_length(source, "labels", len(labelled_N), len(confidence_N))
     right_N &= labelled_N
+    low = int((confidence_N < 0.5).sum()) if len(label_names) == CLASSES else 0
+    note = (
+        f"{low:,} of {plural(len(confidence_N), 'answer')} of two classes have a confidence below one half. confidence"
+        " is the probability of the class in predicted: if it is that of one class in every answer, give --classes"
+        " confidence and --positive CLASS."
+    )
     return Answers(
-        source, confidence_N, predicted, labelled_N, right_N, label_names=label_names, groups=groups or Groups()
+        source,
+        confidence_N,
+        predicted,
+        labelled_N,
+        right_N,
+        label_names=label_names,
+        groups=groups or Groups(),
+        notes=(note,) if low else (),
     )
 
 

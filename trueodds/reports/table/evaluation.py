@@ -212,7 +212,7 @@ def report(
 
     Probabilities are N x C, or those of the positive class alone, (N,): then the report leads with the figures of
     p(positive) over all of [0, 1]. Labels are class indices, or names of `classes`, which has the columns in their
-    order (scikit-learn: `model.classes_`).
+    order (scikit-learn: `model.classes_`): of labels -1 and 1 it is [-1, 1].
 
     Raises:
         ValueError: probabilities outside [0, 1] or rows that do not sum to 1 (logits, perhaps), labels outside the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,8 @@ FORMS = (
 )
 NOT_CLASSES = ("id", "tag", "time", "version", "confidence", "predicted", "correct")
 """Columns of a table that have a meaning of their own."""
+_FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
+"""A number that is no class's name."""
 _COLUMNS = {"tag": "tags", "version": "versions", "time": "times"}
 """The column of a table, and the array that is the same."""
 
@@ -111,6 +114,8 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         raise _missing(path, ["labels"], arrays)
     values, note = arrays[scale], ""
     if scale == "logits":
+        if values.shape[1:] in ((), (1,)):
+            raise _one_of_logits(path, "array")
         p_NC = softmax(check_logits(values, rows=TELLING_ROWS))
     else:
         p_NC = both_classes(values)
@@ -155,7 +160,9 @@ def _of_columns(path: Path, form: Form) -> Answers:
     assert labels is not None
     scale, note = form.scale or "probabilities", ""
     values_NC = checked(path, {name: table.numbers[name] for name in of_classes}, scale)
-    if len(of_classes) == 1 and scale == "probabilities":
+    if len(of_classes) == 1 and scale == "logits":
+        raise _one_of_logits(path, f"column {of_classes[0]!r}")
+    if len(of_classes) == 1:
         stated = form.classes if absent else ()
         classes, note = one_column(path.name, of_classes[0], labels, classes=stated, positive=form.positive)
     else:
@@ -227,13 +234,19 @@ def _groups(held: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path
     return Groups(tags, versions, None if times is None else columns.milliseconds(times, "times"))
 
 
+def _one_of_logits(path: Path, what: str) -> FileError:
+    problem = f"{path}: the {what} holds one logit for each answer; expected one for each class"
+    return FileError(f"{problem}: of two classes give 0 for the other, or give its probabilities")
+
+
 def _missing(path: Path, names: Sequence[str], held: Sequence[str] | Mapping[str, Any]) -> FileError:
     return FileError(f"{path} has no {listed(names)}; it holds {', '.join(held) or 'nothing'}. Expected {FORMS}")
 
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
     words = f"{path} has no column {name!r}; it has {listed(header)}; name it with {option}.{nearest(name, header)}"
-    return FileError(words)
+    headless = any(_FRACTION.fullmatch(cell) for cell in header)
+    return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
 
 
 def _cure(message: str) -> str:
@@ -242,5 +255,5 @@ def _cure(message: str) -> str:
         return f"{message.partition('. Pass')[0]}; give --probabilities"
     if "sums to" in message or "If these are logits" in message:
         start = message.partition(". If these are logits")[0]
-        return f"{start}; give --logits if these are logits, or name the columns of the classes: --classes a,b,c"
+        return f"{start}; give --logits if these are logits"
     return message
