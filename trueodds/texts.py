@@ -11,6 +11,7 @@ from typing import Any
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters (C0, DEL, C1), line and paragraph separators, marks of the direction of writing, and halves of
 surrogate pairs: they break a line, command a terminal, or let a record read otherwise than it is."""
+_WHOLE = re.compile(r"[+-]?\d+(?:\.0*)?")
 
 
 def line_problem(text: str) -> str:
@@ -44,6 +45,15 @@ def as_name(value: Any) -> Any:
     ('3', '3', True)
     """
     return str(value) if type(value) is int else value
+
+
+def is_whole_number(text: str) -> bool:
+    """Whether a text is a whole number: of classes with such names, a number is a name and never an index.
+
+    >>> is_whole_number("-1"), is_whole_number("2.0"), is_whole_number("2.5")
+    (True, True, False)
+    """
+    return _WHOLE.fullmatch(text) is not None
 
 
 def with_article(noun: str) -> str:

@@ -234,8 +234,8 @@ def test_from_drift_to_a_calibrated_version_and_back(
         seen = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "looped"}})
         assert prefect.completed(seen["id"])["state_name"] == "Waits for a person"
         assert answering() == first and shadow() == candidate, "nothing is promoted without a person"
-        place = ("--models", str(models))
-        run([sys.executable, "-m", "pipeline", "promote", "looped", candidate, *place], prefect.home)
+        there = ("--models", str(models))
+        run([sys.executable, "-m", "pipeline", "promote", "looped", candidate, *there], prefect.home)
         wait_for(lambda: answering() == candidate, 10, lambda: str(client.get("/models").json()))
 
         traffic.send(2000, DRIFTED)

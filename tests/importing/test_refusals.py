@@ -253,6 +253,7 @@ ABC = ("a", "b", "c")
     [
         (of(np.array([0, 1, 2, 3] * 20)), (), "has the label '3', which is no class; the classes are '0', '1', '2'"),
         (of(np.array([0, 1, 2, 3] * 20)), ABC, "has the label 3, and the model has 3 classes; allowed are 0..2"),
+        (of(np.array([0, 1, 2] * 20)), ("10", "20", "30"), "has the label '0', which is no class"),
         (of(np.array([-1, 0, 1] * 20)), ABC, "has the label -1, and the model has 3 classes"),
         (of(np.array([*"abcd"] * 20)), ABC, "has the label 'd', which is no class; the classes are 'a', 'b', 'c'"),
         (of(np.array([*"xyz"] * 20)), ABC, "has the label 'x', which is no class"),

@@ -17,7 +17,7 @@ from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
 from trueodds.inputs.text import labelled
-from trueodds.texts import listed
+from trueodds.texts import is_whole_number, listed
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
@@ -81,18 +81,23 @@ class LabelledRows:
         return replace(self, x=self.x[:, order], features=tuple(features))
 
     def numbers(self, classes: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The index in `classes` of each row's label: by its name, or, where no label is a name, its number.
+        """The index in `classes` of each row's label: by its name.
+
+        Where no label is a name and the names are not whole numbers themselves, a label is the class's number.
 
         Raises:
             LabelledRowsError: a label that is neither.
         """
         texts = [str(label) for label in self.y.tolist()]
         place = {name: k for k, name in enumerate(classes)}
-        if any(text in place for text in texts):
+        are_numbers = all(map(is_whole_number, classes))
+        if are_numbers or any(text in place for text in texts):
             unknown = [text for text in texts if text not in place]
             if unknown:
                 problem = f"{self.source} has the label {unknown[0]!r}, which is no class"
-                raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{nearest(unknown[0], classes)}")
+                cure = " Take out rows without a label, or name the classes as the labels do: --classes=-1,1"
+                cure = cure if are_numbers else nearest(unknown[0], classes)
+                raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{cure}")
             return np.array([place[text] for text in texts], np.int64)
         try:
             index_N = np.array([int(text) for text in texts], np.int64)
@@ -103,7 +108,7 @@ class LabelledRows:
         if len(outside):
             problem = f"{self.source} has the label {outside[0]}, and the model has {len(classes)} classes"
             allowed = f"allowed are 0..{len(classes) - 1} and their names {listed(classes)}"
-            cure = "take out rows without a label, or name the classes as the labels do: --classes=-1,1"
+            cure = "take out rows without a label"
             raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
         return index_N
 

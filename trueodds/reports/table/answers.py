@@ -12,12 +12,12 @@ from trueodds.inputs.columns import Texts
 from trueodds.reports.table.classes import (
     NO_LABEL,
     NO_LABEL_CURE,
-    as_name,
     check_alike,
     check_order,
     class_indices,
     given,
     order_note,
+    without_point,
 )
 from trueodds.sums.inputs import Array, check_probabilities, check_top
 from trueodds.sums.positive import CLASSES
@@ -177,7 +177,7 @@ def agreement(
         row = int(predicted.is_known_N.argmin()) + 1
         raise FileError(f"{source}: answer {row} has no predicted class; every answer names one")
     if not classes:
-        classes = tuple(dict.fromkeys(map(as_name, predicted.values)))
+        classes = tuple(dict.fromkeys(map(without_point, predicted.values)))
         check_alike(source, classes, given(labels, classes))
         classes += tuple(name for name in given(labels, classes) if name not in classes)
     predicted_N = class_indices(source, "predicted class", predicted, classes).index_N

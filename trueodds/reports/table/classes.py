@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -12,14 +11,13 @@ from scipy.optimize import linear_sum_assignment
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.texts import listed, short
+from trueodds.texts import is_whole_number, listed, short
 
 NO_LABEL = ("", "nan", "null")
 """Cells of a label, in small letters, of an answer that has none."""
 NO_LABEL_CURE = "leave the cell empty (in an array: NaN) where there is no label"
 UNCLEAR = ("none", "na", "n/a", "#n/a", "<na>")
 """Cells, in small letters, that some programs write where there is nothing, and that may be names of classes."""
-_WHOLE = re.compile(r"([+-]?\d+)(?:\.0*)?")
 _SIGNS = {"-1": 0, "1": 1}
 _SHOWN = 4
 """Classes that a note names, each with its number."""
@@ -44,14 +42,13 @@ class OneColumn(NamedTuple):
     note: str = ""
 
 
-def as_name(text: str) -> str:
+def without_point(text: str) -> str:
     """A whole number without its point: a column of numbers with a gap in it is written as 1.0, 2.0.
 
-    >>> as_name("-1.0"), as_name("1.5"), as_name("cat")
+    >>> without_point("-1.0"), without_point("1.5"), without_point("cat")
     ('-1', '1.5', 'cat')
     """
-    match = _WHOLE.fullmatch(text)
-    return str(int(match[1])) if match else text
+    return str(int(text.partition(".")[0])) if is_whole_number(text) else text
 
 
 def is_none(value: str) -> bool:
@@ -61,7 +58,7 @@ def is_none(value: str) -> bool:
 
 def given(labels: Texts, names: Sequence[str] = ()) -> tuple[str, ...]:
     """The different labels, whole numbers without a point; a name is one even if it reads like an empty cell."""
-    return tuple(dict.fromkeys(as_name(value) for value in labels.values if value in names or not is_none(value)))
+    return tuple(dict.fromkeys(without_point(value) for value in labels.values if value in names or not is_none(value)))
 
 
 def numbered(labels: Texts, count: int) -> tuple[str, ...]:
@@ -78,9 +75,9 @@ def class_indices(source: str, what: str, texts: Texts, classes: Sequence[str]) 
     Raises:
         FileError: a text that is no class.
     """
-    by_name = {as_name(name): k for k, name in enumerate(classes)} | {name: k for k, name in enumerate(classes)}
+    by_name = {without_point(name): k for k, name in enumerate(classes)} | {name: k for k, name in enumerate(classes)}
     cells = given(texts, classes)
-    whole = all(_WHOLE.fullmatch(name) for name in classes)
+    whole = all(map(is_whole_number, classes))
     place = {str(k): k for k in range(len(classes))}
     scheme: Scheme = "numbers"
     if whole or any(value in by_name for value in cells):
@@ -93,7 +90,7 @@ def class_indices(source: str, what: str, texts: Texts, classes: Sequence[str]) 
     for value in cells:
         if value not in folded:
             raise FileError(f"{source} has the {what} {short(value)}; {_allowed(classes, whole)}; {NO_LABEL_CURE}")
-    code_V = np.array([folded.get(value, folded.get(as_name(value), -1)) for value in texts.values], np.intp)
+    code_V = np.array([folded.get(value, folded.get(without_point(value), -1)) for value in texts.values], np.intp)
     return ClassIndices(code_V[texts.code_N] if len(texts) else np.zeros(0, np.intp), scheme)
 
 
@@ -133,8 +130,8 @@ def one_column(
     if len(names) > len(_SIGNS):
         problem = f"{source} has {what} of probabilities for {len(names):,} classes ({listed(names)})"
         raise FileError(f"{problem}; give a column for each class, or labels of two")
-    if column is not None and as_name(column) in map(as_name, names):
-        return OneColumn(_pair(names, as_name(column), positive))
+    if column is not None and without_point(column) in map(without_point, names):
+        return OneColumn(_pair(names, without_point(column), positive))
     if positive is not None:
         if (len(names) == len(_SIGNS) and positive not in names) or not _alike(names, positive):
             problem = f"{source}: --positive {positive!r} is no class of the labels"
@@ -157,7 +154,7 @@ def check_alike(source: str, predicted: Sequence[str], labels: Sequence[str]) ->
     problem = ""
     if unclear := [name for name in others if name.lower() in UNCLEAR]:
         problem = f"the label {unclear[0]!r}, which no answer predicts: is it a class, or no label?"
-    elif "-1" in others and all(_WHOLE.fullmatch(name) for name in predicted):
+    elif "-1" in others and all(map(is_whole_number, predicted)):
         problem = "the label '-1', which no answer predicts: is it a class, or no label?"
     elif twice := [name for name in others if name.casefold() in folded]:
         problem = f"the label {twice[0]!r} and predicts {folded[twice[0].casefold()]!r}: are they one class?"
@@ -197,14 +194,14 @@ def order_note(scheme: Scheme, classes: Sequence[str]) -> str:
 def unlabelled_note(classes: Sequence[str], labels: Texts) -> str:
     """Which columns of logits may be no classes: those that no label names, where labels are names. Else empty."""
     values = given(labels, classes)
-    absent = [name for name in classes if as_name(name) not in values]
-    if not values or not {*values} <= {*map(as_name, classes)} or not absent:
+    absent = [name for name in classes if without_point(name) not in values]
+    if not values or not {*values} <= {*map(without_point, classes)} or not absent:
         return ""
     return f"No label is {listed(absent)}: if that is no class, name the columns that are: --classes a,b."
 
 
 def _kind(name: str) -> str:
-    if _WHOLE.fullmatch(name):
+    if is_whole_number(name):
         return "number"
     return "truth value" if name.lower() in ("true", "false") else "name"
 
@@ -216,13 +213,13 @@ def _are_signs(values: Sequence[str]) -> bool:
 def _pair(names: Sequence[str], owner: str, positive: str | None = None) -> tuple[str, ...]:
     """The other class, and the one whose probability is known; `positive` is one of them."""
     numbers = {"0": "1", "1": "0", "-1": "1"}
-    known = (*map(as_name, names), positive, numbers.get(owner), f"not {owner}")
+    known = (*map(without_point, names), positive, numbers.get(owner), f"not {owner}")
     return next(name for name in known if name and name != owner), owner
 
 
 def _alike(names: Sequence[str], positive: str) -> bool:
     """Whether labels of one class at most may go with the positive one: both are numbers, or both words."""
-    return all(bool(_WHOLE.fullmatch(name)) == bool(_WHOLE.fullmatch(positive)) for name in names)
+    return all(is_whole_number(name) == is_whole_number(positive) for name in names)
 
 
 def _truth(names: Sequence[str]) -> str | None:
