@@ -129,9 +129,7 @@ def test_damage_of_a_database_names_it(cluster: postgres.Cluster) -> None:
         connection = await asyncpg.connect(address)
         await connection.execute("UPDATE sums SET data = 'x'")
         await connection.close()
-        with pytest.raises(
-            StoreDamagedError, match=r"postgresql://.* is damaged: its table sums holds"
-        ):
+        with pytest.raises(StoreDamagedError, match=r"postgresql://.* is damaged: its table sums holds"):
             await older.read(store)
         await store.close()
 
