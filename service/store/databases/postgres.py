@@ -17,7 +17,7 @@ import asyncpg
 
 from service.store.databases.database import Database
 from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_BEFORE, VERSION, other_version
-from service.store.rows import RowsError, StoreError
+from service.store.rows import RowsError, StoreDamagedError, StoreError
 from service.store.work.statements import (
     ExecuteMany,
     Insert,
@@ -51,6 +51,7 @@ COPIED = 64
 CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 _GONE = (OSError, *CLIENT, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 _OF_ROWS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+_OF_DAMAGE = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
 _AGAIN = (*_GONE, asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 T = TypeVar("T")
@@ -170,6 +171,10 @@ class PostgresDatabase(Database):
             raise StoreError("the store is closed: the service is shutting down")
         try:
             yield
+        except StoreDamagedError as error:
+            raise StoreDamagedError(error.found, self._name) from error
+        except _OF_DAMAGE as error:
+            raise StoreDamagedError(words_of(error), self._name) from error
         except TimeoutError:
             message = f"the store {self._name} cannot be {verb}: no answer, or no free connection, in time"
             raise StoreError(message) from None

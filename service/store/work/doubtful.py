@@ -1,14 +1,13 @@
 """Labels in doubt: out of the log and the sums until somebody says what they mean.
 
-Until schema 7 an integer label of a model whose class names are whole numbers was a class's index in JSON and its name
-in CSV. The store does not know by which door a label came. Upgrading takes such labels out, as a voiding does, and
-keeps them here, each with those that it had replaced. A label that is confirmed comes back with all of these.
+Until schema 7 an integer label was a class's index in JSON and its name in CSV. Of classes "1" to "5" these differ, and
+the store does not know by which door a label came. Upgrading takes such labels out, as a voiding does, and keeps them
+here, each with those that it had replaced. A label that is confirmed comes back with all of these.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,7 +24,6 @@ from service.store.work.voiding import Restart, condition, record_voiding, take_
 BLOCK = 2000
 """Labels that are taken out at once."""
 
-_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _WAITING = (
     "NOT EXISTS (SELECT 1 FROM labels l WHERE l.version = doubtful.version AND l.prediction = doubtful.prediction)"
 )
@@ -41,9 +39,7 @@ class Doubt(NamedTuple):
 
 
 def is_ambiguous(classes: tuple[str, ...]) -> bool:
-    """Whether an integer may be the index of one class and the name of another: 1 of the classes "1" to "5"."""
-    if not all(_WHOLE.fullmatch(name) for name in classes):
-        return False
+    """Whether an integer is the index of one class and the name of another: 1 of the classes "1" to "5"."""
     names = names_of(classes)
     return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
 

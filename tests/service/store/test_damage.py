@@ -10,8 +10,10 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
+from benchmarks.faults import postgres
 from service.app import create_app
 from service.settings import Settings
 from service.store import open_store
@@ -114,6 +116,22 @@ def test_what_no_store_writes_is_damage(tmp_path: Path, statement: str, found: s
         with pytest.raises(StoreDamagedError) as raised:
             await read(path)
         assert f"the store {path} is damaged: " in str(raised.value) and found in str(raised.value)
+
+    asyncio.run(main())
+
+
+def test_damage_of_a_database_names_it(cluster: postgres.Cluster) -> None:
+    address = cluster.database()
+
+    async def main() -> None:
+        store = await open_store(address)
+        await older.fill(store)
+        connection = await asyncpg.connect(address)
+        await connection.execute("UPDATE sums SET data = 'x'")
+        await connection.close()
+        with pytest.raises(StoreDamagedError, match=r"postgresql://.* is damaged: its table sums holds"):
+            await older.read(store)
+        await store.close()
 
     asyncio.run(main())
 

@@ -202,7 +202,9 @@ def test_what_is_no_older_store_is_refused(tmp_path: Path) -> None:
         (("0", "1", "2"), False),
         (("-1", "1"), False),  # 0 is no name, and 1 is the index of the class 1
         (("7", "8"), False),  # no index is a name
-        (("1", "2", "other"), False),
+        (("1", "2", "other"), True),
+        (("other", "1", "2"), False),
+        (("cat", "dog"), False),
         (("01", "02"), False),
     ],
 )
