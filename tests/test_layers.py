@@ -49,7 +49,7 @@ LAYERS = {
         bucket
         model_folder
         published single copying
-        contents audit_log
+        contents audit_log trial
         bundle locks role_files
         model_card
         card
@@ -68,15 +68,18 @@ LAYERS = {
         entries human_labels improvement splits
     """,
     "trueodds/importing": """
-        calibrate command
-        summary
+        calibrate command work
         candidates folding importer
         classes
         conversion
         scoring graph kinds
-        logit_rows rows signature preprocessing
+        logit_rows rows signature preprocessing texts
         tables onnx_file
         errors
+    """,
+    "trueodds/importing/texts": """
+        lengths hostile
+        hub_files
     """,
     "trueodds/client": """
         clients

@@ -9,6 +9,7 @@ on the event loop itself (`service.models.inline`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -24,6 +25,7 @@ import onnxruntime as ort
 
 from service.store.rows import Version
 from trueodds.bundle import Bundle, BundleError
+from trueodds.bundle.trial import check as check_bundle
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs
 
@@ -89,7 +91,7 @@ class Model:
         inline_seconds: float = 0.0,
         providers: Sequence[str] = (CPU,),
     ) -> Self:
-        """Load a bundle, check that its model takes what its card says, and reproduce its golden prediction.
+        """Load a bundle, check that its model takes what its card says, and try it (`trueodds.bundle.trial`).
 
         `adapt`: `threads` only for a model that gains by them beside an event loop, else one.
         `inline_seconds`: the time for one of many inputs up to which the event loop scores them. `providers`: the first
@@ -142,13 +144,8 @@ class Model:
             raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
         if session.get_providers()[0] != name:  # it goes on with the next one, and says so on stderr only
             raise BundleError(f"onnxruntime cannot start {name} here; its libraries or its device are missing")
-        _check_signature(bundle, session)
-        try:
-            bundle.check_golden(lambda inputs: _logits(bundle, session, inputs))
-        except BundleError:
-            raise
-        except Exception as error:
-            raise BundleError(f"{bundle.model_path}: the golden input cannot be run: {error}") from None
+        infer = functools.partial(_logits, bundle, session)
+        check_bundle(bundle, session.get_inputs(), session.get_outputs(), infer)
         return session
 
     def _inline(self, seconds: float, row: Inputs) -> int:
@@ -243,14 +240,3 @@ def _quota(cgroup: Path) -> float | None:
             quota, period = (int(word) for file in files for word in file.read_text().split())
             return quota / period if quota > 0 else None
     return None
-
-
-def _check_signature(bundle: Bundle, session: ort.InferenceSession) -> None:
-    try:
-        bundle.card.input.check_signature(session.get_inputs(), bundle.model_path)
-    except InputError as error:
-        raise BundleError(str(error)) from None
-    output = session.get_outputs()[0]
-    if output.type != "tensor(float)":
-        problem = f"{bundle.model_path}: output {output.name!r} is {output.type}"
-        raise BundleError(f"{problem}; expected float32 logits")

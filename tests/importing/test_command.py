@@ -18,8 +18,9 @@ from trueodds.bundle import ModelFolder
 from trueodds.inputs import ImageInput
 
 
-def command(*words: object) -> int:
-    return cli.main("trueodds", cli.COMMANDS, ["import", *map(str, words)])
+def command(*words: object, trusted: bool = True) -> int:
+    """`trueodds import`, in this process unless its limits are what is tested."""
+    return cli.main("trueodds", cli.COMMANDS, ["import", *map(str, words), *(["--trusted"] if trusted else [])])
 
 
 def test_an_array_of_images(

@@ -15,6 +15,7 @@ from tests.importing.models import Linear, float_tensor, graph_of, images, label
 from trueodds.errors import UserError
 from trueodds.importing import importer, rows
 from trueodds.importing.conversion import Options, convert
+from trueodds.importing.onnx_file import session
 from trueodds.importing.preprocessing import Preprocessing
 from trueodds.importing.rows import LabelledRows
 
@@ -113,6 +114,11 @@ FILES = [
     (Linear("NCHW", 3).write, X, UNIT, "expected images, N x height x width x channels (1 or 3), pixels"),
     (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, and"),
     (Linear("NCHW", 3).write, PIXELS, preprocessed("{mean: [0, 0]}"), "mean has 2 numbers"),
+    (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("imagenet"),
+     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: leave --preprocess"),
+    (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("{crop: 0.9}"), "say {scale: 1} in it where"),
+    (Linear(type="int64").write, np.rint(X), preprocessed("{mean: 0.5}"), "and --preprocess makes fractions, which"),
+    (Linear(type="int64").write, X, Options(), "whole numbers, and rows holds"),
     (Linear().write, vectors(40, 4), Options(), "has 4 features in each row, and"),
     (Linear().write, PIXELS, Options(), "takes vectors, 'x' float32 [?, 5]; rows holds an array of shape"),
 ]  # fmt: skip
@@ -207,6 +213,27 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
         rows.read(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"does not exist; --labelled names an \.npz"):
         rows.read(tmp_path / "nothing.npz")
+
+
+def test_columns_that_the_model_does_not_name_are_named(tmp_path: Path) -> None:
+    """A graph of one input takes a table's columns in the table's order, and says so; one of several takes names."""
+    names, x, y = ("b", "a", "c"), np.rint(vectors(40, 3)), np.zeros(40, np.int64)
+    rows_of = LabelledRows("t.csv", x, y, features=names)
+    whole = convert(Linear(features=3, type="int64").write(tmp_path / "m.onnx"), rows_of, Options())
+    order = "The model does not name its features; the columns of t.csv are taken in their order there: 'b', 'a', 'c'."
+    assert (
+        order in whole.notes and "The model takes whole numbers: the fraction of a feature is cut off." in whole.notes
+    )
+    named = Linear(columns=("a", "b", "c"), features=3).write(tmp_path / "named.onnx")
+    assert not any("does not name" in note for note in convert(named, rows_of, Options()).notes)
+
+
+def test_pixels_that_preprocessing_leaves_alone(tmp_path: Path) -> None:
+    model = Linear("NHWC", 3, type="uint8").write(tmp_path / "m.onnx")
+    rows_of = LabelledRows("rows", PIXELS, np.zeros(40, np.int64))
+    plain, raw = (convert(model, rows_of, options) for options in (Options(), preprocessed("{scale: 1, crop: 0.9}")))
+    logits = [session(one.data, model).run(None, {"images": PIXELS})[0] for one in (plain, raw)]
+    assert np.array_equal(*logits)
 
 
 def labelled(count: int = 200, **names: tuple[str, ...]) -> LabelledRows:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,16 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from service.models.model import Model
 from tests.importing.test_command import command
 from tests.inputs.test_text import framed
 from tests.service.tiny_bundle import tokenizer_json, word_weights
 from trueodds.bundle import Bundle
+from trueodds.importing.errors import ModelFileError
+from trueodds.importing.texts import hostile, lengths
+from trueodds.importing.texts.hub_files import HubFiles
 from trueodds.inputs import Limits, TextInput
 
 WORDS = ("good", "bad", "film", "plot", "the")
@@ -25,9 +30,9 @@ ANY = Limits()
 
 
 def write_model(
-    path: Path, *, mask: bool = False, dtype: int = TensorProto.INT64, length: Any = "L", table: int = 7
+    path: Path, *, mask: bool = False, dtype: int = TensorProto.INT64, length: Any = "L", table: int = 7, most: int = 0
 ) -> None:
-    """The sum of the words' weights, 2 classes."""
+    """The sum of the words' weights, 2 classes. `most`: rows of a table of positions, as transformers have one."""
     read = "every"
     nodes = [
         helper.make_node("Gather", ["weights", "wide"], [read]),
@@ -41,11 +46,22 @@ def write_model(
             helper.make_node("Mul", ["every", "column"], ["masked"]),
         ]
         read = "masked"
+    if most:
+        nodes += [
+            helper.make_node("Shape", [names[0]], ["sizes"]),
+            helper.make_node("Gather", ["sizes", "second"], ["tokens"]),
+            helper.make_node("Range", ["first", "tokens", "second"], ["places"]),
+            helper.make_node("Gather", ["positions", "places"], ["placed"]),
+            helper.make_node("Add", [read, "placed"], ["both"]),
+        ]
+        read = "both"
     nodes.append(helper.make_node("ReduceSum", [read, "one"], ["scores"], keepdims=0))
     weights = np.zeros((table, 2), np.float32)
     weights[: min(table, 7)] = word_weights(len(WORDS), 2)[: min(table, 7)]
     weights[0] = 0
     constants = [numpy_helper.from_array(np.array([axis]), name) for axis, name in ((1, "one"), (2, "two"))]
+    constants += [numpy_helper.from_array(np.array(number), name) for number, name in ((0, "first"), (1, "second"))]
+    constants.append(numpy_helper.from_array(np.zeros((most, 2), np.float32), "positions"))
     graph = helper.make_graph(
         nodes,
         "bag",
@@ -68,8 +84,16 @@ def write_rows(path: Path, count: int = 200) -> list[list[str]]:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.csv")
-    (tmp_path / "tokenizer.json").write_bytes(tokenizer_json(WORDS))
+    write_tokenizer(tmp_path / "tokenizer.json", 8)
     return tmp_path
+
+
+def write_tokenizer(path: Path, length: int | None) -> None:
+    """The tokenizer of WORDS; `length`: where its file cuts texts."""
+    tokenizer = Tokenizer.from_str(tokenizer_json(WORDS).decode())
+    if length:
+        tokenizer.enable_truncation(length)
+    tokenizer.save(str(path))
 
 
 BESIDE = ("--labelled", "rows.csv", "--tokenizer", "tokenizer.json")
@@ -98,7 +122,101 @@ def test_texts_in_folders(place: Path) -> None:
         file.write_text(text)
     assert command("bag.onnx", "--labelled", "rows", "--input", "text", "--tokenizer", "tokenizer.json") == 0
     card = Bundle.load("imported/bag/bundle").card
-    assert card.classes == ["no", "yes"] and "does not say how many tokens the model reads; 512" in card.notes[0]
+    assert card.classes == ["no", "yes"] and card.notes == [] and card.input.size == "of up to 8 tokens"
+
+
+def test_a_model_of_fewer_positions_than_tokens_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows are short, so that only a text of full length shows it. Nothing is written or published."""
+    write_model(place / "bag.onnx", most=32)
+    assert command("bag.onnx", *BESIDE, "--max-tokens", 512, "--publish", "models") == 1
+    refused = capsys.readouterr()
+    assert "cannot be run on a text of 512 tokens" in refused.err
+    assert "it answers up to 32: say --max-tokens 32" in refused.err and "answers now" not in refused.out
+    assert not Path("models").exists() and not Path("imported").exists()
+    assert command("bag.onnx", *BESIDE, "--max-tokens", 32, "--classes", "no,yes") == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cut", "tokenizer", "config", "words"),
+    [
+        (None, None, None, "neither tokenizer.json nor a tokenizer_config.json or config.json beside it says how many"),
+        (None, {"model_max_length": 1e30}, {}, "how many tokens the model reads; say it: --max-tokens N"),
+        (64, None, {"max_position_embeddings": 32},
+         "tokenizer.json cuts texts at 64 tokens; config.json gives the model positions for 32 tokens: these "),
+        (None, {"model_max_length": 512}, {"n_positions": 32}, "Say how many tokens it reads: --max-tokens 32"),
+        (8, {"model_max_length": 512}, {"max_position_embeddings": 514, "model_type": "roberta"}, 8),
+        (None, {"model_max_length": 512}, {"max_position_embeddings": 514, "model_type": "roberta"}, 512),
+        (None, {"model_max_length": 513}, {"max_position_embeddings": 514, "model_type": "esm", "pad_token_id": 1},
+         "--max-tokens 512"),
+        (None, None, {"max_position_embeddings": 514, "model_type": "roberta"}, 512),
+        (None, {"model_max_length": 16}, None, 16),
+    ],
+)  # fmt: skip
+def test_the_length_is_that_of_the_files_or_asked_for(
+    place: Path, cut: int | None, tokenizer: Any, config: Any, words: str | int
+) -> None:
+    for name, tree in (("tokenizer_config.json", tokenizer), ("config.json", config)):
+        if tree is not None:
+            (place / name).write_text(json.dumps(tree))
+    files = HubFiles.beside(place / "tokenizer.json", place / "elsewhere" / "bag.onnx")
+    if isinstance(words, int):
+        length, notes = lengths.max_tokens(None, place / "tokenizer.json", cut, files)
+        assert length == words
+        assert [note[:76] for note in notes] == (
+            ["tokenizer.json cuts texts at 8 tokens, and the model may read 512 (--max-tok"] if cut else []
+        )
+        return
+    with pytest.raises(ModelFileError, match=re.escape(words)):
+        lengths.max_tokens(None, place / "tokenizer.json", cut, files)
+    assert lengths.max_tokens(20, place / "tokenizer.json", cut, files) == (20, ())
+
+
+def test_the_files_beside_a_model_name_classes_sides_and_padding(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(place / "bag.onnx", mask=True)
+    (place / "rows.csv").write_text("text,label\n" + "good film,1\nbad plot,0\n" * 30)
+    sides = {"truncation_side": "left", "padding_side": "left", "pad_token": {"content": "[UNK]"}}
+    (place / "tokenizer_config.json").write_text(json.dumps(sides))
+    (place / "config.json").write_text(json.dumps({"id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "vocab_size": 7}))
+    assert command("bag.onnx", *BESIDE) == 0, capsys.readouterr().err
+    card = Bundle.load("imported/bag/bundle").card
+    assert isinstance(card.input, TextInput) and card.classes == ["NEGATIVE", "POSITIVE"]
+    assert (card.input.truncation_side, card.input.pad_id) == ("left", 1)
+    (place / "config.json").write_text(json.dumps({"id2label": {"0": "a", "1": "b", "2": "c"}}))
+    assert command("bag.onnx", *BESIDE) == 1
+    assert "config.json names 3 classes ('a', 'b', 'c'), and bag.onnx answers with 2" in capsys.readouterr().err
+    (place / "config.json").write_text('{"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}')
+    (place / "tokenizer_config.json").write_text("{")
+    assert command("bag.onnx", *BESIDE) == 0
+    card = Bundle.load("imported/bag/bundle").card
+    assert card.classes == ["0", "1"] and "tokenizer_config.json cannot be read (" in card.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        (r"(x+x+)+y", r"fails on 40 times LATIN SMALL LETTER X \(.*retry-limit-in-match over\), and any caller"),
+        (r"\s+$", r"takes .* s for 2,559 spaces and a letter; allowed are .* say --max-characters 320, up to which"),
+    ],
+)
+def test_a_tokenizer_that_a_text_can_stop_is_refused(expression: str, words: str) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(expression), "isolated")
+    kind = TextInput(max_tokens=3, vocabulary_size=2).with_tokenizer(tokenizer.to_str().encode())
+    with pytest.raises(ModelFileError, match="t.json " + words):
+        hostile.check(kind, "t.json", seconds=0.01)
+    if "320" in words:
+        hostile.check(kind.model_copy(update={"max_characters": 320}), "t.json", seconds=0.01)
+
+
+def test_max_characters_goes_into_the_card(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_model(place / "bag.onnx")
+    assert command("bag.onnx", *BESIDE, "--max-characters", 60, "--classes", "no,yes") == 0, capsys.readouterr().err
+    kind = Bundle.load("imported/bag/bundle").card.input
+    assert isinstance(kind, TextInput) and kind.characters == 60
+    assert command("bag.onnx", *BESIDE, "--max-characters", 10) == 1
+    assert re.search(r"rows.csv: row \d+ has \d+ characters; the limit of a text is 10", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +233,13 @@ def test_texts_in_folders(place: Path) -> None:
         ({"dtype": TensorProto.FLOAT}, BESIDE, "of texts it takes whole numbers"),
         ({}, (*BESIDE[:2], "--tokenizer", "rows.csv"), "is none of Hugging Face's tokenizer.json"),
         ({}, (*BESIDE[:2], "--tokenizer", "none.json"), "none.json cannot be read: No such file"),
+        ({}, (*BESIDE, "--max-characters", "0"), "--max-characters is 0; allowed are 1 to 524,288"),
+        ({}, (*BESIDE, "--max-tokens", "9000"), "--max-tokens is 9000; allowed are 1 to 8,192"),
+        (
+            {},
+            (*BESIDE[:2], "--tokenizer", "framed.json", "--max-tokens", "2"),
+            "2 tokens frame every text; allowed are",
+        ),
         ({}, ("--labelled", "other.csv", *BESIDE[2:]), "other.csv has no column 'text'; it has 'words', 'label'"),
         ({}, ("--labelled", "latin.csv", *BESIDE[2:]), "UTF-8"),
         ({}, ("--labelled", "empty.csv", *BESIDE[2:]), "empty.csv, row 2 holds an empty text; take it out"),
@@ -126,6 +251,7 @@ def test_refusals(
 ) -> None:
     write_model(place / "bag.onnx", **model)
     np.savez(place / "rows.npz", x=np.zeros((40, 3)), y=np.zeros(40, int))
+    (place / "framed.json").write_bytes(framed().replace(b'"four":7', b'"four":6'))
     (place / "other.csv").write_text("words,label\ngood,yes\n")
     (place / "latin.csv").write_bytes(b"text,label\ncaf\xe9,yes\n")
     (place / "empty.csv").write_text('text,label\n" ",yes\n')

@@ -79,6 +79,7 @@ class Bundle:
         golden_input: Inputs,
         golden_logits: npt.ArrayLike,
         reference: Reference | None = None,
+        trial: Callable[[Bundle], object] | None = None,
     ) -> Bundle:
         """Write a bundle to the folder `out`, the card last, and load what was written.
 
@@ -94,6 +95,7 @@ class Bundle:
             golden_input: One input, of the shape and dtype of its kind.
             golden_logits: What the model answers for it, (classes,); whoever loads the bundle reproduces it.
             reference: Confidences that live ones are compared with.
+            trial: Called with the bundle before it takes its place; where it raises, `out` stays as it was.
 
         Raises:
             BundleError: a golden input or logits of another shape than the description says.
@@ -126,12 +128,23 @@ class Bundle:
                 reference=reference,
             )
             write_json(aside / CARD, card.model_dump())
-            cls.load(aside).check_golden(lambda _: logits_NC)
-            out.mkdir(exist_ok=True)
-            (out / CARD).unlink(missing_ok=True)
-            for name in (*files, CARD):
-                (aside / name).replace(out / name)
-        return cls.load(out)
+            whole = cls.load(aside)
+            whole.check_golden(lambda _: logits_NC)
+            if trial is not None:
+                trial(whole)
+            return whole.moved(out)
+
+    def moved(self, out: Path) -> Bundle:
+        """Moves the files to the folder `out` on the same file system, the card last, and loads them there.
+
+        Raises:
+            OSError: `out` cannot be written.
+        """
+        out.mkdir(exist_ok=True)
+        (out / CARD).unlink(missing_ok=True)
+        for name in self.files:
+            (self.directory / name).replace(out / name)
+        return self.load(out)
 
     @classmethod
     def load(cls, directory: str | Path) -> Bundle:

@@ -28,8 +28,8 @@ def class_names(stated: Sequence[str], converted: Converted, rows: LabelledRows,
         LabelledRowsError: such a guess, or another number of classes than the model has.
     """
     count, own = converted.classes, converted.labels
-    sources = [(tuple(stated), "--classes names"), (() if _numbers(own) else own, f"{model} names")]
-    sources += [(rows.classes, f"{rows.source} names"), (own, f"{model} names")]
+    sources = [(tuple(stated), "--classes names"), (() if _numbers(own) else own, f"{converted.labels_source} names")]
+    sources += [(rows.classes, f"{rows.source} names"), (own, f"{converted.labels_source} names")]
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one a line"
     if names and len(names) != count:

@@ -4,25 +4,37 @@ Labelled rows: an .npz with x and y, a folder of class folders of images, or a .
 labels; of texts a table with the columns text and label, or class folders of .txt files. The model may take float or
 uint8 images in either order of axes, vectors, or the ids of a text's tokens, and answer with logits or probabilities,
 which is found out by their sum.
+
+The files are read in a process of its own, which is ended when a step makes no progress or takes too much memory. The
+bundle is tried as the service will use it before it is written. Nothing is written or published where that fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import contextlib
+import importlib.util
+import pickle
 import re
+import signal
+import tempfile
 from pathlib import Path
 
-from trueodds.bundle import open_models
+from trueodds.bundle import Bundle, open_models
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
-from trueodds.importing import importer, rows
-from trueodds.importing.conversion import Options
-from trueodds.importing.kinds import LENGTH
-from trueodds.importing.preprocessing import PRESETS, Preprocessing
-from trueodds.importing.signature import Kind
-from trueodds.importing.summary import next_step, summary
+from trueodds.importing import rows
+from trueodds.importing.preprocessing import PRESETS
+from trueodds.processes import limited
 
 OUT = Path("imported")
+BUNDLE = "bundle"
+WORK = "trueodds.importing.work"
+NEEDED = ("onnx", "onnxruntime")
+SECONDS, SHARE = 120.0, 0.75
+"""Default limits: seconds of a step without progress, and the share of the machine's memory."""
+GB = 10**9
 EXAMPLES = (
     "import model.onnx --labelled val.npz --preprocess imagenet --classes cat,dog",
     "import model.onnx --labelled photos/ --preprocess '{mean: 0.5, std: 0.5, crop: 0.9}' --publish models",
@@ -52,8 +64,10 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--input", choices=("image", "vector", "text"), help=words)
     words = "of a model of texts: its tokenizer.json, as Hugging Face's tokenizers writes it"
     parser.add_argument("--tokenizer", type=Path, metavar="FILE", help=words)
-    words = f"tokens of a text that the model reads (default: as the tokenizer says, or {LENGTH})"
-    parser.add_argument("--max-tokens", type=int, metavar="N", help=words)
+    words = "tokens of a text that the model reads (default: as tokenizer.json, and tokenizer_config.json and"
+    parser.add_argument("--max-tokens", type=int, metavar="N", help=f"{words} config.json beside it, say)")
+    words = "characters that a text may have, fewer than the service takes by default: for a tokenizer that is slow"
+    parser.add_argument("--max-characters", type=int, metavar="N", help=words)
     words = "what makes the model's input of pixels or features: " + ", ".join(PRESETS)
     words += ", a mapping {mean, std, scale, size, crop, interpolation, layout}, or a YAML file"
     parser.add_argument("--preprocess", metavar="HOW", help=words)
@@ -63,35 +77,47 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument(
         "--publish", metavar="MODELS", help="publish the bundle to this model directory, or s3://bucket/prefix"
     )
+    words = f"seconds that a step may take without progress (default: {SECONDS:g})"
+    parser.add_argument("--seconds", type=_positive, default=SECONDS, metavar="N", help=words)
+    words = f"memory that reading the files may take (default: {SHARE:.0%} of the machine's; on Linux)"
+    parser.add_argument("--memory", type=_positive, metavar="GB", help=words.replace("%", "%%"))
+    words = "the files are your own: read them in this process, without limits"
+    parser.add_argument("--trusted", action="store_true", help=words)
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
 
 
 def run(arguments: argparse.Namespace) -> int:
-    preprocessing = None if arguments.preprocess is None else Preprocessing.parse(arguments.preprocess)
     name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", arguments.model.stem).lstrip("-._") or "model"
     if not arguments.model.is_file():
         raise MissingModelError(f"{arguments.model} does not exist; give the path of an ONNX file")
-    texts = arguments.tokenizer is not None or arguments.input == "text"
-    kind: Kind | None = "text" if texts and arguments.input is None else arguments.input
-    imported = importer.import_model(
-        arguments.model,
-        rows.read(arguments.labelled, arguments.label, texts=texts),
-        arguments.out / name,
-        name=name,
-        options=Options(kind, arguments.output, preprocessing, arguments.tokenizer, arguments.max_tokens),
-        test=rows.read(arguments.test, arguments.label, texts=texts) if arguments.test else None,
-        classes=_classes(arguments.classes),
-        positive=arguments.positive,
-        allow_unseen=arguments.allow_unseen,
-    )
-    bundle, published = imported.bundle.directory, None
-    print(summary(imported))
+    for package in NEEDED:
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
+    is_new = not arguments.out.exists()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".import-", dir=arguments.out) as folder:
+            if status := _write(arguments, name, Path(folder)):
+                return status
+            bundle = _moved(Path(folder), arguments.out / name)
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # it holds something
+                arguments.out.rmdir()
+    published = None
     print(f"\nBundle: {bundle}; beside it logits.npz, metrics.json and calibrators.csv")
     if arguments.publish:
         models = open_models(arguments.publish)
         key = models.publish(bundle, why="imported").parts[-2:]
         published = models.given
         print(f"Published: {models.address(*key)}", models.standing(*key), sep="\n")
-    print(next_step(bundle, published))
+    print(_next_step(bundle, published))
     return 0
 
 
@@ -99,8 +125,49 @@ class MissingModelError(UserError, FileNotFoundError):
     """There is no file where the model should be."""
 
 
-def _classes(text: str) -> list[str]:
-    """Names of a list with commas, or of a file with one a line."""
-    if text and Path(text).is_file():
-        return [line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [name.strip() for name in text.split(",") if name.strip()]
+class EndedError(UserError, RuntimeError):
+    """The process that read the files met a limit, or died."""
+
+
+def _write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
+    """Writes the bundle and the files beside it to a folder; returns the exit status.
+
+    Raises:
+        EndedError: a limit was met, or the process died.
+    """
+    if arguments.trusted:
+        work = importlib.import_module(WORK)
+        status: int = work.write(arguments, name, folder)
+        return status
+    memory = int(arguments.memory * GB) if arguments.memory else int(SHARE * limited.memory_of_machine())
+    word = base64.b64encode(pickle.dumps((arguments, name, folder))).decode()
+    end = limited.run(f"{WORK}:main", [word], limited.Limits(arguments.seconds, memory))
+    step, nothing = end.step or f"importing {arguments.model}", "nothing was written or published"
+    if end.limit == "seconds":
+        problem = f"{step} made no progress in {arguments.seconds:g} s, the limit; {nothing}"
+        raise EndedError(f"{problem}. Look for a loop that does not end, or allow more time: --seconds N")
+    if end.limit == "memory":
+        problem = f"{step} took more than {memory / GB:.3g} GB of memory, the limit; {nothing}"
+        raise EndedError(f"{problem}. Give a smaller model or fewer rows, or allow more memory: --memory GB")
+    if end.status < 0:
+        problem = f"{step} ended the process by {signal.Signals(-end.status).name}; {nothing}"
+        cure = "free some memory" if end.status == -signal.SIGKILL else "export the model or write the file again"
+        raise EndedError(f"{problem}. One of the files breaks the library that reads it: {cure}")
+    return end.status
+
+
+def _moved(written: Path, out: Path) -> Path:
+    """Moves what was written to the folder `out`; returns the bundle's place there."""
+    out.mkdir(exist_ok=True)
+    bundle = Bundle.load(written / BUNDLE).moved(out / BUNDLE)
+    for file in written.iterdir():
+        if file.is_file():
+            file.replace(out / file.name)
+    return bundle.directory
+
+
+def _next_step(bundle: Path, published: str | None) -> str:
+    """The command that comes next."""
+    if published is None:
+        return f"Publish it:  trueodds publish --bundle {bundle}"
+    return f"Serve it:  TRUEODDS_MODELS={published} trueodds serve"

@@ -13,10 +13,14 @@ import numpy.typing as npt
 from trueodds.importing import graph, kinds, onnx_file, scoring
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.graph import Form
+from trueodds.importing.kinds import TextOptions
 from trueodds.importing.preprocessing import Preprocessing
 from trueodds.importing.rows import LabelledRows
 from trueodds.importing.signature import FLOATS, Kind, Signature, TensorInfo, signature
-from trueodds.inputs import Input
+from trueodds.importing.texts import lengths
+from trueodds.importing.texts.hub_files import HubFiles
+from trueodds.inputs import Input, TextInput
+from trueodds.processes.limited import step
 
 SAMPLE = 32
 """Rows by which the form of an output is told."""
@@ -33,9 +37,7 @@ class Options:
     input: Kind | None = None
     output: str | None = None
     preprocessing: Preprocessing | None = None
-    tokenizer: Path | None = None
-    """Of a model of texts: a tokenizer.json."""
-    max_tokens: int | None = None
+    texts: TextOptions = TextOptions()  # noqa: RUF009  # frozen
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Converted:
     classes: int
     """Columns of the logits."""
     labels: tuple[str, ...]
-    """The classes that the graph names; empty: it names none."""
+    """The classes as the graph names them, or the config.json beside it; empty: neither does."""
+    labels_source: str
+    """The file that names them."""
     notes: tuple[str, ...]
     """Sentences that a user must know."""
     origin: Mapping[str, Any]
@@ -64,39 +68,45 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
         InputError: values of rows that its kind does not take.
         FileNotFoundError: no such file.
     """
+    step(f"reading {path}")
     model, preprocessing = onnx_file.read(path), options.preprocessing
     onnx_file.session(onnx_file.serialised(model, path), path)
     origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": _producer(model)}
     tensors = signature(model, path, kind=options.input, output=options.output)
     onnx_file.without_metadata(model)
+    files = HubFiles.beside(options.texts.tokenizer, path)
     kind: Input
-    of_texts: tuple[str, ...] = ()
     if tensors.kind == "image":
         images, layout = kinds.image_input(model, tensors.inputs[0], rows, preprocessing, path)
-        kind, bare = images, model
+        kind, bare, about = images, model, tuple[str, ...]()
         model = _composed(path, lambda: graph.with_images(bare, tensors.inputs[0], images, preprocessing, layout))
     elif tensors.kind == "text":
-        texts, of_texts = kinds.text_input(model, tensors, rows, options.tokenizer, options.max_tokens, path)
+        step(f"trying texts on {options.texts.tokenizer}")
+        texts, about = kinds.text_input(model, tensors, rows, options.texts, files, path)
         names = [name for name in (texts.ids, texts.mask, texts.types) if name is not None]
         kind, bare = texts, model
         model = _composed(path, lambda: graph.with_tokens(bare, dict(zip(names, tensors.inputs, strict=True))))
     else:
-        vectors = kinds.vector_input(tensors, rows, path)
-        if preprocessing is not None:
-            preprocessing.check_channels(len(vectors.features), "features")
+        vectors, about = kinds.vector_input(tensors, rows, preprocessing, path)
         kind, bare = vectors, model
         model = _composed(path, lambda: graph.with_features(bare, tensors.inputs, vectors, preprocessing))
+    step(f"running {path} on some of the rows")
+    session = onnx_file.session(onnx_file.serialised(model, path), path)
+    if isinstance(kind, TextInput):
+        lengths.check(kind, lambda batch: session.run(None, kind.feed(batch, [kind.tensor])), path)
     sample = rows.take(np.unique(np.linspace(0, len(rows) - 1, SAMPLE).astype(np.intp)))
     inputs = np.concatenate(list(scoring.batches(kind, kinds.inputs_of(kind, sample))))
-    output, values_NC = _output(model, tensors, inputs, kind, path)
+    output, values_NC = _output(session, tensors, inputs, kind, path)
     form = _form(output, values_NC, path)
     classes = max(2, values_NC.shape[1])
     prepared = model
     data = onnx_file.serialised(_composed(path, lambda: graph.with_logits(prepared, output, form, classes)), path)
-    _check_rows_apart(data, kind, inputs, path)
+    _check_rows_apart(data, kind, inputs, path, files.padding_side)
     origin |= {"inputs": [str(one) for one in tensors.inputs], "output": str(output), "form": form}
     origin |= {"preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None}
-    return Converted(data, kind, classes, tensors.labels, (*of_texts, *_notes(form, output, values_NC)), origin)
+    labels, source = (tensors.labels, str(path)) if tensors.labels else (files.classes, files.classes_file)
+    notes = (*files.notes, *about, *_notes(form, output, values_NC))
+    return Converted(data, kind, classes, labels, source, notes, origin)
 
 
 def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.Model:
@@ -108,10 +118,9 @@ def _composed(path: Path, compose: Callable[[], onnx_file.Model]) -> onnx_file.M
 
 
 def _output(
-    model: onnx_file.Model, tensors: Signature, inputs: npt.NDArray[Any], kind: Input, path: Path
+    session: Any, tensors: Signature, inputs: npt.NDArray[Any], kind: Input, path: Path
 ) -> tuple[TensorInfo, npt.NDArray[Any]]:
     """The output that holds one number a class, and what it holds for the sample, N x C."""
-    session = onnx_file.session(onnx_file.serialised(model, path), path)
     names = [graph.PREFIX + one.name for one in tensors.outputs]
     try:
         values = session.run(names, kind.feed(inputs, [kind.tensor]))
@@ -181,15 +190,23 @@ def _notes(form: Form, output: TensorInfo, values_NC: npt.NDArray[Any]) -> tuple
     return tuple(notes)
 
 
-def _check_rows_apart(data: bytes, kind: Input, inputs: npt.NDArray[Any], path: Path) -> None:
-    """Raises ModelFileError where the answer to a row depends on which rows come with it."""
-    session, some = onnx_file.session(data, path), inputs[:3]
+def _check_rows_apart(data: bytes, kind: Input, inputs: npt.NDArray[Any], path: Path, padding: str | None) -> None:
+    """Raises ModelFileError where the answer to a row depends on which rows come with it.
+
+    `padding`: the side on which the model's own tokenizer pads, if that is known.
+    """
+    session, order_N = onnx_file.session(data, path), inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
+    some = inputs[[0, order_N[0], order_N[-1]]]  # of texts the shortest and the longest
     together_NC = session.run(None, kind.feed(some, [kind.tensor]))[0]
     for row, together_C in zip(some, together_NC, strict=True):
         alone_C = session.run(None, kind.feed(row[None], [kind.tensor]))[0][0]
         if not np.allclose(alone_C, together_C, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
             off = float(np.abs(alone_C - together_C).max())
             cure = "export it in evaluation mode, with a dynamic batch"
+            if padding == "left":
+                cure += (
+                    ", and with positions by its attention mask: texts are padded on the right here, not on the left"
+                )
             raise ModelFileError(f"{path}: the logits of a row depend on the rows beside it (by {off:.2g}); {cure}")
 
 

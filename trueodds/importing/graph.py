@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto, compose, helper, numpy_helper
 
 from trueodds.importing.onnx_file import CONVERTED, Model, opset
-from trueodds.importing.preprocessing import Layout, Preprocessing
+from trueodds.importing.preprocessing import PIXEL, Layout, Preprocessing
 from trueodds.importing.signature import BATCH, TensorInfo
 from trueodds.inputs import ImageInput, VectorInput
 
@@ -57,7 +57,7 @@ def with_images(
     nodes = _Nodes(kind.tensor, BEFORE)
     if preprocessing is not None:
         nodes("Cast", to=TensorProto.FLOAT)
-        _normalise(nodes, preprocessing, 1 / 255)
+        _normalise(nodes, preprocessing, PIXEL)
     if layout == "NCHW":
         nodes("Transpose", perm=[0, 3, 1, 2])
     if preprocessing is None or tensor.type != TensorProto.FLOAT:
@@ -118,7 +118,7 @@ def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> M
 
 def _normalise(nodes: _Nodes, preprocessing: Preprocessing, scale: float) -> None:
     """(scale * x - mean) / std, in the order of torchvision's transforms, without the steps that change nothing."""
-    if (factor := scale if preprocessing.scale is None else preprocessing.scale) != 1:
+    if (factor := preprocessing.factor(scale)) != 1:
         nodes("Mul", nodes.constant(factor))
     if any(preprocessing.mean):
         nodes("Sub", nodes.constant(preprocessing.mean))

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from trueodds import calibrators, logits
-from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
+from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
 from trueodds.bundle.card import NAME
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.selection import default_candidates
@@ -19,10 +22,11 @@ from trueodds.evaluation.splits import balanced
 from trueodds.importing import kinds, onnx_file, scoring
 from trueodds.importing.classes import check_order, check_seen, class_names
 from trueodds.importing.conversion import Converted, Options, convert
-from trueodds.importing.errors import LabelledRowsError
+from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Inputs
 from trueodds.logits import Logits
+from trueodds.processes.limited import step
 from trueodds.sums.positive import PositiveClass
 
 METHOD = "imported"
@@ -61,6 +65,8 @@ class Scored:
     """val, for the calibrator, and test."""
     golden: Inputs
     """One row."""
+    golden_logits: npt.NDArray[np.float32]
+    """What the model answers for it, (classes,)."""
     data_sha256: str
     notes: tuple[str, ...]
 
@@ -84,7 +90,7 @@ def import_model(
     judged on the test rows, which are half of `labelled`, class-balanced by `seed`, where `test` is None.
 
     Raises:
-        ModelFileError: a model that cannot be imported.
+        ModelFileError: a model that cannot be imported, or whose bundle the service would refuse.
         LabelledRowsError: rows that cannot be used, or not with this model.
         InputError: values of rows that the model's kind does not take.
         ConfigError: a name that cannot be a folder's, or a positive class that is none of two.
@@ -94,15 +100,18 @@ def import_model(
         allowed = "letters, digits, '.', '_' and '-', a letter or digit first"
         raise ConfigError(f"the name {name!r} cannot be a model's; allowed are {allowed}: --name")
     scored = score(model, labelled, test, options, classes, allow_unseen=allow_unseen, seed=seed)
+    step("")
     positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
     val, held_out = scored.splits["val"], scored.splits["test"]
     selection = calibrators.select(val.logits_NC, val.labels_N)
     judging = Judging(default_candidates(len(scored.classes)))
     judged = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
+    step(f"trying the bundle of {model} as the service will use it")
+    bundle = write_bundle(scored, selection.calibrator, judged, name, out / BUNDLE, positive_class)
+    step("")
     logits.write(out / LOGITS, scored.splits, scored.notes)
     judged.write(out, scored.notes)
-    bundle = write_bundle(scored, selection.calibrator, judged, name, out / BUNDLE, positive_class)
     return Imported(bundle, judged, len(val.labels_N))
 
 
@@ -129,6 +138,7 @@ def score(
     least = LEAST if test is not None else 2 * LEAST
     if few := next((part for part in parts.values() if len(part) < least), None):
         raise LabelledRowsError(f"{few.source} holds {len(few)} rows; at least {least} are needed: {LEAST} a split")
+    step(f"scoring the rows by {model}")
     session = onnx_file.session(converted.data, model, spinning=not isinstance(labelled.x, tuple))
     scored = {
         split: scoring.score(session, converted.kind, part, f"score {part.source}") for split, part in parts.items()
@@ -142,9 +152,10 @@ def score(
             "val": Logits(scored["val"][rest], labels_N[rest]),
             "test": Logits(scored["val"][drawn], labels_N[drawn]),
         }
-    golden = next(scoring.batches(converted.kind, parts["val"].take([0])))[0]
+    golden = next(scoring.batches(converted.kind, parts["val"].take([0])))
+    answer_1C = session.run(None, converted.kind.feed(golden, [converted.kind.tensor]))[0]
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
-    return Scored(converted, names, splits, golden, sha256, converted.notes)
+    return Scored(converted, names, splits, golden[0], answer_1C[0], sha256, converted.notes)
 
 
 def write_bundle(
@@ -155,7 +166,11 @@ def write_bundle(
     out: Path,
     positive: PositiveClass | None = None,
 ) -> Bundle:
-    """The bundle of a scored model with a calibrator."""
+    """The bundle of a scored model with a calibrator, which has been tried as a service will use it.
+
+    Raises:
+        ModelFileError: the service would refuse it; `out` is as before.
+    """
     table = table_of(judged.before, judged.after, judged.others, calibrator, judged.settings)
     converted, val = scored.converted, scored.splits["val"]
     description = Description(
@@ -174,13 +189,17 @@ def write_bundle(
     with tempfile.TemporaryDirectory(prefix="trueodds-import-") as folder:
         model = Path(folder) / MODEL
         model.write_bytes(converted.data)
-        session = onnx_file.session(converted.data, model)
-        return Bundle.write(
-            out,
-            model,
-            calibrator,
-            description,
-            golden_input=scored.golden,
-            golden_logits=session.run(None, converted.kind.feed(scored.golden[None], [converted.kind.tensor]))[0][0],
-            reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
-        )
+        try:
+            return Bundle.write(
+                out,
+                model,
+                calibrator,
+                description,
+                golden_input=scored.golden,
+                golden_logits=scored.golden_logits,
+                reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
+                trial=scoring.try_bundle,
+            )
+        except BundleError as error:  # its words name a folder that is gone
+            problem = re.sub(r"\S*/" + re.escape(MODEL), "the model", str(error))
+            raise ModelFileError(f"the service would refuse the bundle of {name}: {problem}") from None

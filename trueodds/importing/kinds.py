@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +13,48 @@ from onnx import TensorProto
 
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.onnx_file import Model
-from trueodds.importing.preprocessing import Layout, Preprocessing
+from trueodds.importing.preprocessing import PIXEL, Layout, Preprocessing
 from trueodds.importing.rows import LabelledRows
-from trueodds.importing.signature import TEXT_INPUTS, Signature, TensorInfo
+from trueodds.importing.signature import FLOATS, TEXT_INPUTS, Signature, TensorInfo
+from trueodds.importing.texts import hostile, lengths
+from trueodds.importing.texts.hub_files import HubFiles
 from trueodds.inputs import ImageInput, Input, Limits, TextInput, VectorInput
 from trueodds.inputs.text.tokens import Stated
+from trueodds.texts import listed
 
 CHANNELS = (1, 3)
-LENGTH = 512
-"""Tokens that a model reads where nothing says how many: those of BERT and most of its kin."""
+LARGEST_TOKENIZER = 2**27
+"""Bytes of a tokenizer.json; those of 256,000 tokens have 35 million."""
 CURE = "--preprocess imagenet, unit (pixels 0 to 1), raw (0 to 255), or {mean: .., std: ..}"
 
 
-def vector_input(signature: Signature, rows: LabelledRows, path: Path) -> VectorInput:
-    """The features: those that the model names, else the columns of the rows, else x0, x1, ...
+@dataclass(frozen=True)
+class TextOptions:
+    """The caller's statements about a model of texts; None: as the files say."""
+
+    tokenizer: Path | None = None
+    """A tokenizer.json."""
+    max_tokens: int | None = None
+    max_characters: int | None = None
+
+
+def vector_input(
+    signature: Signature, rows: LabelledRows, preprocessing: Preprocessing | None, path: Path
+) -> tuple[VectorInput, tuple[str, ...]]:
+    """The features: those that the model names, else the columns of the rows, else x0, x1, ...; and notes for the user.
 
     Raises:
-        LabelledRowsError: rows that are no vectors, or of another number of columns.
+        LabelledRowsError: rows that are no vectors, of another number of columns, or of fractions where the model takes
+            whole numbers.
+        ModelFileError: preprocessing of another number of features, or of whole numbers.
     """
     if isinstance(rows.x, tuple) or rows.x.ndim != 2:
         what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
         raise LabelledRowsError(f"{path} takes vectors, {signature.inputs[0]}; {rows.source} holds {what}")
-    columns = rows.x.shape[1]
+    columns, notes = rows.x.shape[1], []
     if len(signature.inputs) > 1:
         names: Sequence[str] = [tensor.name for tensor in signature.inputs]
-        rows.ordered(names)
+        rows = rows.ordered(names)
     else:
         names = rows.features or [f"x{k}" for k in range(columns)]
     (*_, size) = signature.inputs[0].shape or (None,)
@@ -44,7 +62,41 @@ def vector_input(signature: Signature, rows: LabelledRows, path: Path) -> Vector
     if columns != wanted:
         problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
         raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
-    return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any()))
+    if rows.features and len(signature.inputs) == 1:
+        order = f"the columns of {rows.source} are taken in their order there: {listed(names)}"
+        notes.append(f"The model does not name its features; {order}.")
+    if preprocessing is not None:
+        preprocessing.check_channels(len(names), "features")
+    for k, tensor in enumerate(signature.inputs):
+        if tensor.type not in FLOATS:
+            _check_whole(preprocessing, 1.0, tensor, path)
+            own = slice(k, k + 1) if len(signature.inputs) > 1 else slice(0, columns)
+            _check_whole_rows(rows, names, own, tensor, path)
+    if any(tensor.type not in FLOATS for tensor in signature.inputs):
+        notes.append("The model takes whole numbers: the fraction of a feature is cut off.")
+    assert not isinstance(rows.x, tuple)
+    return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
+
+
+def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
+    """Raises ModelFileError for preprocessing that changes the values of an input of whole numbers."""
+    if preprocessing is None or tensor.type in FLOATS or not preprocessing.changes(scale):
+        return
+    problem = f"{path} takes {tensor}, whole numbers, and --preprocess makes fractions, which would be cut off"
+    cure = "leave --preprocess out; say {scale: 1} in it where it states only a size or a crop"
+    raise ModelFileError(f"{problem}: {cure}; or export the model with a float input")
+
+
+def _check_whole_rows(rows: LabelledRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
+    """Raises LabelledRowsError for fractions and missing values in columns that become an input of whole numbers."""
+    assert not isinstance(rows.x, tuple)
+    part = rows.x[:, own]
+    wrong = part != np.rint(part)
+    if wrong.any():
+        row, column = (int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        problem = f"{path} takes {tensor}, whole numbers, and {rows.source} holds {part[row, column]:g}"
+        cure = "give the columns that the model was trained on, or export the model with a float input"
+        raise LabelledRowsError(f"{problem} in row {row}, column {names[own][column]!r}; {cure}")
 
 
 def image_input(
@@ -53,13 +105,15 @@ def image_input(
     """Size, channels, and the order of the axes that the graph takes.
 
     Raises:
-        ModelFileError: a graph of float pixels without preprocessing, sizes or channels that do not fit.
+        ModelFileError: a graph of float pixels without preprocessing, preprocessing of an input of whole numbers, sizes
+            or channels that do not fit.
         LabelledRowsError: rows that are no images.
     """
     own = preprocessing or Preprocessing()
     if preprocessing is None and tensor.type != TensorProto.UINT8:
         problem = f"{path} takes {tensor}, and the service takes pixels, 0 to 255"
         raise ModelFileError(f"{problem}; say what makes the one of the other: {CURE}")
+    _check_whole(preprocessing, PIXEL, tensor, path)
     _, *sizes = tensor.shape or ()
     layout = own.layout or _layout(sizes, tensor, path)
     channels, height, width = sizes if layout == "NCHW" else [sizes[2], *sizes[:2]]
@@ -86,49 +140,54 @@ def image_input(
 
 
 def text_input(
-    model: Model, signature: Signature, rows: LabelledRows, tokenizer: Path | None, max_tokens: int | None, path: Path
+    model: Model, signature: Signature, rows: LabelledRows, stated: TextOptions, files: HubFiles, path: Path
 ) -> tuple[TextInput, tuple[str, ...]]:
-    """The kind with its tokenizer, and what a user must know of it.
-
-    max_tokens: as the tokenizer's file says where it is None, or LENGTH.
+    """The kind with its tokenizer, and what a user must know of it; `files`: those beside tokenizer and model.
 
     Raises:
-        ModelFileError: no tokenizer.
+        ModelFileError: no tokenizer, one that is no match for hostile texts, no length or several.
         LabelledRowsError: rows that are no texts.
         InputError: a tokenizer of another vocabulary than the model's.
         UnreadableError: no tokenizer.json.
     """
+    tokenizer = stated.tokenizer
     if tokenizer is None:
         raise ModelFileError(f"{path} takes the ids of tokens; give its tokenizer: --tokenizer tokenizer.json")
     if isinstance(rows.x, tuple) or rows.x.dtype.kind != "O":
         raise LabelledRowsError(
             f"{path} takes texts, and {rows.source} holds {'images' if isinstance(rows.x, tuple) else 'numbers'}"
         )
-    try:
-        data = tokenizer.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"{tokenizer} cannot be read: {error.strerror}; give a tokenizer.json") from None
-    stated = Stated.of(data)
-    size = _vocabulary(model, signature.inputs[0].name)
-    length = max_tokens or stated.max_tokens or LENGTH
-    notes = []
-    if max_tokens is None and stated.max_tokens is None:
-        notes.append(
-            f"{tokenizer.name} does not say how many tokens the model reads; {LENGTH} are taken (--max-tokens)."
-        )
-    if size is None:
-        notes.append("The graph does not show how many ids the model knows; the tokenizer's are taken to be all.")
+    lengths.check_characters(stated.max_characters)
+    data = _read(tokenizer)
+    said = Stated.of(data, files.pad_token)
+    known = _vocabulary(model, signature.inputs[0].name)
+    length, notes = lengths.max_tokens(stated.max_tokens, tokenizer, said.max_tokens, files)
+    if known is None:
+        notes = (*notes, "The graph does not show how many ids the model knows; the tokenizer's are taken to be all.")
     names = {one.name for one in signature.inputs}
     mask, types = (name if name in names else None for name in TEXT_INPUTS[1:])
     kind = TextInput(
         max_tokens=length,
-        truncation_side=stated.side,
-        pad_id=stated.pad_id,
-        vocabulary_size=size or stated.ids,
+        truncation_side=files.truncation_side or said.side,
+        pad_id=said.pad_id,
+        vocabulary_size=known or files.vocabulary_size or said.ids,
         mask=mask,
         types=types,
-    )
-    return kind.with_tokenizer(data), tuple(notes)
+        max_characters=stated.max_characters,
+    ).with_tokenizer(data)
+    hostile.check(kind, tokenizer.name)
+    return kind, notes
+
+
+def _read(tokenizer: Path) -> bytes:
+    """The bytes of a tokenizer.json."""
+    try:
+        if (size := tokenizer.stat().st_size) > LARGEST_TOKENIZER:
+            problem = f"{tokenizer} has {size:,} bytes; allowed are {LARGEST_TOKENIZER:,}"
+            raise ModelFileError(f"{problem}: give the tokenizer.json of the model")
+        return tokenizer.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{tokenizer} cannot be read: {error.strerror}; give a tokenizer.json") from None
 
 
 def inputs_of(kind: Input, rows: LabelledRows) -> LabelledRows:

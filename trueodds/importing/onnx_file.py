@@ -40,6 +40,9 @@ def read(path: Path) -> Model:
         ModelFileError: no ONNX, weights that are missing, operators or an opset that onnxruntime does not have.
         FileNotFoundError: no such file.
     """
+    if (size := path.stat().st_size) > LIMIT:
+        problem = f"{path} has {size:,} bytes; an ONNX file has at most {LIMIT:,}"
+        raise ModelFileError(f"{problem}: it is none, or keep its weights in a file beside it")
     data = path.read_bytes()
     model = Model()
     try:
@@ -84,14 +87,16 @@ def serialised(model: Model, path: Path) -> bytes:
     return data
 
 
-def session(data: bytes, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
-    """onnxruntime on the CPU. `spinning`: its threads wait busily, which is best where nothing else computes.
+def session(data: bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
+    """Starts onnxruntime on the CPU for a graph's bytes or its file; messages name `path`.
+
+    `spinning`: its threads wait busily, which is best where nothing else computes.
 
     Raises:
         ModelFileError: onnxruntime refuses the graph.
     """
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # its errors are raised, too
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])

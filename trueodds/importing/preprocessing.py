@@ -17,6 +17,8 @@ Numbers = Annotated[
 ]
 """One number for all channels or features, or one for each."""
 Layout = Literal["NCHW", "NHWC"]
+PIXEL = 1 / 255
+"""Scale of pixels, unless another is stated: torchvision's ToTensor."""
 
 
 class Preprocessing(BaseModel):
@@ -76,6 +78,14 @@ class Preprocessing(BaseModel):
         if 0 in read.std or read.scale == 0:
             raise ModelFileError("preprocess: std and scale must not be 0: every row would be the same to the model")
         return read
+
+    def factor(self, scale: float) -> float:
+        """The factor of x; `scale`: where none is stated."""
+        return scale if self.scale is None else self.scale
+
+    def changes(self, scale: float) -> bool:
+        """Whether some value becomes another one; `scale` as for `factor`."""
+        return self.factor(scale) != 1 or any(self.mean) or set(self.std) != {1.0}
 
     def check_channels(self, count: int, noun: str) -> None:
         """Raises ModelFileError where mean or std has neither one number nor `count`."""

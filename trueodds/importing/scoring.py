@@ -1,4 +1,5 @@
-"""Logits of labelled rows: onnxruntime at its own rate, while the next images are decoded beside it."""
+"""Logits of labelled rows: onnxruntime at its own rate, while the next images are decoded beside it. And the trial of a
+bundle."""
 
 from __future__ import annotations
 
@@ -12,9 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.bundle import Bundle, trial
+from trueodds.importing import onnx_file
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.rows import LabelledRows
-from trueodds.inputs import Input, InputError, Limits
+from trueodds.inputs import Input, InputError, Inputs, Limits
+from trueodds.processes.limited import progress
 from trueodds.processes.progress import bar
 
 VALUES = 2_400_000
@@ -42,6 +46,7 @@ def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArr
                     f"{rows.source}: onnxruntime cannot run its rows: {' '.join(str(error).split())}"
                 ) from None
             shown.update(len(batch))
+            progress()
     logits_NC = np.concatenate(parts)
     if len(bad := np.flatnonzero(~np.isfinite(logits_NC).all(axis=1))):
         first = rows.x[bad[0]] if isinstance(rows.x, tuple) else f"row {bad[0]}"
@@ -52,6 +57,23 @@ def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArr
             f"{problem}; look for missing or extreme values in the row, and for an overflow (float16) in the model"
         )
     return logits_NC
+
+
+def try_bundle(bundle: Bundle) -> None:
+    """Loads a bundle's graph as the service does and checks its answers, one row at a time and in a full batch.
+
+    Raises:
+        ModelFileError: onnxruntime refuses the graph.
+        BundleError: the service would refuse the bundle, or an answer depends on the rows beside it.
+    """
+    session = onnx_file.session(str(bundle.model_path), bundle.model_path)
+    names = [tensor.name for tensor in session.get_inputs()]
+
+    def infer(rows: Inputs) -> Any:
+        return session.run([session.get_outputs()[0].name], bundle.card.input.feed(rows, names))[0]
+
+    rows = trial.check(bundle, session.get_inputs(), session.get_outputs(), infer)
+    trial.check_batch(bundle, rows, infer)
 
 
 def batches(kind: Input, rows: LabelledRows) -> Iterator[npt.NDArray[Any]]:

@@ -21,6 +21,7 @@ check_signature                              whether a graph takes just that, fo
 from_json, read, from_files                  rows of JSON instances, of a body (.npy, raw bytes, CSV), of files
 from_values, checked                         rows of a tensor's values: in JSON, or an array of any type
 feed                                         what a graph is run on; with_files, files_beside: a text's tokenizer
+extremes                                     rows at the limits of what callers may send: a text of all tokens
 remarks                                      what an answer must say of its inputs: that a text was cut
 encode, decode                               one row as bytes and back: the golden row of a card
 join                                         the rows of several calls as one batch
@@ -37,7 +38,7 @@ from pydantic import Field
 
 from trueodds.inputs.errors import InputError, InputTooLargeError, UnreadableError
 from trueodds.inputs.image.kind import ImageInput
-from trueodds.inputs.kind import Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.kind import Extreme, Format, InputKind, Inputs, Limits, TensorSignature
 from trueodds.inputs.text.kind import TextInput
 from trueodds.inputs.vector.kind import VectorInput
 
@@ -51,6 +52,7 @@ Input = Annotated[ImageInput | VectorInput | TextInput, Field(discriminator="kin
 __all__ = [
     "KINDS",
     "SERVED",
+    "Extreme",
     "Format",
     "ImageInput",
     "Input",

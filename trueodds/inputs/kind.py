@@ -34,6 +34,17 @@ class Limits(NamedTuple):
 NO_LIMITS = Limits()
 
 
+class Extreme(NamedTuple):
+    """A row at the limit of what callers may send."""
+
+    what: str
+    """The row in words: a text of 512 tokens."""
+    row: Inputs
+    """A batch of one."""
+    is_answered: bool = True
+    """Whether a model must give finite logits for it; otherwise it must only run."""
+
+
 class TensorSignature(Protocol):
     """A graph's input, as onnxruntime's `session.get_inputs()` gives it."""
 
@@ -165,6 +176,10 @@ class InputKind(BaseModel, ABC):
     def feed(self, rows: Inputs, names: Sequence[str]) -> dict[str, Inputs]:
         """The graph's inputs for rows; `names` are those that the graph gives them."""
         return {names[0]: rows}
+
+    def extremes(self) -> Sequence[Extreme]:
+        """Rows at the limits of what callers may send, where some of them make a graph fail that answers others."""
+        return ()
 
     def longest(self, rows: Inputs) -> Inputs:
         """Rows that take a model as long as any can."""

@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from trueodds.inputs import table
 from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
-from trueodds.inputs.kind import NO_LIMITS, Format, InputKind, Inputs, Limits, TensorSignature
+from trueodds.inputs.kind import NO_LIMITS, Extreme, Format, InputKind, Inputs, Limits, TensorSignature
 from trueodds.inputs.text.tokens import Side, TokenizerError, Tokens
 from trueodds.texts import listed, short
 
@@ -25,6 +25,8 @@ MOST = 8192
 CHARACTERS, CHARACTERS_OF_TOKEN = 2**16, 64
 """Characters that one text may have: the first number, or the second one for each token that the model reads. Common
 tokenizers take 4 characters a token, and read 65,536 characters in 50 ms."""
+MOST_CHARACTERS = CHARACTERS_OF_TOKEN * MOST
+"""The largest limit that a card may state."""
 SPARE = 127
 """Ids that a model's table may have beyond its tokenizer's: tables are filled up to multiples of 64 or 128."""
 Place = Callable[[int], str]
@@ -75,7 +77,7 @@ class TextInput(InputKind):
     """Names of the graph's inputs."""
     mask: str | None = None
     types: str | None = None
-    max_characters: int | None = Field(None, ge=1, exclude_if=lambda value: value is None)
+    max_characters: int | None = Field(None, ge=1, le=MOST_CHARACTERS, exclude_if=lambda value: value is None)
     """Characters that one text may have; None: by max_tokens (`characters`)."""
     _tokens: Tokens | None = PrivateAttr(None)
 
@@ -204,6 +206,19 @@ class TextInput(InputKind):
         cut = np.flatnonzero(rows[:, 0] > self.max_tokens).tolist()
         return {n: {"truncated": {"tokens": int(rows[n, 0]), "read": self.max_tokens}} for n in cut}
 
+    def extremes(self) -> Sequence[Extreme]:
+        """A text of max_tokens tokens, up to the highest id, and one without a token of its own."""
+        words = " ".join(reversed(self._tokenizer.words)) + " "
+        for characters in (8 * self.max_tokens, CHARACTERS_OF_TOKEN * self.max_tokens):
+            most = min(self.characters, characters)
+            long, empty = self.of_texts([(words * (most // len(words) + 1))[:most], ""])
+            if long[0] >= self.max_tokens:
+                break
+        return (
+            Extreme(f"a text of {min(int(long[0]), self.max_tokens):,} tokens", long[None]),
+            Extreme("a text without tokens", empty[None], is_answered=False),
+        )
+
     def longest(self, rows: Inputs) -> Inputs:
         """The same texts, with padding read as tokens."""
         return np.concatenate([np.full_like(rows[:, :1], self.max_tokens), rows[:, 1:]], axis=1)
@@ -280,7 +295,7 @@ class TextInput(InputKind):
         except TokenizerError as error:
             problem = f"{place(error.number)}: the model's tokenizer fails on this text ({error})"
             cure = "shorten its longest run of characters without a space, or leave the text out"
-            raise InputError("tokenizer_failed", f"{problem}; {cure}") from None
+            raise InputError(error.code, f"{problem}; {cure}") from None
 
 
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:

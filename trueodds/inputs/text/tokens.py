@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trueodds.errors import MissingExtraError
-from trueodds.inputs.errors import UnreadableError
+from trueodds.inputs.errors import InputError, UnreadableError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -20,14 +20,18 @@ PANIC = "PanicException"
 """Name of the type that a Rust panic has in Python. It is a BaseException, and pyo3 exports no class to catch."""
 
 
-class TokenizerError(ValueError):
+WORDS = 1024
+"""Tokens of which a long text is made."""
+
+
+class TokenizerError(InputError):
     """A failure of the tokenizer itself, such as an expression that backtracks too far.
 
     `number`: the place of the text among those of the call.
     """
 
     def __init__(self, reason: str, number: int = 0) -> None:
-        super().__init__(reason)
+        super().__init__("tokenizer_failed", reason)
         self.number = number
 
 
@@ -47,12 +51,14 @@ class Stated(NamedTuple):
     side: Side
 
     @classmethod
-    def of(cls, data: bytes) -> Stated:
-        """Raises as `Tokens`."""
+    def of(cls, data: bytes, pad_token: str | None = None) -> Stated:
+        """Reads a file; `pad_token` is that of padding by another file, if that is known. Raises as `Tokens`."""
         tokenizer = _read(data)
         truncation, padding = tokenizer.truncation or {}, tokenizer.padding or {}
+        elsewhere = None if pad_token is None else tokenizer.token_to_id(pad_token)
         named = (tokenizer.token_to_id(name) for name in ("[PAD]", "<pad>"))
-        pad_id = padding.get("pad_id", next((id_ for id_ in named if id_ is not None), 0))
+        ids = (elsewhere, padding.get("pad_id"), *named)
+        pad_id = next((id_ for id_ in ids if id_ is not None), 0)
         side: Side = "left" if truncation.get("direction") == "left" else "right"
         return cls(_ids(tokenizer), pad_id, truncation.get("max_length"), side)
 
@@ -85,15 +91,23 @@ class Tokens:
         """Of its vocabulary, added tokens among them."""
         return _ids(self._tokenizer) - 1
 
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The last WORDS tokens of its vocabulary, by their ids, without special ones such as [SEP]."""
+        special = {id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        vocabulary = sorted((id_, word) for word, id_ in self._tokenizer.get_vocab().items() if id_ not in special)
+        return tuple(word for _, word in vocabulary[-WORDS:])
+
     def of(self, texts: Sequence[str], most: int, side: Side) -> list[Tokenized]:
         """The tokens of each text, `most` of them at the most; those that frame a text ([CLS], [SEP]) stay.
 
         Raises:
-            ValueError: `most` leaves no room beside those.
+            InputError: `most` leaves no room beside those.
             TokenizerError: the tokenizer fails on a text; the error names the first such text.
         """
         if (room := most - self._framing) < 1:
-            raise ValueError(f"max_tokens is {most}, and {self._framing} tokens frame every text; allowed are more")
+            problem = f"max_tokens is {most}, and {self._framing} tokens frame every text"
+            raise InputError("no_room", f"{problem}; allowed are more")
         try:
             with _failures():
                 return self._of(texts, room, side)

@@ -1,0 +1,108 @@
+"""The files that Hugging Face's libraries write beside a model: config.json and tokenizer_config.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trueodds.inputs.text.tokens import Side
+
+CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
+LARGEST = 2**24
+"""Bytes of such a file; the largest have some thousand classes."""
+UNKNOWN_LENGTH = 10**9
+"""transformers writes 10**30 as model_max_length where it does not know the length."""
+POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
+OFFSET |= {"longformer", "mpnet", "ibert", "xmod", "esm"}
+"""Types of models whose first positions, up to that of padding, no token has."""
+NUMBERED = re.compile(r"LABEL_\d+")
+"""A class that transformers itself has named."""
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """The statements of these files; None or empty: they do not say."""
+
+    max_length: int | None = None
+    """model_max_length of the tokenizer."""
+    positions: int | None = None
+    """Tokens for which the model has positions."""
+    classes: tuple[str, ...] = ()
+    """id2label, in the order of the model's outputs."""
+    classes_file: str = ""
+    padding_side: str | None = None
+    truncation_side: Side | None = None
+    pad_token: str | None = None
+    vocabulary_size: int | None = None
+    notes: tuple[str, ...] = ()
+    """Sentences about files that cannot be read."""
+
+    @classmethod
+    def beside(cls, *paths: Path | None) -> HubFiles:
+        """Reads the files in the folders of `paths`, those of the first path before those of the second."""
+        folders = dict.fromkeys(path.parent for path in paths if path is not None)
+        notes: list[str] = []
+        config, source = _first([folder / CONFIG for folder in folders], notes)
+        tokenizer, _ = _first([folder / TOKENIZER_CONFIG for folder in folders], notes)
+        length, side = _number(tokenizer, "model_max_length"), tokenizer.get("truncation_side")
+        pad = tokenizer.get("pad_token")
+        classes = _classes(config)
+        return cls(
+            max_length=length if length is not None and length < UNKNOWN_LENGTH else None,
+            positions=_positions(config),
+            classes=classes,
+            classes_file=source if classes else "",
+            padding_side=tokenizer.get("padding_side"),
+            truncation_side="left" if side == "left" else "right" if side == "right" else None,
+            pad_token=pad.get("content") if isinstance(pad, dict) else pad if isinstance(pad, str) else None,
+            vocabulary_size=_number(config, "vocab_size"),
+            notes=tuple(notes),
+        )
+
+
+def _first(paths: list[Path], notes: list[str]) -> tuple[Mapping[str, Any], str]:
+    """The object in the first of the files that is there, and the file's name; a broken one is noted and left out."""
+    for path in paths:
+        try:
+            if not path.is_file():
+                continue
+            if path.stat().st_size > LARGEST:
+                raise ValueError(f"it has {path.stat().st_size:,} bytes; allowed are {LARGEST:,}")
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(tree, dict):
+                raise ValueError("it holds no object")
+        except (OSError, ValueError, RecursionError) as error:
+            notes.append(f"{path} cannot be read ({error}) and is left out.")
+            continue
+        return tree, str(path)
+    return {}, ""
+
+
+def _number(tree: Mapping[str, Any], key: str) -> int | None:
+    """A whole number above 0; transformers also writes floats such as 1e+30."""
+    value = tree.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < float("inf"):
+        return None
+    return int(value)
+
+
+def _positions(config: Mapping[str, Any]) -> int | None:
+    number = next(filter(None, (_number(config, key) for key in POSITIONS)), None)
+    if number is None or config.get("model_type") not in OFFSET:
+        return number
+    padding = config.get("pad_token_id")
+    return number - (padding if isinstance(padding, int) else 1) - 1
+
+
+def _classes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    names = config.get("id2label")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        return ()
+    if set(names) != {str(k) for k in range(len(names))} or all(map(NUMBERED.fullmatch, names.values())):
+        return ()
+    return tuple(names[str(k)] for k in range(len(names)))

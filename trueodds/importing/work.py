@@ -1,0 +1,92 @@
+"""The part of `trueodds import` that reads foreign files. The command runs it in a process with limits."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import pickle
+from pathlib import Path
+
+from trueodds.cli import status_of
+from trueodds.evaluation.measurement import Measurement, Problem
+from trueodds.importing import importer, rows
+from trueodds.importing.conversion import Options
+from trueodds.importing.importer import Imported
+from trueodds.importing.kinds import TextOptions
+from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.signature import Kind
+from trueodds.processes.limited import step
+from trueodds.texts import plural
+
+COLUMNS = ("calibrator", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+
+
+def main(word: str) -> int:
+    """Calls `write` in a process of its own and returns the exit status; `word`: its arguments, pickled, in base64."""
+    return status_of(lambda: write(*pickle.loads(base64.b64decode(word))))
+
+
+def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
+    """Writes the bundle of the model called `name` and the files beside it to `folder`, and prints the summary.
+
+    Raises:
+        UserError: as `importer.import_model` and `rows.read`.
+    """
+    preprocessing = None if arguments.preprocess is None else Preprocessing.parse(arguments.preprocess)
+    texts = arguments.tokenizer is not None or arguments.input == "text"
+    kind: Kind | None = "text" if texts and arguments.input is None else arguments.input
+    of_texts = TextOptions(arguments.tokenizer, arguments.max_tokens, arguments.max_characters)
+    step(f"reading {arguments.labelled}")
+    labelled = rows.read(arguments.labelled, arguments.label, texts=texts)
+    if arguments.test:
+        step(f"reading {arguments.test}")
+    imported = importer.import_model(
+        arguments.model,
+        labelled,
+        folder,
+        name=name,
+        options=Options(kind, arguments.output, preprocessing, of_texts),
+        test=rows.read(arguments.test, arguments.label, texts=texts) if arguments.test else None,
+        classes=_classes(arguments.classes),
+        positive=arguments.positive,
+        allow_unseen=arguments.allow_unseen,
+    )
+    print(summary(imported))
+    return 0
+
+
+def summary(imported: Imported) -> str:
+    """The table of calibrators with what is to be known about it."""
+    card, results = imported.bundle.card, imported.results
+    size = card.input.size
+    rows = [COLUMNS, _line("none", results.before), _line(f"* {results.after.name}", results.after)]
+    rows += [_line(f"  {one.name}", one) for one in results.others]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
+    lines = [
+        f"{card.name}: {plural(len(card.classes), 'class', 'classes')}, {card.input.kind} {size};"
+        f" {plural(imported.calibration, 'calibration row')}, {plural(results.after.sums.n, 'test row')}",
+        *(f"note: {note}" for note in card.notes),
+        "",
+        *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+        "",
+        "On the test rows. *: chosen, of least cross-validated NLL on the calibration rows. ECE: a fraction, of"
+        f" {results.settings.bins} bins, with its {results.settings.level:.0%} interval; the noise floor is the"
+        " mean ECE of right probabilities in samples of this size, and what it stays below in 95 of 100.",
+    ]
+    return "\n".join(lines)
+
+
+def _classes(text: str) -> list[str]:
+    """Names of a list with commas, or of a file with one a line."""
+    if text and Path(text).is_file():
+        return [line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _line(name: str, one: Measurement | Problem) -> tuple[str, ...]:
+    if isinstance(one, Problem):
+        return (name, "", "", "", "", one.reason)
+    values = one.values
+    interval = f"{values['ece_lower']:.4f} .. {values['ece_upper']:.4f}"
+    numbers = (f"{values[key]:.4f}" for key in ("error_rate", "nll", "ece"))
+    return (name, *numbers, interval, f"{values['floor_mean']:.4f} ({values['floor_p95']:.4f})")

@@ -1,0 +1,141 @@
+"""A function in a process of its own that is ended when it makes no progress or takes too much memory.
+
+It is for work on foreign files that prints for people: output and errors are those of the caller. A C++ library may
+loop, crash or fill the memory on such a file, and no exception can be caught in the process itself.
+
+    end = run("package.module:function", ["a", "b"], Limits(seconds=120, memory=2**32))
+
+In the process `step("reading model.onnx")` says what follows, and starts the time anew; `progress()` starts it anew
+within a step; after `step("")` nothing limits the time. Outside such a process both do nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trueodds.processes import binding
+
+STEPS = "TRUEODDS_STEPS"
+"""Environment variable of such a process: the descriptor that takes its steps."""
+CGROUP = Path("/sys/fs/cgroup")
+_POLL_SECONDS = 0.02
+_PROGRAM = "import sys; from trueodds.processes import limited; sys.exit(limited.main(*sys.argv[1:]))"
+_SAME, _NEW = b".", b">"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a process. The limit of memory needs Linux."""
+
+    seconds: float
+    """Longest time of a step without progress."""
+    memory: int
+    """Largest resident set in bytes."""
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of such a process."""
+
+    status: int
+    """The function's return value, or minus the number of the signal that ended the process."""
+    step: str
+    """The last step; empty: none, or one without limits."""
+    limit: Literal["", "seconds", "memory"] = ""
+    """The limit that was met."""
+
+
+def run(function: str, words: Sequence[str], limits: Limits) -> End:
+    """Calls `function` (`module:name`) with `words` in a process that dies with this one; waits for its end."""
+    taken, given = os.pipe()
+    folders = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, function, str(os.getpid()), *words],
+            pass_fds=[given],
+            env={**os.environ, STEPS: str(given), "PYTHONPATH": folders},
+        )
+    finally:
+        os.close(given)
+    try:
+        return _watched(process, taken, limits)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(taken)
+
+
+def step(words: str) -> None:
+    """Says what the process does next; empty: something that has no limit of time."""
+    _say(_NEW + words.replace("\n", " ").encode(errors="replace") + b"\n")
+
+
+def progress() -> None:
+    """Says that the step goes on."""
+    _say(_SAME + b"\n")
+
+
+def memory_of_machine(cgroup: Path = CGROUP) -> int:
+    """Bytes of memory that this machine, or the container, has."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in (cgroup / "memory.max", cgroup / "memory" / "memory.limit_in_bytes"):  # cgroup v2, v1
+        with contextlib.suppress(OSError, ValueError):  # v2 says "max" where there is no limit
+            total = min(total, int(file.read_text()))
+    return total
+
+
+def main(function: str, parent: str, *words: str) -> int:
+    """Runs the function in the process that `run` has started."""
+    binding.die_with_parent(signal.SIGKILL, int(parent))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the caller too, who ends this process
+    module, _, name = function.partition(":")
+    status: int = getattr(importlib.import_module(module), name)(*words)
+    return status
+
+
+def _say(line: bytes) -> None:
+    if descriptor := os.environ.get(STEPS):
+        with contextlib.suppress(OSError):  # nobody listens any more
+            os.write(int(descriptor), line)
+
+
+def _watched(process: subprocess.Popen[bytes], taken: int, limits: Limits) -> End:
+    doing, began, rest, is_open = "", time.monotonic(), b"", True
+    while process.poll() is None:
+        if not is_open:
+            time.sleep(_POLL_SECONDS)
+        elif select.select([taken], [], [], _POLL_SECONDS)[0]:
+            data = os.read(taken, 65536)
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                began = time.monotonic()
+                doing = line[1:].decode(errors="replace") if line.startswith(_NEW) else doing
+            if not data:
+                is_open = False
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_SECONDS)
+        if _resident(process.pid) > limits.memory:
+            return End(-signal.SIGKILL, doing, "memory")
+        if doing and time.monotonic() - began > limits.seconds:
+            return End(-signal.SIGKILL, doing, "seconds")
+    return End(process.wait(), doing)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of the resident set of a process; 0 where nothing says it."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
