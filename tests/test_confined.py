@@ -50,7 +50,7 @@ def test_a_process_stays_warm_and_alive_after_what_it_refuses(readers: Readers) 
         with pytest.raises(ConfinedError, match=message) as caught:
             list(readers.read(body))
         assert caught.value.code == code
-    with pytest.raises(ConfinedError, match="more memory") as caught:
+    with pytest.raises(ConfinedError, match="more than 256 MiB of memory, the limit") as caught:
         list(readers.read(b"memory"))
     assert caught.value.code == "memory"
     list(readers.read(b"print"))

@@ -108,7 +108,9 @@ def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[lis
         status, code = STATUSES.get(error.code, (422, "invalid_parquet"))
         message = error.message
         if code == "invalid_parquet":
-            message = f"the body is no Parquet file that can be read: {message}. Write it anew, or send NDJSON"
+            cure = "Send it in several files" if error.code in ("memory", "time", "size") else "Write it anew"
+            problem = f"the body is no Parquet file that can be read: {message.rstrip('.')}"
+            message = f"{problem}. {cure}, or send NDJSON"
         raise ServiceError(status, code, message, retry_after=1 if status == 503 else None) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.service.tiny_bundle import tokenizer_json, write_bundle
 from trueodds.bundle import Bundle, BundleError
 from trueodds.inputs import Input, InputError, InputTooLargeError, Limits, TextInput, UnreadableError
 from trueodds.inputs.text.kind import CHARACTERS, CHARACTERS_OF_TOKEN
-from trueodds.inputs.text.tokens import Stated, Tokens
+from trueodds.inputs.text.tokens import Side, Stated, Tokenized, TokenizerError, Tokens
 
 WORDS = ("one", "two", "three", "four")
 ANY = Limits()
@@ -211,3 +212,23 @@ def test_a_bundle_holds_its_tokenizer(tmp_path: Path) -> None:
 def test_rows_and_kinds_can_be_sent_to_other_processes() -> None:
     again = pickle.loads(pickle.dumps(PLAIN))
     assert again == PLAIN and again.from_json(["one"], ANY).tolist() == [[1, 2, 0, 0]]
+
+
+def test_many_texts_are_tokenised_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are those of the texts one by one, and a failure names the text among all of the call."""
+    kind = TextInput(max_tokens=8, vocabulary_size=5).with_tokenizer(tokenizer_json(["a", "b", "c"]))
+    texts = [f"{'a b c ' * 3000}{word}" for word in "abcabcabc"] + ["b", "c a"]
+    rows = kind.of_texts(texts)
+    assert np.array_equal(rows, np.concatenate([kind.of_texts([text]) for text in texts]))
+    of, calls = Tokens.of, list[int]()
+
+    def fails(tokens: Tokens, portion: Sequence[str], most: int, side: Side) -> list[Tokenized]:
+        calls.append(len(portion))
+        if "b" in portion:
+            raise TokenizerError("too far", portion.index("b"))
+        return of(tokens, portion, most, side)
+
+    monkeypatch.setattr(Tokens, "of", fails)
+    with pytest.raises(InputError, match=r"instances\[9\]: the model's tokenizer fails on this text \(too far\)"):
+        kind.from_json(texts, ANY)
+    assert len(calls) > 1

@@ -37,17 +37,19 @@ def main(function: str, parent: str, memory: str) -> None:
         return
     gc.collect()
     gc.freeze()  # what the imports made is not walked again after every file
-    _confine(int(memory))
+    _confine(limit := int(memory))
     _answer(target, {})
     while head := source.read(LENGTHS.size):
         of_options, of_body = LENGTHS.unpack(head)
         options = json.loads(source.read(of_options))
-        _read(read, source.read(of_body), options, target)
+        _read(read, source.read(of_body), options, target, limit)
         gc.collect()
         memory_.give_back()
 
 
-def _read(read: Callable[..., Iterable[Piece]], body: bytes, options: Mapping[str, Any], target: IO[bytes]) -> None:
+def _read(
+    read: Callable[..., Iterable[Piece]], body: bytes, options: Mapping[str, Any], target: IO[bytes], memory: int
+) -> None:
     try:
         for piece in read(body, **options):
             _answer(target, {"piece": piece.head}, piece.arrays)
@@ -55,7 +57,7 @@ def _read(read: Callable[..., Iterable[Piece]], body: bytes, options: Mapping[st
     except ConfinedError as error:
         end = {"code": error.code, "message": error.message}
     except MemoryError:
-        end = {"code": "memory", "message": "reading it takes more memory than is allowed"}
+        end = {"code": "memory", "message": f"reading it takes more than {memory // 2**20:,} MiB of memory, the limit"}
     except BrokenPipeError:
         raise
     except Exception as error:
