@@ -23,6 +23,7 @@ from service.infer import schemas as infer_schemas
 from service.labels import bulk, voiding
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
+from service.models.engine import Engine
 from service.observe import kserve
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
@@ -80,7 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
-    documentation.install(app, lambda: _examples(runtime))
+    documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
         *(observe.router, kserve.router, status.router, labels.router, voiding.router),
         *(predictions.router, report.router, alarm.router, rearming.router),
@@ -117,8 +118,12 @@ async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
                 await task
 
 
+def _key(engine: Engine) -> tuple[str, str]:
+    return engine.version.model, engine.version.version
+
+
 def _examples(runtime: Runtime) -> LiveExamples:
-    """Of the model that answers now; raises ServiceError while there is none."""
+    """Return examples for the model that answers now; raise ServiceError while there is none."""
     engine = runtime.engine
     infer_bodies = infer_schemas.examples(engine)
     return LiveExamples(
