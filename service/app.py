@@ -15,6 +15,7 @@ from service.alarm import rearming
 from service.alarm import route as alarm
 from service.alarm.watch import Watch
 from service.http import documentation, error_answers, keys, query_parameters, reading
+from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
 from service.http.fast_routes import FastRoutes
@@ -55,17 +56,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     runtime = Runtime(settings or Settings())
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        shared = {LOST: runtime.telemetry.lost}
         try:
             await runtime.open()
             store, chosen = runtime.store, runtime.settings
             if chosen.read_only:
-                yield
+                yield shared
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve.keep_pairs(store, runtime.telemetry)
             async with _background(housekeeping, pairs, Watch(store, chosen, runtime.telemetry).keep_watching()):
-                yield
+                yield shared
         finally:
             await runtime.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import copy
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -42,23 +42,34 @@ def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[]
     """
     plain = app.openapi
     kept: dict[Hashable, tuple[dict[str, Any], dict[str, bytes]]] = {}
+    making = asyncio.Lock()
+
+    def key() -> Hashable:
+        try:
+            return version()
+        except ServiceError:
+            return None
 
     def newest() -> tuple[dict[str, Any], dict[str, bytes]]:
         """Return the document, and what is sent of it by the path that the application is mounted under."""
-        key: Hashable = None
-        with contextlib.suppress(ServiceError):  # nothing answers yet
-            key = version()
-        if key not in kept:
-            document = plain() if key is None else _with_examples(plain(), examples())
+        if (now := key()) not in kept:
+            document = plain() if now is None else _with_examples(plain(), examples())
             kept.clear()
-            kept[key] = document, {}
-        return kept[key]
+            kept[now] = document, {}
+        return kept[now]
+
+    def content(root: str) -> bytes:
+        document, sent = newest()
+        if root not in sent:
+            sent[root] = orjson.dumps({**document, "servers": [{"url": root}]} if root else document)
+        return sent[root]
 
     async def send(request: Request) -> Response:
-        (document, content), root = newest(), request.scope.get("root_path", "").rstrip("/")
-        if root not in content:
-            content[root] = orjson.dumps({**document, "servers": [{"url": root}]} if root else document)
-        return Response(content[root], media_type="application/json")
+        root = request.scope.get("root_path", "").rstrip("/")
+        if key() not in kept:  # the first time it takes a third of a second
+            async with making:
+                await asyncio.to_thread(content, root)
+        return Response(content(root), media_type="application/json")
 
     app.openapi = lambda: newest()[0]  # type: ignore[method-assign]  # FastAPI's own way to extend the document
     path = app.openapi_url or ""
