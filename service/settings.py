@@ -191,7 +191,7 @@ class Settings(BaseSettings):
         1000, ge=1, description="open connections of one address, at most three quarters of what `ulimit -n` allows"
     )
     max_pipelined: int = Field(
-        32, ge=1, description="requests that one connection may have in work; later ones wait unread"
+        4, ge=1, description="requests that one connection may have in work; later ones wait unread"
     )
     proxies: Networks = Field(
         (), description="addresses or networks of proxies, with commas, whose connections are not limited"

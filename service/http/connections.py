@@ -46,7 +46,7 @@ class Limits:
     head_seconds: float = HEAD_SECONDS
     write_seconds: float = 30.0
     """Time after which a client that has taken nothing of its answer is cut off."""
-    pipelined: int = 32
+    pipelined: int = 4
     """Requests of one connection that are parsed and not answered yet."""
     connections: int = 1000
     """Open connections of one address."""

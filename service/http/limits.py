@@ -32,8 +32,6 @@ CHUNK_BYTES = 32
 PIECE, TURN_SECONDS = 16 * 1024, 0.005
 """Bytes that are parsed at once, and time after which others have their turn."""
 HEAD_END = b"\r\n\r\n"
-SHORTEST = len(b"GET / HTTP/1.1" + HEAD_END)
-"""Bytes of the shortest request."""
 LINGER_BYTES, LINGER_SECONDS = 4 * 1024**2, 2.0
 """Bytes and time that are still read, and thrown away, after a refusal: a connection that is closed while the client
 sends is reset, and the client may never see the answer."""
@@ -131,7 +129,7 @@ class LimitedHTTP(HttpToolsProtocol):
             if self._discarded > LINGER_BYTES:
                 self.transport.abort()
             return
-        if not self._held and not self.pipeline and self._is_little(data):
+        if not self._held and not self.pipeline and self._beginning(data) == len(data):
             self._parse(data)
         else:
             self._held = memoryview(bytes(self._held) + data if self._held else data)
@@ -204,20 +202,17 @@ class LimitedHTTP(HttpToolsProtocol):
         message = "what came is not a request of HTTP/1.1; this port takes http://, not https:// or another protocol"
         self._refuse(ServiceError(400, "invalid_http", message))
 
-    def _is_little(self, data: bytes) -> bool:
-        """Whether all of it may be parsed at once."""
-        most = self._limits.pipelined
-        return len(data) <= PIECE and (len(data) <= SHORTEST * most or data.count(HEAD_END) <= most)
-
-    def _piece(self) -> bytes:
-        """Return the beginning of what is held, with no more requests than may wait on a connection."""
-        data, end = bytes(self._held[:PIECE]), 0
+    def _beginning(self, data: bytes) -> int:
+        """Return how many bytes to parse at once: no more than PIECE, nor heads than requests may wait."""
+        end, most = 0, min(len(data), PIECE)
         for _ in range(self._limits.pipelined):
+            if data.find(b"\r", end) < 0:  # 40 times faster than to look for four bytes, in JSON
+                return most
             found = data.find(HEAD_END, end)
             if found < 0:
-                return data
+                return most
             end = found + len(HEAD_END)
-        return data[:end]
+        return min(end, most)
 
     def _parse(self, data: bytes) -> None:
         if self._overhead < 0:  # else the framing of many small chunks would be a credit for a huge trailer
@@ -231,9 +226,10 @@ class LimitedHTTP(HttpToolsProtocol):
         """Parse what came, until a request waits for others, or others for their turn; then read no more."""
         began = time.perf_counter()
         while self._held and not self.pipeline and self._refusal is None:
-            piece = self._piece()
-            self._held = self._held[len(piece) :]
-            self._parse(piece)
+            piece = bytes(self._held[:PIECE])
+            size = self._beginning(piece)
+            self._held = self._held[size:]
+            self._parse(piece[:size])
             if self._held and time.perf_counter() - began > TURN_SECONDS:
                 self.loop.call_soon(self._parse_held)
                 break
