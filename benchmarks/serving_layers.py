@@ -28,15 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from benchmarks import load, servers, serving, untrained
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit, installed
 from service.app import create_app
-from service.http import json_body
-from service.http.limits import LimitedHTTP
+from service.http import json_body, server
 from service.models.calls import PredictionCall, PredictionResult
 from service.models.model import Model
 from service.predict.options import Options
@@ -60,15 +58,14 @@ def threads() -> dict[str, float]:
     return seconds
 
 
-class Server(uvicorn.Server):
+class Server(server.Server):
     """A server on a thread of this process."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(
-            uvicorn.Config(
+            server.Config(
                 app,
                 port=0,
-                http=LimitedHTTP,
                 ws="none",
                 log_level="warning",
                 access_log=False,

@@ -15,6 +15,7 @@ from service.alarm import rearming
 from service.alarm import route as alarm
 from service.alarm.watch import Watch
 from service.http import documentation, error_answers, keys, query_parameters, reading
+from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
 from service.http.fast_routes import FastRoutes
@@ -23,6 +24,7 @@ from service.infer import schemas as infer_schemas
 from service.labels import bulk, settling, voiding
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
+from service.models.engine import Engine
 from service.observe import kserve
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
@@ -55,17 +57,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     runtime, parquet = Runtime(settings or Settings()), ParquetFiles()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        shared = {LOST: runtime.telemetry.lost}
         try:
             await runtime.open()
             store, chosen = runtime.store, runtime.settings
             if chosen.read_only:
-                yield
+                yield shared
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve.keep_pairs(store, runtime.telemetry)
             async with _background(housekeeping, pairs, Watch(store, chosen, runtime.telemetry).keep_watching()):
-                yield
+                yield shared
         finally:
             await runtime.close()
             parquet.close()
@@ -83,7 +86,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
     app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
-    documentation.install(app, lambda: _examples(runtime))
+    documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
         *(observe.router, kserve.router, status.router, labels.router, voiding.router, settling.router),
         *(predictions.router, report.router, alarm.router, rearming.router),
@@ -120,8 +123,12 @@ async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
                 await task
 
 
+def _key(engine: Engine) -> tuple[str, str]:
+    return engine.version.model, engine.version.version
+
+
 def _examples(runtime: Runtime) -> LiveExamples:
-    """Of the model that answers now; raises ServiceError while there is none."""
+    """Return examples for the model that answers now; raise ServiceError while there is none."""
     engine = runtime.engine
     infer_bodies = infer_schemas.examples(engine)
     return LiveExamples(

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from trueodds.bundle.bucket.objects import Bucket, is_url
 from trueodds.errors import UserError
 from trueodds.inputs.image.pictures import MAX_PIXELS
 
+Network = IPv4Network | IPv6Network
 _KEY = "SHA-256 of the key that {} needs (trueodds key makes one), several with commas, or @FILE of them"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFECT = "prefect+"
@@ -109,6 +111,21 @@ def read_providers(text: str) -> tuple[str, ...]:
     return names
 
 
+def read_networks(text: str) -> tuple[Network, ...]:
+    """The networks of a setting; an address is one of its own.
+
+    Raises:
+        ValueError: naming what is neither an address nor a network.
+    """
+    networks = []
+    for word in filter(None, map(str.strip, text.split(","))):
+        try:
+            networks.append(ip_network(word))
+        except ValueError as error:
+            raise ValueError(f"{error}; allowed are addresses and networks such as 10.0.0.7 or 10.0.0.0/8") from None
+    return tuple(networks)
+
+
 def _from_text(read: Callable[[str], object]) -> BeforeValidator:
     """Reads a text with `read`; what is read already, such as the default, stays."""
     return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
@@ -116,6 +133,7 @@ def _from_text(read: Callable[[str], object]) -> BeforeValidator:
 
 KeyHashes = Annotated[tuple[str, ...], NoDecode, _from_text(read_hashes)]
 Providers = Annotated[tuple[str, ...], NoDecode, _from_text(read_providers)]
+Networks = Annotated[tuple[Network, ...], NoDecode, _from_text(read_networks)]
 Webhooks = Annotated[tuple[Webhook, ...], NoDecode, _from_text(read_webhooks)]
 
 
@@ -168,6 +186,18 @@ class Settings(BaseSettings):
     body_seconds: float = Field(30.0, gt=0, description="time in which a request's body must arrive")
     body_rate: int = Field(
         100, ge=0, description="bytes a second that a body in bulk must bring, over `body_seconds` each; 0: as it comes"
+    )
+    write_seconds: float = Field(
+        30.0, gt=0, description="time after which a client that takes nothing of its answer is cut off"
+    )
+    max_connections: int = Field(
+        1000, ge=1, description="open connections of one address, at most three quarters of what `ulimit -n` allows"
+    )
+    max_pipelined: int = Field(
+        4, ge=1, description="requests that one connection may have in work; later ones wait unread"
+    )
+    proxies: Networks = Field(
+        (), description="addresses or networks of proxies, with commas, whose connections are not limited"
     )
     answer_seconds: float = Field(
         30.0, gt=0, description="time from a request's arrival on, after which /predict gives up and answers 503"

@@ -37,6 +37,7 @@ from benchmarks.faults import (
     bundles,
     clock,
     connections,
+    crowds,
     damaged_files,
     database,
     disk,
@@ -58,6 +59,10 @@ from trueodds.bundle import ModelFolder
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
 CLASSES = 10
+FILES = 256
+"""Open files of a service that has few."""
+MOST_WAIT_MS, MOST_RECOVERY = 500, 10
+"""Milliseconds that a health probe may wait beside a crowd, and seconds until it is answered after one."""
 SHAPE = (untrained.SIZE, untrained.SIZE, untrained.CHANNELS)
 Found = dict[str, Any]
 NO_STORE: Found = {"skipped": "no --store postgresql://..."}
@@ -205,6 +210,24 @@ class Faults:
             found[kind] = {**vars(done), "statuses": dict(done.statuses), "watched": asdict(done.watched)}
         return {"kinds": found}
 
+    def crowds(self) -> Found:
+        found: Found = {}
+        for name, kind in crowds.KINDS.items():
+            with self._service("crowds") as service:
+                service.start().until(200)
+                done = crowds.crowd(service, kind, 45)
+                answered = kind.reads and done.answers < kind.connections * kind.requests
+                if done.watched.probes_failed or answered or done.watched.worst_ms > MOST_WAIT_MS:
+                    raise SystemExit(f"{name}: {done}")
+            found[name] = {**vars(done), "watched": asdict(done.watched)}
+        with self._service("few_files") as service:
+            with crowds.few_files(FILES):
+                service.start().until(200)
+            alone = crowds.crowd(service, crowds.KINDS["never read"], 10)
+            if alone.watched.probes_failed or (seconds := crowds.recovery(service, 300, 10)) > MOST_RECOVERY:
+                raise SystemExit(f"{FILES} files: {alone}")
+        return {"kinds": found, "few files": {"files": FILES, "recovered_seconds": seconds, **asdict(alone)}}
+
     def database(self) -> Found:
         if not self.options.store:
             return NO_STORE
@@ -268,7 +291,18 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    first = ("kills", "kills_postgresql", "disk", "clock", "bundles", "buckets", "bodies", "clients", "floods")
+    first = (
+        "kills",
+        "kills_postgresql",
+        "disk",
+        "clock",
+        "bundles",
+        "buckets",
+        "bodies",
+        "clients",
+        "floods",
+        "crowds",
+    )
     names = (*first, "damaged_files", "database", "full_volume", "publishers", "replicas", "restarts")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")

@@ -1,6 +1,7 @@
 """Asks /health/live every few milliseconds from a process of its own, until its standard input closes.
 
-`python probe.py <host> <port> <seconds between>` prints `asking` once it does, and at its end a line of JSON.
+`python probe.py <host> <port> <seconds between> [fresh]` prints `asking` once it does, and at its end a line of
+JSON. With `fresh` it opens a new connection each time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 
 
-def main(host: str, port: int, pause: float) -> None:
+def main(host: str, port: int, pause: float, fresh: bool) -> None:
     times, failed = [], 0
     connection = http.client.HTTPConnection(host, port, timeout=30)
     while not select.select([sys.stdin], [], [], pause)[0]:
@@ -22,6 +23,8 @@ def main(host: str, port: int, pause: float) -> None:
             answer = connection.getresponse()
             answer.read()
             failed += answer.status != 200
+            if fresh:
+                connection.close()
         except (OSError, http.client.HTTPException):
             failed += 1
             connection.close()
@@ -34,4 +37,4 @@ def main(host: str, port: int, pause: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), "fresh" in sys.argv[4:])

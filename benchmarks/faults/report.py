@@ -66,6 +66,15 @@ def _floods(found: dict[str, Any]) -> tuple[str, str]:
     return often, f"a health probe waited {worst:.0f} ms at most ({p99:.0f} ms p99); memory grew by {grown:.0f} MB"
 
 
+def _crowds(found: dict[str, Any]) -> tuple[str, str]:
+    kinds, few = found["kinds"].values(), found["few files"]
+    worst = max(kind["watched"]["worst_ms"] for kind in kinds)
+    answers = sum(kind["answers"] for kind in kinds)
+    often = f"100 and 300 connections with 100 requests each, or that read nothing: {answers:,} answers"
+    came = f"a new connection's health probe waited {worst:.0f} ms at most"
+    return often, f"{came}; with {few['files']} open files, answered {few['recovered_seconds']:.1f} s after they left"
+
+
 def _database(found: dict[str, Any]) -> tuple[str, str]:
     often = ", ".join(f"{found[kind]} times {kind}" for kind in ("restarted", "gone", "hanging"))
     return often, f"503, then 200 again; {_kept(found)}"
@@ -108,6 +117,7 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "damaged_files": ("damaged Parquet files", _bodies),
     "clients": ("bodies cut, slow clients", _clients),
     "floods": ("floods from one connection", _floods),
+    "crowds": ("many connections at once", _crowds),
     "database": ("database", _database),
     "full_volume": ("publishing without space", _full_volume),
     "publishers": ("`kill -9` of a publisher", _publishers),

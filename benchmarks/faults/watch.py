@@ -32,11 +32,12 @@ class Watched:
 
 
 @contextlib.contextmanager
-def watched(service: Service) -> Iterator[Watched]:
-    """Probe the service, and look at its memory, while the block runs."""
+def watched(service: Service, *, fresh: bool = False) -> Iterator[Watched]:
+    """Probe the service, and look at its memory, while the block runs. `fresh`: each probe opens a connection."""
     found, ended = Watched(), threading.Event()
     where = urllib.parse.urlsplit(service.url)
     command = [sys.executable, "-I", str(Path(__file__).with_name("probe.py")), where.hostname or "", str(where.port)]
+    how = ["fresh"] if fresh else []
     before, process = service.resident_mb(), psutil.Process(service.pid)
 
     def sample() -> None:
@@ -45,7 +46,7 @@ def watched(service: Service) -> Iterator[Watched]:
                 found.grown_mb = max(found.grown_mb, process.memory_info().rss / 1e6 - before)
 
     sampler = threading.Thread(target=sample)
-    probe = subprocess.Popen([*command, str(PAUSE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    probe = subprocess.Popen([*command, str(PAUSE), *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert probe.stdout
     probe.stdout.readline()  # it asks now
     sampler.start()

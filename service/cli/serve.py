@@ -13,12 +13,12 @@ import socket
 import sys
 from pathlib import Path
 
-import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors import multiprocess
 
-from service.http.limits import LimitedHTTP
+from service.http.connections import Limits
+from service.http.server import Config, Server
 from service.settings import Settings
 from service.store import StoreError, open_store
 from trueodds.cli import Subparsers
@@ -32,10 +32,10 @@ EPILOG = """examples:
 `trueodds key` makes a key, `trueodds replay` sends a data set to a running service."""
 
 
-class Server(uvicorn.Server):
+class Announced(Server):
     """A server that says where it listens, once it does."""
 
-    def __init__(self, config: uvicorn.Config, url: str, url_file: Path | None) -> None:
+    def __init__(self, config: Config, url: str, url_file: Path | None) -> None:
         super().__init__(config)
         self._url, self._url_file = url, url_file
 
@@ -49,10 +49,26 @@ class Server(uvicorn.Server):
                 raise
 
 
-class Workers(Multiprocess):
+class Worker(multiprocess.Process):
+    """A process with a server of ours."""
+
+    config: Config
+
+    @property
+    def server(self) -> Server:
+        if self._server is None:
+            self._server = Server(self.config)
+        assert isinstance(self._server, Server)
+        return self._server
+
+
+multiprocess.Process = Worker  # type: ignore[misc]  # uvicorn's supervisor starts the class that it finds by this name
+
+
+class Workers(multiprocess.Multiprocess):
     """Server processes that say where they listen, once one of them does; each is replaced when it dies."""
 
-    def __init__(self, config: uvicorn.Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
+    def __init__(self, config: Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
         super().__init__(config, sockets=[listening])
         self._url, self._url_file = url, url_file
         self.started = False
@@ -72,6 +88,12 @@ class Workers(Multiprocess):
             self.terminate_all()
             self.join_all()
             raise
+
+    def terminate_all(self) -> None:
+        """End the workers, which take what waits on the port; what comes later is refused rather than left to wait."""
+        for listening in self.sockets:
+            listening.close()
+        super().terminate_all()
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -125,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve_alone(settings: Settings, listening: socket.socket) -> int:
     from service.app import create_app
 
-    server = Server(_config(create_app(settings)), _url(listening), settings.url_file)
+    server = Announced(_config(create_app(settings), settings), _url(listening), settings.url_file)
     server.run(sockets=[listening])
     return 0 if server.started else 1
 
@@ -137,7 +159,7 @@ def _serve_many(settings: Settings, options: dict[str, str], listening: socket.s
 
     with worker_files.shared_folder() as folder:
         os.environ[SHARED_METRICS] = str(folder)
-        workers = Workers(_config(APP, settings.workers), listening, _url(listening), settings.url_file)
+        workers = Workers(_config(APP, settings), listening, _url(listening), settings.url_file)
         workers.run()
     return 0 if workers.started else 1
 
@@ -156,13 +178,13 @@ def worker_app() -> FastAPI:
     return create_app()
 
 
-def _config(app: object, workers: int = 1) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]
+def _config(app: FastAPI | str, settings: Settings) -> Config:
+    return Config(
+        app,
+        limits=Limits.of(settings),
         factory=app == APP,
-        http=LimitedHTTP,
         ws="none",
-        workers=workers,
+        workers=settings.workers,
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # nobody asks who the client is; 20 us a request

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI
+import orjson
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from service.errors import ServiceError
 
@@ -25,17 +29,52 @@ class LiveExamples:
     """By path."""
 
 
-def install(app: FastAPI, examples: Callable[[], LiveExamples]) -> None:
-    """Have the document made with examples whenever it is asked for; without them where they raise ServiceError."""
+def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[], LiveExamples]) -> None:
+    """Give the document the examples of the version that answers; without them while there is none.
+
+    The document is made once for each version, and /openapi.json is sent as bytes that are kept: anybody may ask for
+    it, and making its 128 kB anew takes 8 ms of the event loop.
+
+    Args:
+        app: The application, whose own route of the document is replaced.
+        version: Returns what the examples depend on; raises ServiceError while nothing answers.
+        examples: Makes them.
+    """
     plain = app.openapi
+    kept: dict[Hashable, tuple[dict[str, Any], dict[str, bytes]]] = {}
+    making = asyncio.Lock()
 
-    def openapi() -> dict[str, Any]:
+    def key() -> Hashable:
         try:
-            return _with_examples(plain(), examples())
-        except ServiceError:  # nothing answers yet
-            return plain()
+            return version()
+        except ServiceError:
+            return None
 
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend the document
+    def newest() -> tuple[dict[str, Any], dict[str, bytes]]:
+        """Return the document, and what is sent of it by the path that the application is mounted under."""
+        if (now := key()) not in kept:
+            document = plain() if now is None else _with_examples(plain(), examples())
+            kept.clear()
+            kept[now] = document, {}
+        return kept[now]
+
+    def content(root: str) -> bytes:
+        document, sent = newest()
+        if root not in sent:
+            sent[root] = orjson.dumps({**document, "servers": [{"url": root}]} if root else document)
+        return sent[root]
+
+    async def send(request: Request) -> Response:
+        root = request.scope.get("root_path", "").rstrip("/")
+        if key() not in kept:  # the first time it takes a third of a second
+            async with making:
+                await asyncio.to_thread(content, root)
+        return Response(content(root), media_type="application/json")
+
+    app.openapi = lambda: newest()[0]  # type: ignore[method-assign]  # FastAPI's own way to extend the document
+    path = app.openapi_url or ""
+    app.router.routes[:] = [r for r in app.router.routes if not (isinstance(r, Route) and r.path == path)]
+    app.add_route(path, send, include_in_schema=False)
 
 
 def _with_examples(plain: dict[str, Any], examples: LiveExamples) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from service.store import RowsError, Store, StoreError
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import Card
-from trueodds.inputs import InputKind, Inputs
+from trueodds.inputs import InputKind
 
 Scored = tuple[PredictionBatch, list[PredictionCall]]
 _Batcher = Batcher[PredictionCall, Scored, PredictionResult | BaseException]
@@ -56,11 +56,6 @@ class Engine:
     @property
     def input(self) -> InputKind:
         return self.card.input
-
-    @property
-    def golden_input(self) -> Inputs:
-        """The input whose answer is stored in the bundle, as a batch of one."""
-        return self._model.bundle.golden_input()
 
     def __enter__(self) -> Self:
         self._in_use += 1

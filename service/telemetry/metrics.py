@@ -59,6 +59,13 @@ class Telemetry:
         self._events = Counter(
             "trueodds_kserve_events", "Events of KServe's logger, by outcome", ["type", "outcome"], registry=registry
         )
+        self._lost = Counter(
+            "trueodds_lost_connections",
+            "Connections that broke before their answer was complete (hung_up), whose client took nothing of it"
+            " (unread), or that were too many of one address or of all (too_many)",
+            ["reason"],
+            registry=registry,
+        )
         self._deliveries = Counter(
             "trueodds_webhook_deliveries",
             "Tries to tell a webhook of an alarm, or of a test, by outcome",
@@ -84,6 +91,10 @@ class Telemetry:
         count, histogram = self._request_of(route, status, key)
         count.inc()
         histogram.observe(seconds)
+
+    def lost(self, reason: str) -> None:
+        """`reason`: hung_up, unread or too_many."""
+        self._lost.labels(reason).inc()
 
     def load(self, outcome: str) -> None:
         self._loads.labels(outcome).inc()

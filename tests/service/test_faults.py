@@ -13,7 +13,19 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import bundles as damaged
-from benchmarks.faults import clock, connections, database, disk, floods, hostile, kills, postgres, publishing, restarts
+from benchmarks.faults import (
+    clock,
+    connections,
+    crowds,
+    database,
+    disk,
+    floods,
+    hostile,
+    kills,
+    postgres,
+    publishing,
+    restarts,
+)
 from benchmarks.faults import replicas as apart
 from benchmarks.faults.ledger import Ledger, LostError
 from benchmarks.faults.process import Service
@@ -253,3 +265,17 @@ def test_a_postgres_that_restarts_under_two_replicas(models: Path, tmp_path: Pat
             done = restarts.restart((one, other), ledger, cluster, 1)
     assert done == {"stopped": 1, "killed": 1, "unready": 4, "recovered": 4}
     assert ledger.counts["settled"] == 4 and ledger.counts["predict_503"] > 0
+
+
+@pytest.mark.full
+def test_crowds_keep_nobody_waiting_and_no_files(service: Service) -> None:
+    with crowds.few_files(128):
+        service.start().until(200)
+    before = service.open_files()
+    read = crowds.crowd(service, crowds.Kind(30, 50, "/health/live"), 20)
+    assert read.answers == 30 * 50 and not read.watched.probes_failed
+    unread = crowds.crowd(service, crowds.Kind(60, 20, "/openapi.json", reads=False), 2)
+    assert unread.answers == 0 and not unread.watched.probes_failed, "another address still has places"
+    assert max(read.watched.worst_ms, unread.watched.worst_ms) < WORST_MS
+    assert crowds.recovery(service, 200, 2) < 10
+    assert connections.until_files_closed(service, before) <= before + 2

@@ -9,18 +9,20 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-import uvicorn
-from starlette.types import Receive, Scope, Send
 
 from benchmarks.faults.floods import ALLOWED, FLOODS, pour
-from service.http.limits import HEAD_BYTES, JOINED_BYTES, LINGER_BYTES, PIECE, LimitedHTTP
-from tests.service.hooks import until
+from service.http.connections import Limits
+from service.http.limits import HEAD_BYTES, LINGER_BYTES, LimitedHTTP
+from service.http.transport import JOINED_BYTES
+from tests.service.echo_server import Address, received, running
 
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 
 
+LIMITS = Limits(head_seconds=0.4)
+
+
 class Short(LimitedHTTP):
-    seconds = 0.4
     most_waiting = 0
 
     def on_headers_complete(self) -> None:
@@ -28,43 +30,10 @@ class Short(LimitedHTTP):
         Short.most_waiting = max(Short.most_waiting, len(self.pipeline))
 
 
-async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the body once all of it has come, and the names of its headers; /early begins before that."""
-    if scope["path"] == "/early":
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "more_body": True})
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body, more = body + message.get("body", b""), message.get("more_body", False)
-    if scope["path"] != "/early":
-        names = b",".join(name for name, _ in scope["headers"])
-        headers = [(b"content-length", str(len(body)).encode()), (b"x-names", names[:1_000])]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 @pytest.fixture(scope="module")
-def address() -> Iterator[tuple[str, int]]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(echo, http=Short, lifespan="off", log_level="critical"))
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    until(lambda: server.started)
-    host, port = listening.getsockname()
-    yield host, port
-    server.should_exit = True
-    thread.join()
-    listening.close()
-
-
-def received(client: socket.socket) -> bytes:
-    """All that comes until the server hangs up."""
-    client.settimeout(10)
-    head = b""
-    while part := client.recv(4096):
-        head += part
-    return head
+def address() -> Iterator[Address]:
+    with running(limits=LIMITS, http=Short) as server:
+        yield server.address
 
 
 def answer(client: socket.socket) -> bytes:
@@ -78,7 +47,7 @@ def answer(client: socket.socket) -> bytes:
     return content
 
 
-def test_head_and_body_come_at_once_and_nothing_waits_for_a_body_that_does_not_come(address: tuple[str, int]) -> None:
+def test_head_and_body_come_at_once_and_nothing_waits_for_a_body_that_does_not_come(address: Address) -> None:
     large = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % JOINED_BYTES
     with closing(socket.create_connection(address)) as client:
         client.settimeout(10)
@@ -99,17 +68,17 @@ def test_head_and_body_come_at_once_and_nothing_waits_for_a_body_that_does_not_c
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /x HT", HEAD[:-2]])
-def test_a_head_that_does_not_end_is_answered_and_the_connection_closed(address: tuple[str, int], sent: bytes) -> None:
+def test_a_head_that_does_not_end_is_answered_and_the_connection_closed(address: Address, sent: bytes) -> None:
     started = time.monotonic()
     with closing(socket.create_connection(address)) as client:
         client.sendall(sent)
         answer = received(client)
-    assert time.monotonic() - started >= 0.99 * Short.seconds  # the event loop counts in whole milliseconds
+    assert time.monotonic() - started >= 0.99 * LIMITS.head_seconds  # the event loop counts in whole milliseconds
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert answer.endswith(b'the head of the request did not arrive within 0.4 s; send it faster"}}')
 
 
-def test_drops_do_not_prolong_it(address: tuple[str, int]) -> None:
+def test_drops_do_not_prolong_it(address: Address) -> None:
     with closing(socket.create_connection(address)) as client:
         for k in range(3):
             client.sendall(HEAD[k : k + 1])
@@ -117,15 +86,15 @@ def test_drops_do_not_prolong_it(address: tuple[str, int]) -> None:
         assert received(client).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_body_may_take_longer_and_the_next_head_has_its_own_time(address: tuple[str, int]) -> None:
+def test_a_body_may_take_longer_and_the_next_head_has_its_own_time(address: Address) -> None:
     with closing(socket.create_connection(address)) as client:
         client.sendall(HEAD)
-        time.sleep(2 * Short.seconds)
+        time.sleep(2 * LIMITS.head_seconds)
         client.sendall(b"abc")
         assert answer(client).endswith(b"\r\n\r\nabc")
         client.sendall(HEAD + b"def")
         assert answer(client).endswith(b"\r\n\r\ndef")
-        time.sleep(2 * Short.seconds)  # idle between two requests: uvicorn's own, longer limit
+        time.sleep(2 * LIMITS.head_seconds)  # idle between two requests: uvicorn's own, longer limit
         client.sendall(HEAD + b"xyz")
         assert answer(client).endswith(b"\r\n\r\nxyz")
         client.sendall(HEAD[:20])
@@ -140,7 +109,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("kind", "status"), REFUSED.items(), ids=REFUSED)
-def test_what_has_no_end_is_refused_while_it_is_sent(address: tuple[str, int], kind: str, status: int) -> None:
+def test_what_has_no_end_is_refused_while_it_is_sent(address: Address, kind: str, status: int) -> None:
     started = time.monotonic()
     sent, answer = pour(address, *FLOODS[kind], started + 10)
     assert answer.startswith(b"HTTP/1.1 %d " % status)
@@ -169,14 +138,14 @@ def headers(size: int, count: int, connection: bytes = b"close") -> bytes:
     ],
     ids=["largest", "larger", "many", "more", "each for itself"],
 )
-def test_the_size_of_a_head(address: tuple[str, int], sent: bytes, status: int) -> None:
+def test_the_size_of_a_head(address: Address, sent: bytes, status: int) -> None:
     with closing(socket.create_connection(address)) as client:
         client.sendall(sent)
         statuses = [part[:3] for part in received(client).split(b"HTTP/1.1 ")[1:]]
     assert statuses == [b"200"] * (sent.count(b"host") - (status != 200)) + [b"431"] * (status != 200)
 
 
-def test_bodies_may_be_chunked_as_they_like(address: tuple[str, int]) -> None:
+def test_bodies_may_be_chunked_as_they_like(address: Address) -> None:
     """Twenty times the limit in size lines, an extension and a trailer, neither of which the application sees."""
     head = b"POST /x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
     count = 20 * HEAD_BYTES // len(b"0001\r\n\r\n")
@@ -192,7 +161,7 @@ def test_bodies_may_be_chunked_as_they_like(address: tuple[str, int]) -> None:
     assert b"aaaabcHTTP/1.1 200 " in answer and b"x-names: host,transfer-encoding\r\n" in answer
 
 
-def test_requests_that_wait_for_others_are_not_read(address: tuple[str, int]) -> None:
+def test_requests_that_wait_for_others_are_not_read(address: Address) -> None:
     """Each is some 2 kB in memory, for 50 bytes."""
     count, answer = 5_000, b""
     with closing(socket.create_connection(address)) as client:
@@ -202,10 +171,10 @@ def test_requests_that_wait_for_others_are_not_read(address: tuple[str, int]) ->
         while answer.count(b"\r\n\r\nabc") < count:
             answer += client.recv(1 << 20)
         thread.join()
-    assert 0 < Short.most_waiting <= PIECE // len(HEAD)
+    assert 0 < Short.most_waiting <= LIMITS.pipelined
 
 
-def test_what_is_no_http_is_answered_after_the_requests_before_it(address: tuple[str, int]) -> None:
+def test_what_is_no_http_is_answered_after_the_requests_before_it(address: Address) -> None:
     with closing(socket.create_connection(address)) as client:
         client.sendall((HEAD + b"abc") * 3 + b"\x16\x03\x01 no HTTP")
         answer = received(client)
@@ -213,7 +182,7 @@ def test_what_is_no_http_is_answered_after_the_requests_before_it(address: tuple
     assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ") and b"this port takes http://" in answer
 
 
-def test_an_answer_that_has_begun_is_cut_and_not_followed_by_another(address: tuple[str, int]) -> None:
+def test_an_answer_that_has_begun_is_cut_and_not_followed_by_another(address: Address) -> None:
     head = b"POST /early HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
     with closing(socket.create_connection(address)) as client:
         client.sendall(head)

@@ -258,16 +258,20 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     }
 
 
-def test_every_example_of_an_image_gets_the_stored_answer(serve: Callable[..., Client]) -> None:
-    client = serve(shape=(8, 8, 3))
-    stored = client.app.state.runtime.engine.card.golden.probabilities
-    examples = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]["content"][JSON][
-        "examples"
-    ]
-    assert len(examples) == 3
-    for example in examples.values():
-        answer = client.post("/predict", json=example["value"]).json()
-        assert answer["predictions"][0]["probabilities"] == pytest.approx(stored, rel=1e-6)
+def test_the_document_is_made_once_for_each_version(running: Client, tmp_path: Path) -> None:
+    first = running.app.openapi()
+    assert running.app.openapi() is first and json.loads(running.get("/openapi.json").content) == first
+    below = httpx.AsyncClient(transport=httpx.ASGITransport(running.app, root_path="/odds"), base_url="http://service")
+    assert running.run(below.get("/odds/openapi.json")).json() == {**first, "servers": [{"url": "/odds"}]}
+    models = ModelFolder(tmp_path / "models")
+    models.publish(write_bundle(tmp_path / "one"))
+    with Client(create_app(Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1))) as client:
+        before = client.get("/openapi.json").text
+        models.publish(write_bundle(tmp_path / "two", seed=7))
+        client.run(client.app.state.runtime.registry.look())
+        after = client.get("/openapi.json").text
+        version = client.app.state.runtime.engine.version.version
+        assert version in after and version not in before
 
 
 def test_the_documentation_is_there_before_a_model_is(tmp_path: Path) -> None:

@@ -205,6 +205,35 @@ def test_several_workers_share_the_port_the_store_and_the_counts(folder: Path) -
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_loses_no_request_that_has_come(folder: Path, workers: int) -> None:
+    """They stand still meanwhile, so that all waits with the system: to be accepted, and to be read."""
+    with server(folder, "--workers", str(workers)) as (client, process):
+        address = client.base_url.host, client.base_url.port or 0
+        request = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n"
+        parent = psutil.Process(process.pid)
+        children = [child for child in parent.children() if "resource_tracker" not in " ".join(child.cmdline())]
+        kept = [socket.create_connection(address, timeout=20) for _ in range(8)]
+        for connection in kept:
+            connection.sendall(request)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        for one in children or [parent]:
+            one.suspend()
+        new = [socket.create_connection(address, timeout=20) for _ in range(50)]
+        for connection in kept + new:
+            connection.sendall(request)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(1)  # the supervisor looks for signals every half second
+        for one in children or [parent]:
+            one.resume()
+        answers = []
+        for connection in kept + new:
+            with connection, connection.makefile("rb") as file:
+                answers.append(file.read())
+        assert all(answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"}") for answer in answers)
+
+
+@pytest.mark.full
 def test_workers_end_when_their_parent_is_killed(folder: Path) -> None:
     with server(folder, "--workers", "2") as (_, process):
         workers = psutil.Process(process.pid).children(recursive=True)

@@ -141,8 +141,12 @@ class InputKind(BaseModel, ABC):
         """Rows of numbers of any type, N x shape, as the kind's own; `name` is for messages."""
 
     @abstractmethod
-    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
-        """The instances by which `from_json` gives the row, by what they are called."""
+    def made_up(self) -> list[Any]:
+        """Return the values of one row that is nobody's data, flat, as `from_values` takes them: always the same."""
+
+    @abstractmethod
+    def examples(self) -> dict[str, Any]:
+        """Return the made-up row in each form that `from_json` takes, by the name of the form."""
 
     def check_count(self, count: int, limits: Limits) -> None:
         """Raises InputError for no rows, InputTooLargeError for too many."""

@@ -113,12 +113,23 @@ class ImageInput(InputKind):
             raise InputError("invalid_instances", message + scaled)
         return pixels
 
-    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
+    def made_up(self) -> list[Any]:
+        return self.values(self._noise())
+
+    def examples(self) -> dict[str, Any]:
+        row = self._noise()
         encoded: dict[str, Any] = {"a picture": {"b64": base64.b64encode(pictures.encode_png(row)).decode()}}
         if row.size > SMALL:
             return encoded
         raw = base64.b64encode(self.encode(row)).decode()
         return {**encoded, "pixels": row.tolist(), "raw bytes": {"pixels_b64": raw}}
+
+    def _noise(self) -> npt.NDArray[np.uint8]:
+        """A picture of up to 8 x 8 random squares: a large one is few bytes as PNG."""
+        height, width, channels = self.shape
+        squares = np.random.default_rng(0).integers(0, 256, (min(height, 8), min(width, 8), channels), np.uint8)
+        down, across = np.arange(height) * len(squares) // height, np.arange(width) * squares.shape[1] // width
+        return squares[down][:, across]
 
     @cached_property
     def scaling(self) -> Scaling | None:

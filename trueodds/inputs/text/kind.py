@@ -29,6 +29,8 @@ MOST_CHARACTERS = CHARACTERS_OF_TOKEN * MOST
 """The largest limit that a card may state."""
 SPARE = 127
 """Ids that a model's table may have beyond its tokenizer's: tables are filled up to multiples of 64 or 128."""
+SENTENCE = "This sentence is an example."
+"""The made-up text."""
 Place = Callable[[int], str]
 """What a message calls a text, by its number."""
 
@@ -198,9 +200,11 @@ class TextInput(InputKind):
     def values(self, row: npt.NDArray[Any]) -> list[Any]:
         return [self._tokenizer.text_of(self._ids(row).tolist())]
 
-    def examples(self, row: npt.NDArray[Any]) -> dict[str, Any]:
-        (text,) = self.values(row)
-        return {"a text": text, "by name": {COLUMN: text}} if text.strip() else {}
+    def made_up(self) -> list[Any]:
+        return [SENTENCE]
+
+    def examples(self) -> dict[str, Any]:
+        return {"a text": SENTENCE, "by name": {COLUMN: SENTENCE}}
 
     def remarks(self, rows: Inputs) -> Mapping[int, Mapping[str, Any]]:
         cut = np.flatnonzero(rows[:, 0] > self.max_tokens).tolist()

@@ -1,0 +1,131 @@
+"""One connection's transport, as an answer and as flow control see it, and what the kernel holds of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable
+from http import HTTPStatus
+
+from starlette.types import Scope
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from service.errors import ServiceError
+from service.http import error_answers
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    fcntl = termios = None  # type: ignore[assignment]
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+JOINED_BYTES = 64 * 1024
+"""Bytes of a body from which copying it behind its head takes longer than a packet more."""
+
+
+def unread(transport: asyncio.Transport) -> int:
+    """Return how many bytes have come that nobody has read yet."""
+    return _held(transport, "FIONREAD")
+
+
+def unsent(transport: asyncio.Transport) -> int:
+    """Return how many written bytes the client has not acknowledged yet."""
+    return transport.get_write_buffer_size() + _held(transport, "TIOCOUTQ")
+
+
+def _held(transport: asyncio.Transport, queue: str) -> int:
+    """Return the bytes that the kernel holds in one of a socket's two queues; 0 where it does not say."""
+    connection = transport.get_extra_info("socket")
+    if fcntl is None or connection is None:
+        return 0
+    with contextlib.suppress(OSError):  # closed meanwhile
+        return int(struct.unpack("i", fcntl.ioctl(connection.fileno(), getattr(termios, queue), b"\0" * 4))[0])
+    return 0
+
+
+def closing_answer(scope: Scope, error: ServiceError) -> bytes:
+    """Return the bytes of the answer to an error after which the connection is closed."""
+    answer = error_answers.response(scope, error)
+    lines = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode(), b"connection: close"]
+    lines += [name + b": " + value for name, value in answer.raw_headers]
+    return b"\r\n".join([*lines, b"", bytes(answer.body)])
+
+
+class Taking:
+    """Watches whether a client takes what was written for it."""
+
+    def __init__(self, transport: asyncio.Transport, seconds: float, give_up: Callable[[], None]) -> None:
+        """`give_up` is called once the client has taken nothing for so many seconds."""
+        self._transport, self._seconds, self._give_up = transport, seconds, give_up
+        self._unsent = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Watch from now on."""
+        self._unsent = unsent(self._transport)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def end(self) -> None:
+        """Watch no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        if unsent(self._transport) < self._unsent:
+            self.begin()
+        else:
+            self._give_up()
+
+
+class Answer:
+    """The transport as one answer sees it, whose head goes with the beginning of the body.
+
+    As two writes they are two packets, which wake the client twice: 4% of the processor time of an image at 32 clients.
+    What is written after the client has gone is thrown away.
+    """
+
+    __slots__ = ("_head", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._head: bytes | None = None
+        """What waits for the body; b"" once it is written."""
+        self._transport, self.is_closing = transport, transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is None and data != CONTINUE:
+            self._head = data
+        elif self._head and len(data) < JOINED_BYTES:
+            data, self._head = self._head + data, b""
+            self._write(data)
+        else:
+            self.flush()
+            self._write(data)
+
+    def flush(self) -> None:
+        """Write a head that no body follows."""
+        if self._head:
+            self._write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def _write(self, data: bytes) -> None:
+        if not self.is_closing():  # uvloop raises RuntimeError of a transport that is closed
+            self._transport.write(data)
+
+
+class Flow(FlowControl):
+    """Does not read on for an application that asks whether its client is there, while earlier bytes wait."""
+
+    def __init__(self, transport: asyncio.Transport, waits: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._waits = waits
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._waits():
+            super().resume_reading()

@@ -1,0 +1,238 @@
+"""What many connections may take of a server together, clients that read nothing or hang up, and the server's end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+import time
+from contextlib import ExitStack, closing
+from ipaddress import ip_network
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from service.http.connections import TOLD, TURN_REQUESTS, Addresses, Limits, Turns
+from tests.service.echo_server import GET, Address, echo, received, running
+from tests.service.hooks import until
+
+LARGE = 8 * 1024**2
+ADDRESSES = "127.0.0.1", "127.0.0.2"
+
+
+def connected(stack: ExitStack, address: Address, source: str = ADDRESSES[0]) -> socket.socket:
+    client = socket.create_connection(address, timeout=10, source_address=(source, 0))
+    return stack.enter_context(closing(client))
+
+
+async def large(scope: Scope, receive: Receive, send: Send) -> None:
+    headers = [(b"content-length", b"%d" % LARGE)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"x" * LARGE})
+
+
+@pytest.mark.parametrize("request_", [GET, GET * 3, GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")])
+def test_a_client_that_reads_nothing_is_cut_off(request_: bytes) -> None:
+    with running(large, Limits(write_seconds=0.2)) as server, ExitStack() as stack:
+        client = connected(stack, server.address)
+        client.sendall(request_)
+        until(lambda: server.open == 1)
+        until(lambda: server.open == 0, 5)
+        assert len(received(client)) < LARGE
+        assert server.lost == {"unread": 1}
+
+
+def test_a_client_that_reads_slowly_is_not() -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
+    with running(large, Limits(write_seconds=0.2), listening=listening) as server, ExitStack() as stack:
+        client = stack.enter_context(closing(socket.socket()))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        client.connect(server.address)
+        client.sendall(GET)
+        began, count = time.monotonic(), 0
+        while time.monotonic() - began < 0.8:
+            count += len(client.recv(1 << 16))
+            time.sleep(0.05)
+        assert count < LARGE
+        client.settimeout(10)
+        while count < LARGE:
+            part = client.recv(1 << 20)
+            assert part
+            count += len(part)
+        assert not server.lost
+
+
+def test_one_address_has_its_own_limit() -> None:
+    limits = Limits(connections=2)
+    with running(limits=limits) as server, ExitStack() as stack:
+        first, second, third = (connected(stack, server.address) for _ in range(3))
+        refused = received(third)
+        assert refused.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in refused
+        assert b"127.0.0.1 has more than 2 connections open, the limit of one address; close some" in refused
+        other = connected(stack, server.address, ADDRESSES[1])
+        for client in (first, second, other):
+            client.sendall(GET)
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        third.close()
+        second.close()
+        until(lambda: server.open == 2)
+        again = connected(stack, server.address)
+        again.sendall(GET)
+        assert again.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        assert server.lost == {"too_many": 1}
+
+
+def test_far_beyond_the_limit_nobody_is_told_why() -> None:
+    with running(limits=Limits(connections=1)) as server, ExitStack() as stack:
+        clients = [connected(stack, server.address) for _ in range(1 + TOLD + 3)]
+        told = [received(client) for client in clients[1:]]
+        assert [answer[9:12] for answer in told] == [b"503"] * TOLD + [b""] * 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "answered"),
+    [
+        (Limits(connections=1, proxies=(ip_network("127.0.0.0/30"),)), 4),
+        (Limits(connections=1, proxies=(ip_network("10.0.0.0/8"),)), 2),
+        (Limits(all_connections=3, proxies=(ip_network("127.0.0.0/8"),)), 3),
+    ],
+    ids=["proxies", "other proxies", "all"],
+)
+def test_proxies_have_no_limit_but_that_of_all(limits: Limits, answered: int) -> None:
+    with running(limits=limits) as server, ExitStack() as stack:
+        good = 0
+        for source in ADDRESSES * 2:
+            client = connected(stack, server.address, source)
+            client.sendall(GET)
+            good += received_one(client).startswith(b"HTTP/1.1 200 ")
+        assert good == answered
+
+
+def received_one(client: socket.socket) -> bytes:
+    try:
+        return client.recv(1 << 16)
+    except ConnectionResetError:
+        return b""
+
+
+def test_addresses_of_ipv6_are_counted_by_their_network() -> None:
+    addresses = Addresses(Limits(connections=1))
+    hosts = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:10.0.0.1", "10.0.0.1", "fe80::1%eth0", ""]
+    assert [addresses.enter(host) for host in hosts] == [0, -1, 0, 0, -1, 0, 0]
+    for host in hosts:
+        addresses.leave(host)
+    assert [addresses.enter(host) for host in hosts] == [0, -1, 0, 0, -1, 0, 0]
+
+
+def test_requests_behind_others_take_turns_and_give_way_to_new_connections() -> None:
+    async def begun_by_turn() -> list[int]:
+        turns, counts, begun = Turns(), [], 0
+
+        def begin() -> None:
+            nonlocal begun
+            begun += 1
+
+        for _ in range(60):
+            turns.add(begin)
+        while begun < 60:
+            before = begun
+            turns.arrived = begun > TURN_REQUESTS
+            await asyncio.sleep(0)
+            counts.append(begun - before)
+        return counts
+
+    counts = asyncio.run(begun_by_turn())
+    assert counts[1] == TURN_REQUESTS and sum(counts) == 60
+    assert counts[2:7] == [8, 4, 2, 1, 1], "fewer, never none"
+
+
+def test_a_new_connection_is_answered_before_many_requests_of_others() -> None:
+    """All of them come while the loop is busy: without turns nearly all were answered first."""
+    go, counted = threading.Event(), 0
+
+    async def count(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal counted
+        if scope["path"] == "/wait":
+            go.wait(10)
+        counted += 1
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
+        await send({"type": "http.response.body", "body": b"%8d" % counted})
+
+    with running(count) as server, ExitStack() as stack:
+        connected(stack, server.address).sendall(GET.replace(b"/x", b"/wait"))
+        time.sleep(0.05)
+        many = [connected(stack, server.address, ADDRESSES[1]) for _ in range(60)]
+        for client in many:
+            client.sendall(GET * 20)
+        new = connected(stack, server.address)
+        new.sendall(GET)
+        go.set()
+        assert int(new.recv(1 << 16)[-8:]) < 100
+        for client in many:
+            answers = b""
+            while answers.count(b"HTTP/1.1 200 ") < 20:
+                answers += client.recv(1 << 16)
+    assert counted == 2 + 60 * 20
+
+
+def test_clients_that_hang_up_are_counted_and_nothing_else_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(0.05)
+        await echo(scope, receive, send)
+
+    with running(late) as server:
+        for sent in (GET, GET * 5, GET * 100, GET.replace(b"/x", b"/early") * 5):
+            with closing(socket.create_connection(server.address)) as client:
+                client.sendall(sent)
+                time.sleep(0.08)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: server.lost["hung_up"] == 3 and not server.open)
+    assert server.lost == {"hung_up": 3}, "the first had its answer"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_an_ending_server_answers_all_that_has_come(servers: int) -> None:
+    """On connections that wait to be accepted, that are open and unread, or have requests behind others."""
+    go, busy = threading.Event(), threading.Semaphore(0)
+
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/wait":
+            busy.release()
+            go.wait(10)
+        await echo(scope, receive, send)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as stack:
+        address: Address = listening.getsockname()[:2]
+        both = [stack.enter_context(running(wait, listening=listening.dup())) for _ in range(servers)]
+        kept = [connected(stack, address) for _ in range(6)]
+        for client in kept:
+            client.sendall(GET)
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        blocking, blocked = [], 0
+        while blocked < servers:
+            blocking.append(connected(stack, address))
+            blocking[-1].sendall(GET.replace(b"/x", b"/wait"))
+            blocked += busy.acquire(timeout=0.3)
+        new = [connected(stack, address) for _ in range(40)]
+        for client in kept[:4] + new[::2]:
+            client.sendall(GET)
+        for client in kept[4:] + new[1::2]:
+            client.sendall(GET * 100)
+        listening.close()
+        for one in both:
+            one.server.should_exit = True
+        time.sleep(0.15)  # uvicorn looks every 0.1 s: now it ends at once
+        go.set()
+        for client in blocking:
+            assert received(client).count(b"HTTP/1.1 200 ") == 1
+        for client in kept[:4] + new[::2]:
+            assert received(client).count(b"HTTP/1.1 200 ") == 1
+        for client in kept[4:] + new[1::2]:
+            assert received(client).count(b"HTTP/1.1 200 ") == 100
+        with pytest.raises(ConnectionRefusedError):
+            for one in both:
+                one.thread.join()
+            connected(stack, address)
