@@ -81,8 +81,8 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
     before, after = table["before"], table["after"]
     lines = [f"# {title}", "", f"{table['n']:,} test rows, {table['bins']} bins; calibration errors are fractions", ""]
     lines += ["| | before calibration | after calibration |", "|---|---:|---:|"]
-    whose = {"ece": "ECE of the more probable class"} if after.get("positive") else {}
-    for key, words in (_ROWS | whose).items():
+    ece = "ECE of the more probable class" if after.get("positive") else _ROWS["ece"]
+    for key, words in (_ROWS | {"ece": ece}).items():
         lines.append(f"| {words} | {before[key]:.4f} | {after[key]:.4f} |")
         if key == "ece":
             interval = [f"{side['ece_lower']:.4f} .. {side['ece_upper']:.4f}" for side in (before, after)]
@@ -92,7 +92,7 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
     lines += _positive(before.get("positive"), after.get("positive"), table["level"])
     words = ", ".join(f"{k} {v:.4g}" for k, v in table["calibrator"].items() if isinstance(v, int | float))
     lines += ["", f"Calibrator: **{table['calibrator']['calibrator']}**{' (' + words + ')' if words else ''}"]
-    lines += ["", *(f"> {note}\n" for note in table["notes"]), *_compared(table["compared"], table["level"])]
+    lines += ["", *(f"> {note}\n" for note in table["notes"]), *_compared(table["compared"], table["level"], ece)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -111,11 +111,11 @@ def _positive(before: dict[str, Any] | None, after: dict[str, Any] | None, level
     return [f"| {words} | {form.format(**before)} | {form.format(**after)} |" for words, form in rows.items()]
 
 
-def _compared(others: dict[str, Any], level: float) -> list[str]:
-    """The calibrators measured beside the run's own."""
+def _compared(others: dict[str, Any], level: float, ece: str) -> list[str]:
+    """The calibrators measured beside the run's own; `ece` heads the column of their calibration error."""
     if not others:
         return []
-    lines = ["## Beside it", "", f"| calibrator | test error | NLL (nats) | ECE | {level:.0%} interval |"]
+    lines = ["## Beside it", "", f"| calibrator | test error | NLL (nats) | {ece} | {level:.0%} interval |"]
     lines.append("|---|---:|---:|---:|---|")
     for name, one in others.items():
         if one.get("problem"):

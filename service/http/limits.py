@@ -22,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from service.errors import ServiceError
 from service.http.connections import LOST, TOLD, Limits, State, too_many
 from service.http.transport import Answer, Flow, Taking, closing_answer, unread
+from service.telemetry.metrics import Lost
 
 HEAD_BYTES = 64 * 1024
 """Bytes of a request line with its headers. A body may have as many again of trailers and chunk extensions."""
@@ -69,7 +70,7 @@ class LimitedHTTP(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._limits: Limits = self.config.limits  # type: ignore[attr-defined]  # the configuration of our server
-        self._lost: Callable[[str], None] = self.app_state.get(LOST, lambda reason: None)
+        self._lost: Callable[[Lost], None] = self.app_state.get(LOST, lambda reason: None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

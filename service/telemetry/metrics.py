@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,6 +26,8 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 KEY = ["model", "version"]
+Lost = Literal["hung_up", "unread", "too_many"]
+"""Reasons why a connection was lost."""
 
 
 class Telemetry:
@@ -66,6 +69,8 @@ class Telemetry:
             ["reason"],
             registry=registry,
         )
+        for reason in get_args(Lost):  # a series from the start: a rate would miss the first one
+            self._lost.labels(reason)
         self._deliveries = Counter(
             "trueodds_webhook_deliveries",
             "Tries to tell a webhook of an alarm, or of a test, by outcome",
@@ -92,8 +97,7 @@ class Telemetry:
         count.inc()
         histogram.observe(seconds)
 
-    def lost(self, reason: str) -> None:
-        """`reason`: hung_up, unread or too_many."""
+    def lost(self, reason: Lost) -> None:
         self._lost.labels(reason).inc()
 
     def load(self, outcome: str) -> None:

@@ -28,7 +28,7 @@ def test_make_run_and_every_block_in_order(terminal: Terminal) -> None:
     def words(text: str) -> list[str]:
         """The first words of each line, every number as #; the sentence about ECE left out."""
         lines = (line.strip() for line in text.splitlines() if not line.startswith("("))
-        return [re.sub(r"[\d.]+", "#", re.split(r" {2,}", line)[0]) for line in lines]
+        return [re.sub(r"-?[\d.]+", "#", re.split(r" {2,}", line)[0]) for line in lines]
 
     assert set(words(shown)) <= set(words(printed))
     page = (terminal.folder / ".run" / "service" / "calibration-report.html").read_text(encoding="utf-8")

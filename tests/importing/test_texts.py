@@ -122,7 +122,7 @@ def test_texts_in_folders(place: Path) -> None:
         file.write_text(text)
     assert command("bag.onnx", "--labelled", "rows", "--input", "text", "--tokenizer", "tokenizer.json") == 0
     card = Bundle.load("imported/bag/bundle").card
-    assert card.classes == ["no", "yes"] and card.notes == [] and card.input.size == "of up to 8 tokens"
+    assert card.classes == ["no", "yes"] and card.input.size == "of up to 8 tokens"
 
 
 def test_a_model_of_fewer_positions_than_tokens_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,19 +142,21 @@ def table_of(
 
 
 def _difference(was: dict[str, float], now: dict[str, float], level: float) -> list[str]:
-    """What these rows say of the difference that a calibrator makes.
+    """Sentences on the difference that a calibrator makes.
 
-    The ECE's has no valid test: chance raises each plug-in estimate by an amount of its own. The NLL is a mean over
-    rows, whose paired differences have an interval, where `was` is without a calibrator (PHI is against that).
+    No test is valid for the difference of two plug-in ECEs: chance raises each by a different amount. The NLL is a mean
+    over rows, so its paired difference has an interval, where `was` is without a calibrator (PHI is against that).
     """
     if was["ece"] == now["ece"] and was["nll"] == now["nll"]:
         return []
-    words = "The ECE's difference is no test: chance raises each of both by an amount of its own."
+    notes = ["The difference between the two ECEs is no evidence: chance raises each by a different amount."]
     if was["phi_nll"] == 0:
-        lower, upper = now["phi_nll_lower"], now["phi_nll_upper"]
-        words += f" The NLL falls by {now['phi_nll']:.4f} ({level:.0%} interval {lower:.4f} .. {upper:.4f})"
-        words += ": these rows do not show that calibration changes it." if lower <= 0 <= upper else "."
-    return [words]
+        gain, lower, upper = now["phi_nll"], now["phi_nll_lower"], now["phi_nll_upper"]
+        verb, ends = ("falls", (lower, upper)) if gain >= 0 else ("rises", (-upper, -lower))
+        notes.append(f"The NLL {verb} by {abs(gain):.4f} ({level:.0%} interval {ends[0]:.4f} .. {ends[1]:.4f}).")
+        if lower <= 0 <= upper:
+            notes.append("These rows do not show that calibration changes it.")
+    return notes
 
 
 def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | Problem]) -> list[dict[str, Any]]:
