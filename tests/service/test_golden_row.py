@@ -71,7 +71,7 @@ def test_no_answer_holds_the_golden_row(name: str, tmp_path: Path, caplog: pytes
         assert {answer.status_code for answer in answers} == {200}
         predicted = [answer.json()["predictions"][0] for answer in answers]
         assert len({json.dumps(one["probabilities"]) for one in predicted}) == 1, "one row in every form"
-        client.label([{"id": predicted[0]["id"], "label": 0}])
+        client.label([{"id": predicted[0]["id"], "index": 0}])
         models.publish(bad)
         client.run(client.app.state.runtime.registry.look())
         assert "golden logits" in client.get("/models").text, "the bad bundle is refused in words"
