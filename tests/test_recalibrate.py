@@ -417,6 +417,7 @@ def test_the_services_clock_counts_where_it_differs() -> None:
     assert abs(client._ahead("Thu, 01 Jan 1970 00:00:00 GMT")) > 10**12
 
 
+@pytest.mark.full
 def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

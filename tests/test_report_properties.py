@@ -169,7 +169,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 NUMBER = count()
 
 
-@settings(max_examples=25, derandomize=True, deadline=None, database=None)
+@settings(max_examples=15, derandomize=True, deadline=None, database=None)
 @given(situations())
 def test_a_service_in_every_form(client: Client, situation: tuple[str, str, int, int, bool, int]) -> None:
     """Answers of another server, their labels, and the report as JSON and as a page: never a 500."""

@@ -216,6 +216,7 @@ def test_trees_become_nodes(tmp_path: Path) -> None:
     assert len(encoding.of_trees({"train": train, "test": test}, None, seed=0).words) == 4
 
 
+@pytest.mark.full
 def test_the_published_numbers_of_rows() -> None:
     raw = newsgroups.read_by_date(data("20news-bydate"), [])
     assert (raw.x_train.shape, raw.x_test is not None and raw.x_test.shape) == ((11_314,), (7_532,))

@@ -147,13 +147,16 @@ def test_spread_of_a_few_numbers() -> None:
     assert spread(torch.tensor(values)) == pytest.approx(expected)
 
 
+LONG = pytest.mark.full
+
+
 @pytest.mark.parametrize(
     ("method", "names"),
     [
         ("flg_sece", {"training", "learned", "reliability", "gradients", "gamma-rows"}),
-        ("flsd53", {"training", "learned", "reliability", "gradients", "gamma-rows"}),
-        ("ce_meta_sece", {"training", "learned", "reliability", "gradients"}),
-        ("ce+learned_smoothing", {"training", "learned", "reliability", "gradients"}),
+        pytest.param("flsd53", {"training", "learned", "reliability", "gradients", "gamma-rows"}, marks=LONG),
+        pytest.param("ce_meta_sece", {"training", "learned", "reliability", "gradients"}, marks=LONG),
+        pytest.param("ce+learned_smoothing", {"training", "learned", "reliability", "gradients"}, marks=LONG),
     ],
 )
 def test_what_was_learned_is_drawn(

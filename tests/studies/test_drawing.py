@@ -68,6 +68,7 @@ def of_rows(test: Logits) -> dict[str, np.ndarray]:
     return {"epochs": EPOCHS, **arrays, "train_gradient_norm": brier * rng.uniform(0.5, 2, shape), "test_p": p}
 
 
+@pytest.mark.full
 def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
     study = parse({
         **STUDY, "about": "1 < 2 & more", "figures": FIGURES, "baseline": {"method": "ce"},

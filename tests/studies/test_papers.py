@@ -11,8 +11,13 @@ from pipeline.studies.format import CALIBRATOR, Study, names, published_keys, re
 from pipeline.studies.keys import key_of
 from tests.conftest import ROOT
 
+FAST = "gamma-net/table1"
+"""The one that `make test` reads; all take half a minute."""
 
-@pytest.mark.parametrize("name", names())
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name != FAST else ()) for name in names()]
+)
 def test_a_paper_s_table(name: str) -> None:
     study = read(name)
     assert study.source is not None and f"{study.source.paper}/{study.source.place}" == name
