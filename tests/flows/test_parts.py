@@ -97,8 +97,9 @@ def test_names_are_in_the_schema_that_the_server_holds_runs_to(parameters: dict[
 
 def test_every_name_is_in_the_schema() -> None:
     """Of the tables that the code itself reads."""
+    parameters = train.train.parameters.model_dump()
     for name in methods.names():
-        validation.validate({"method": name}, train.train.parameters.model_dump(), raise_on_error=True)
+        validation.validate({"method": name}, parameters, raise_on_error=True)
 
 
 def test_mappings_and_lists_are_read_from_text() -> None:
