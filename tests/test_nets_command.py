@@ -15,6 +15,7 @@ def test_operations_by_hand() -> None:
     assert sizes.size(nets.resolve("resnet8")).flops == 2 * (pixels + 64 * 100)
 
 
+@pytest.mark.full
 def test_the_command_lists_every_net(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nets"]) == 0
     header, *lines = capsys.readouterr().out.splitlines()

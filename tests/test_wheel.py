@@ -22,6 +22,8 @@ from trueodds import cli
 
 PACKAGES = ("trueodds", "pipeline", "service")
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -155,7 +157,6 @@ def alone(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
-@pytest.mark.full
 def test_without_extras_the_library_and_calibrate_work(alone: Path, tmp_path: Path) -> None:
     rng, python = np.random.default_rng(0), alone / "bin" / "python"
     np.savez(tmp_path / "logits.npz", logits=rng.normal(0, 2, (300, 3)), labels=rng.integers(0, 3, 300))
@@ -164,7 +165,6 @@ def test_without_extras_the_library_and_calibrate_work(alone: Path, tmp_path: Pa
     assert (tmp_path / "out" / "reliability-after.svg").read_text().startswith("<svg")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("extra", "code"),
     [
@@ -182,7 +182,6 @@ def test_what_belongs_to_an_extra_names_it(alone: Path, tmp_path: Path, extra: s
     assert f"pip install 'trueodds[{extra}]'" in done.stderr
 
 
-@pytest.mark.full
 def test_importing_it_takes_little_time(alone: Path) -> None:
     """The least of three, processor time: other tests run beside this one."""
     code = "import time; t = time.process_time(); import trueodds; print(time.process_time() - t)"

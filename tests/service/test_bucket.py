@@ -52,6 +52,7 @@ def listed(service: Service) -> Any:
     return service.get("/models").json()
 
 
+@pytest.mark.full
 def test_from_an_empty_disk_to_a_restart_without_the_bucket(
     service: Service, store: Store, bundles: tuple[Path, Path]
 ) -> None:
