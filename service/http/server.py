@@ -14,7 +14,8 @@ from service.http.connections import Limits, State
 from service.http.limits import LimitedHTTP
 
 ACCEPTS = 8
-"""Connections that are accepted in one turn of the event loop: libuv accepts one of each listening socket."""
+"""Connections that are accepted in one turn of the event loop: libuv accepts one of each listening socket. Only where no
+other process listens: with two, one accepted connection in some 50 starts was never read (seen, not understood)."""
 ACCEPT_SECONDS = 1.0
 """Time for which a server that ends accepts what waits, where others go on connecting."""
 
@@ -41,7 +42,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen on the sockets, which are the server's own from now on."""
         given = sockets or []
-        self._listening = [*given, *(one.dup() for one in given for _ in range(ACCEPTS - 1))]
+        more = ACCEPTS - 1 if self.config.workers == 1 else 0
+        self._listening = [*given, *(one.dup() for one in given for _ in range(more))]
         await super().startup(self._listening or None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
