@@ -14,10 +14,7 @@ from service.http.connections import Limits, State
 from service.http.limits import LimitedHTTP
 
 ACCEPTS = 8
-"""Connections that are accepted in one turn of the event loop: libuv accepts one of each listening socket.
-
-A server that shares its port with others listens on one: with eight each, an accepted connection was never read at 4 of
-24 starts (measured, not understood)."""
+"""Connections that are accepted in one turn of the event loop: libuv accepts one of each listening socket."""
 ACCEPT_SECONDS = 1.0
 """Time for which a server that ends accepts what waits, where others go on connecting."""
 
@@ -44,8 +41,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen on the sockets, which are the server's own from now on."""
         given = sockets or []
-        more = ACCEPTS - 1 if self.config.workers == 1 else 0
-        self._listening = [*given, *(one.dup() for one in given for _ in range(more))]
+        for one in given:
+            # A copy takes its socket's timeout over, and whether it blocks is one flag of all copies in all processes:
+            # a worker that copied a blocking one made another, which was serving, wait in accept() for ever.
+            one.setblocking(False)
+        self._listening = [*given, *(one.dup() for one in given for _ in range(ACCEPTS - 1))]
         await super().startup(self._listening or None)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import threading
@@ -11,9 +12,11 @@ from contextlib import ExitStack, closing
 from ipaddress import ip_network
 
 import pytest
+import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from service.http.connections import TOLD, TURN_REQUESTS, Addresses, Limits, Turns
+from service.http.server import ACCEPTS
 from tests.service.echo_server import GET, Address, echo, received, running
 from tests.service.hooks import until
 
@@ -191,6 +194,20 @@ def test_clients_that_hang_up_are_counted_and_nothing_else_is_said(capsys: pytes
         until(lambda: server.lost["hung_up"] == 3 and not server.open)
     assert server.lost == {"hung_up": 3}, "the first had its answer"
     assert capsys.readouterr().err == ""
+
+
+def test_a_worker_that_begins_makes_no_other_wait_in_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a socket blocks is one flag of all its copies, those of the other workers too."""
+    seen: list[bool] = []
+    startup = uvicorn.Server.startup
+
+    async def look(self: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        seen.extend(os.get_blocking(one.fileno()) for one in sockets)
+        await startup(self, sockets)
+
+    monkeypatch.setattr(uvicorn.Server, "startup", look)
+    with running():
+        assert seen == [False] * ACCEPTS
 
 
 @pytest.mark.parametrize("servers", [1, 2])
