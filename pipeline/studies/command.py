@@ -42,11 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
     from pipeline.studies import format as study_format
 
     if arguments.theory:
-        from pipeline.figures import weights
+        from pipeline.figures import soft_steps, weights
         from pipeline.studies import theory
 
         print(theory.lines(theory.findings()))
-        print(f"written: {weights.simplex(arguments.out / 'theory' / 'weights')}")
+        drawn = {"weights": weights.simplex, "memberships": soft_steps.memberships}
+        drawn["uncertainty"] = soft_steps.uncertainty
+        for name, draw in drawn.items():
+            print(f"written: {draw(arguments.out / 'theory' / name)}")
         return 0
     if arguments.list or arguments.study is None:
         names = study_format.names()

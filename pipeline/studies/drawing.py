@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.figures import across, rows, training
+from pipeline.figures import across, close_look, rows, training
 from pipeline.figures.across import Interval, Point
 from pipeline.studies import chance, choice, figure, shifted
 from pipeline.studies.choice import Row, Setting
@@ -96,6 +96,13 @@ def _reliability(spec: figure.Reliability, drawing: _Drawing, out: Path, title: 
     across.reliability_grid(sums, spec.bins, level, out, title)
 
 
+def _training(_spec: figure.Training, drawing: _Drawing, out: Path, title: str) -> None:
+    of = drawing.arrays()
+    if len(of) > 1:
+        raise StudyError(f"a figure `training` shows one setting, not {', '.join(of)}; name one with `where`")
+    close_look.reliability(dict(*of.values()), out, title)
+
+
 def _bins(_spec: figure.Bins, drawing: _Drawing, out: Path, title: str) -> None:
     sums = {name: [drawing.sums(p) for p in drawing.places(setting)] for name, setting in drawing.names.items()}
     across.robustness(sums, out, title)
@@ -180,8 +187,9 @@ def _outcomes(_spec: figure.Outcomes, drawing: _Drawing, out: Path, title: str) 
 
 
 _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
-    "reliability": _reliability, "bins": _bins, "curves": _curves, "points": _points, "bars": _bars,
-    "effects": _effects, "shift": _shift, "densities": _densities, "gradients": _gradients, "outcomes": _outcomes,
+    "reliability": _reliability, "training": _training, "bins": _bins, "curves": _curves, "points": _points,
+    "bars": _bars, "effects": _effects, "shift": _shift, "densities": _densities, "gradients": _gradients,
+    "outcomes": _outcomes,
 }  # fmt: skip
 
 

@@ -24,6 +24,14 @@ class Reliability(_Figure):
     bins: Annotated[int, Field(ge=1, le=1000)] = 15
 
 
+class Training(_Figure):
+    """A reliability diagram of the training rows at each epoch of `curves`, and the share of rows in each of 25 bins,
+    of one setting's first seed.
+    """
+
+    kind: Literal["training"]
+
+
 class Bins(_Figure):
     """ECE and MCE in 10 to 1,000 bins, the mean over seeds."""
 
@@ -107,6 +115,6 @@ class Outcomes(_Figure):
 
 
 Figure = Annotated[
-    Reliability | Bins | Curves | Points | Bars | Effects | Shift | Densities | Gradients | Outcomes,
+    Reliability | Training | Bins | Curves | Points | Bars | Effects | Shift | Densities | Gradients | Outcomes,
     Field(discriminator="kind"),
 ]

@@ -24,6 +24,7 @@ from trueodds.logits import Logits
 
 FIGURES: list[dict[str, Any]] = [
     {"kind": "reliability", "bins": 20, "calibrator": T},
+    {"kind": "training", "where": {"method": "ce"}},
     {"kind": "bins", "where": {"method": "ce"}},
     {"kind": "curves", "columns": ["val_ece", "val_nll"], "smoothing": 0.5, "title": "Over the epochs"},
     {"kind": "points", "x": "error_rate", "y": "ece"},

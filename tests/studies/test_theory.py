@@ -10,7 +10,9 @@ import torch
 from PIL import Image
 
 from pipeline import methods
-from pipeline.figures import weights
+from pipeline.figures import soft_steps, weights
+from pipeline.methods.penalties.bins import gaussian_memberships
+from pipeline.methods.penalties.uncertainty import soft_uncertainty
 from pipeline.studies import theory
 
 
@@ -54,3 +56,15 @@ def test_the_weights_of_rows_are_those_of_the_papers(tmp_path: Path) -> None:
     assert brier == pytest.approx(((p - [1, 0, 0]) ** 2).sum(axis=1))
     picture = np.asarray(Image.open(weights.simplex(tmp_path / "new" / "weights")).convert("L"))
     assert picture.std() > 10 and (tmp_path / "new" / "weights.svg").is_file()
+
+
+def test_soft_steps_are_hard_ones_in_the_limit(tmp_path: Path) -> None:
+    """Karandikar et al. 2021, figures 3 and 4: the smaller T, the sharper; kappa is where t is 1/2."""
+    c = torch.tensor([0.05, 0.31, 0.5, 0.69, 0.95], dtype=torch.float64)
+    u = gaussian_memberships(c, 0.0, 5, 1e-6)
+    assert u.argmax(1).tolist() == [0, 1, 2, 3, 4] and float(u.max(1).values.min()) > 1 - 1e-9
+    h = torch.tensor([0.2, 0.3, 0.4], dtype=torch.float64)
+    assert soft_uncertainty(h, 0.3, 1e-3).tolist() == pytest.approx([0, 0.5, 1], abs=1e-9)
+    assert soft_uncertainty(h, 0.5, 1.0).tolist() == pytest.approx(h.tolist())
+    for draw in (soft_steps.memberships, soft_steps.uncertainty):
+        assert np.asarray(Image.open(draw(tmp_path / draw.__name__)).convert("L")).std() > 10

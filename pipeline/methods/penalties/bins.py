@@ -45,7 +45,7 @@ def sb_ece(
         raise ValueError(f"order is {order}; allowed are numbers from 1 to {MOST_ORDER}")
     c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
     low = 1 / logits_NC.shape[1] if variant == "official" else 0.0
-    member_NB = (_sigmoid_edges if membership == "sigmoid" else _gaussians)(c_N, low, bins, temperature)
+    member_NB = (_sigmoid_edges if membership == "sigmoid" else gaussian_memberships)(c_N, low, bins, temperature)
     size_B = member_NB.sum(0).clamp_min(torch.finfo(c_N.dtype).tiny)
     accuracy_B = a_N @ member_NB / size_B
     if kind == "label":
@@ -55,7 +55,7 @@ def sb_ece(
     return moment if variant == "official" else root(moment, order)
 
 
-def _gaussians(c_N: Tensor, low: float, bins: int, temperature: float) -> Tensor:
+def gaussian_memberships(c_N: Tensor, low: float, bins: int, temperature: float) -> Tensor:
     """Memberships (N, B) by the distance to the centres of equal bins of [low, 1]."""
     centre_B = low + (1 - low) * (torch.arange(bins, device=c_N.device, dtype=c_N.dtype) + 0.5) / bins
     return torch.softmax(-((c_N.unsqueeze(1) - centre_B) ** 2) / temperature, 1)

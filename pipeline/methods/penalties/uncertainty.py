@@ -58,15 +58,23 @@ def s_avuc(logits_NC: Tensor, labels_N: Tensor, *, kappa: float = 0.5, temperatu
     log_p_NC = torch.log_softmax(logits := checked(logits_NC, labels_N), 1)
     h_N = _entropy(log_p_NC)
     a_N = correct(logits, labels_N)
-    limits = torch.finfo(h_N.dtype)
-    # Both logarithms' derivatives are infinite at the ends, where h's own is 0.
-    share_N = (h_N / math.log(logits.shape[1])).clamp(limits.tiny, 1 - limits.eps)
-    threshold = math.log(kappa) - math.log1p(-kappa)
-    t_N = torch.sigmoid((share_N.log() - torch.log1p(-share_N) - threshold) / temperature)
+    t_N = soft_uncertainty(h_N / math.log(logits.shape[1]), kappa, temperature)
     uncertain_N, certain_N = t_N * torch.tanh(h_N), (1 - t_N) * (1 - torch.tanh(h_N))
     good = (a_N * certain_N + (1 - a_N) * uncertain_N).sum()
     bad = (a_N * uncertain_N + (1 - a_N) * certain_N).sum()
     return _log_ratio(bad, good)
+
+
+def soft_uncertainty(share_N: Tensor, kappa: float, temperature: float) -> Tensor:
+    """t = logistic((logit h - logit kappa) / temperature) of shares h of the largest entropy.
+
+    kappa is where t is 1/2; the smaller the temperature, the sharper the step. Karandikar et al. 2021, equation 15.
+    """
+    limits = torch.finfo(share_N.dtype)
+    # Both logarithms' derivatives are infinite at the ends, where h's own is 0.
+    share_N = share_N.clamp(limits.tiny, 1 - limits.eps)
+    threshold = math.log(kappa) - math.log1p(-kappa)
+    return torch.sigmoid((share_N.log() - torch.log1p(-share_N) - threshold) / temperature)
 
 
 def _avuc(logits_NC: Tensor, labels_N: Tensor, kappa: float, *, stop: bool) -> Tensor:
