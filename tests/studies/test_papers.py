@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -40,9 +41,11 @@ def _place(study: Study, row: dict[str, object]) -> tuple[object, ...]:
 
 
 @pytest.mark.full
-def test_every_run_of_every_table_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of one paper share their runs: what one has run, another finds done."""
+def test_every_run_of_every_table_can_be_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of one paper share their runs: what one has run, another finds done. ImageNet is the user's own folder."""
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("TRUEODDS_DATA", str(tmp_path))
+    (tmp_path / "imagenet" / "train" / "n01440764").mkdir(parents=True)
     keys: Counter[str] = Counter()
     for name in names():
         of_study = [key_of(run.params) for run in expand(read(name))]
