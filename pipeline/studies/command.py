@@ -1,7 +1,7 @@
 """Many runs as one question: each run once, in a workspace of its own, then a table with what chance explains.
 
 FILE is a study's .yaml, or a paper's table by its place, such as focal/table1. What is done is kept in .run/studies and
-not run again, unless its settings, its data or the code that it uses change; a study that was stopped goes on.
+not run again, unless its settings, its data or code that changes its numbers change; a study that was stopped goes on.
 """
 
 from __future__ import annotations

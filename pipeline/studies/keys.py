@@ -25,9 +25,11 @@ HASHES = Path(".run") / "studies" / "hashes.json"
 
 
 def key_of(params: Params) -> str:
-    """Of the logits: equal where settings, the code of the net, its training and the data, and own files are; on any
-    machine.
+    """Key of a run's logits. Depends on its settings, the code that can change their numbers and its own data files;
+    identical on every machine.
 
+    A comment, a docstring or a progress bar leaves it (`pipeline.training.provenance`), and so does a data setting that
+    is new and null.
     What the evaluation settings say changes no logits, but for `evaluation.shift`, of which a study knows nothing.
 
     Raises:
@@ -36,7 +38,7 @@ def key_of(params: Params) -> str:
     with _quiet():
         plan = stages.planned(params)
     tree = {
-        "data": params.data.model_dump(mode="json", exclude={"path"}),
+        "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),
         "plan": plan,
         "rows": code_hashes([FETCHING]),
         "files": [[path.name, _digest(path)] for path in _own(params)],
