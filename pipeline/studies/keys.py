@@ -35,7 +35,7 @@ def key_of(params: Params) -> str:
     Raises:
         ConfigError, DataError: settings that no run can have.
     """
-    with _quiet():
+    with quiet():
         plan = stages.planned(params)
     tree = {
         "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),
@@ -74,8 +74,8 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the remarks on a plan, which the run itself makes when it begins: a study plans hundreds."""
+def quiet() -> Iterator[None]:
+    """Leaves out the remarks on a plan, which the run itself makes when it begins: a study plans hundreds."""
     log = logging.getLogger("pipeline")
     level = log.level
     log.setLevel(logging.ERROR)
