@@ -4,6 +4,9 @@
     python -m benchmarks.studies --only survey        # one of them
     python -m benchmarks.studies --table              # of those whose runs are all done
 
+A study whose runs are not all done here keeps what an earlier call wrote of it. Code that changes numbers gives runs
+new keys, and then none is done.
+
 The files lie in benchmarks/study_files/. The data set is made of cifar100 (TRUEODDS_DATA, or the download): its first
 20 classes, 10,000 training and 2,000 test images, as datasets/cifar100-20.npz. Differences of error and NLL are
 tested on the same test rows and seeds, and corrected for their number; those of the ECE are numbers.
@@ -29,6 +32,7 @@ from pipeline.studies import format as study_format
 from pipeline.studies import measuring, printing, reporting, running, shifted, whole
 from pipeline.studies.format import StudyError
 from pipeline.studies.running import Place
+from trueodds.files import read_json
 
 FILES = Path(__file__).parent / "study_files"
 RESULT = Path(__file__).parent / "results" / "studies.json"
@@ -103,15 +107,23 @@ def main() -> None:
     if not options.table:
         for name in names:
             found(name, run=True)
-    studies = {name: said for name in ORDER if (said := found(name, run=False)) is not None}
+    print(markdown(keep({name: said for name in ORDER if (said := found(name, run=False)) is not None})))
+
+
+def keep(studies: dict[str, Any]) -> dict[str, Any]:
+    """Write the studies that are done into RESULT, beside the earlier ones there, and return the whole record."""
+    earlier = read_json(RESULT) if RESULT.is_file() else {"studies": {}}
+    if not studies:
+        return earlier
+    both = {**earlier["studies"], **studies}
     record = {
         "command": shlex.join(["python", "-m", "benchmarks.studies", *sys.argv[1:]]),
         "versions": {"python": platform.python_version()},
         "processor": processor(),
-        "studies": studies,
+        "studies": {name: both[name] for name in ORDER if name in both},
     }
     RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(markdown(record))
+    return record
 
 
 if __name__ == "__main__":

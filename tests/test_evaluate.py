@@ -114,7 +114,12 @@ def test_the_difference_is_told_by_the_nll_and_never_by_the_ece() -> None:
         )
         limits = sorted((abs(after["phi_nll_lower"]), abs(after["phi_nll_upper"])))
         assert sorted(float(number) for number in re.findall(r"\d\.\d{4}", nll)[1:]) == pytest.approx(limits, abs=1e-4)
-        assert (unshown == ["These rows do not show that calibration changes it."]) != shown
+        assert shown == (not unshown)
+        for note in unshown:
+            assert note.startswith("These rows do not show that calibration changes it. A change of 0.0")
+            seen = float(re.findall(r"0\.\d{4}", note)[0])
+            half = (after["phi_nll_upper"] - after["phi_nll_lower"]) / 2
+            assert seen == pytest.approx(half * (1 + 0.842 / 1.96), abs=1e-4), "t: 1.96 for the level, .842 for 80%"
 
 
 def test_the_interval_of_the_nll_that_the_note_reads_holds() -> None:

@@ -154,11 +154,12 @@ LAYERS = {
         flow
         command
         reporting theory
-        whole drawing page
+        whole drawing
         shifted
         comparison printing tuning
         measuring choice
         running
+        duration
         keys expansion
         format chance
         figure

@@ -7,6 +7,7 @@ built in it, and a checkpoint, stay.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -19,10 +20,14 @@ from trueodds.errors import ConfigError, UserError
 RUNS = ".runs"
 _NOT_COPIED = (".git", RUNS, ".prefect", "models", "downloads")
 _KEPT = ("artifacts", ".checkpoints", ".dvc")
-"""Folders that a copy keeps when it is brought up to date; a worktree keeps all that git ignores."""
+"""Folders that a copy keeps when it is brought up to date; a checkout keeps all that git ignores."""
 _IDENTITY = ("-c", "user.name=TrueOdds", "-c", "user.email=runs@trueodds.invalid")
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 """Variables by which git, called from a hook of its own, would work in another place than it is told to."""
+
+
+_CONFIG = r"^(user|filter)\.|^core\.(autocrlf|eol|excludesfile|attributesfile)$"
+"""Settings of git that decide what a checkout holds and whose its commits are."""
 
 
 class WorkspaceError(UserError, RuntimeError):
@@ -40,15 +45,18 @@ class Code:
 
 
 def take_code(home: Path, root: Path, data: str) -> Code:
-    """The code of `home`, new files too, as a `git worktree` at `root`; without git as a copy. `data` is left out.
+    """The code of `home`, new files too, as a checkout at `root`; without git as a copy. `data` is left out.
+
+    The checkout is a repository of its own that borrows the objects of `home`. So `home` does not list it, and a run
+    that is killed leaves nothing registered there.
 
     Raises:
         WorkspaceError: git refuses.
     """
-    return _worktree(home, root) if is_git(home) else _copy(home, root, data)
+    return _checkout(home, root) if is_git(home) else _copy(home, root, data)
 
 
-def _worktree(home: Path, root: Path) -> Code:
+def _checkout(home: Path, root: Path) -> Code:
     try:
         commit = git(home, "rev-parse", "HEAD")
     except WorkspaceError:
@@ -58,13 +66,10 @@ def _worktree(home: Path, root: Path) -> Code:
     changes = git(home, *_IDENTITY, "stash", "create") if changed else ""
     listed = git(home, "ls-files", "-z", "-o", "--exclude-standard").split("\0")
     untracked = tuple(name for name in listed if name and not name.endswith("/"))  # with a slash: another repository
-    if not (root / ".git").is_file():
-        git(home, "worktree", "add", "--quiet", "--detach", str(root), changes or commit)
-    elif Path(git(root, "rev-parse", "--show-toplevel")) == root.resolve():
-        git(root, "reset", "--quiet", "--hard", changes or commit)
-        git(root, "clean", "--quiet", "-ffd")
-    else:
-        raise WorkspaceError(f"{root} is no worktree of {home}")
+    _borrow(home, root)
+    git(root, "update-ref", "--no-deref", "HEAD", commit)
+    git(root, "reset", "--quiet", "--hard", changes or commit)
+    git(root, "clean", "--quiet", "-ffd")
     if changes:
         git(root, "reset", "--quiet", commit)
     folder = root / git(home, "rev-parse", "--show-prefix")
@@ -72,8 +77,27 @@ def _worktree(home: Path, root: Path) -> Code:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(home / name, folder / name, follow_symlinks=False)
     taken = [*(["uncommitted changes"] if changes else []), *([f"{len(untracked)} new files"] if untracked else [])]
-    words = f"worktree of {commit[:10]}{' with ' + ' and '.join(taken) if taken else ''}: {root}"
+    words = f"checkout of {commit[:10]}{' with ' + ' and '.join(taken) if taken else ''}: {root}"
     return Code(folder, commit, untracked, words)
+
+
+def _borrow(home: Path, root: Path) -> None:
+    """A repository at `root` with the objects, ignore rules and filters of `home`; made, or brought up to it."""
+    shared = home / git(home, "rev-parse", "--git-common-dir")
+    own = root / ".git"
+    if own.is_file():
+        raise WorkspaceError(f"{root} is no checkout of {home}; remove it")
+    if not own.is_dir():
+        git(home, "init", "--quiet", "--template=", str(root))
+    (own / "info").mkdir(exist_ok=True)
+    (own / "objects" / "info" / "alternates").write_text(f"{(shared / 'objects').resolve()}\n", encoding="utf-8")
+    for name in ("shallow", "info/exclude", "info/attributes"):
+        if (shared / name).is_file():
+            shutil.copyfile(shared / name, own / name)
+    for setting in git(home, "config", "--local", "--list", "--null").split("\0"):
+        name, _, value = setting.partition("\n")
+        if re.match(_CONFIG, name):
+            git(root, "config", name, value)
 
 
 def _copy(home: Path, root: Path, data: str) -> Code:
@@ -141,7 +165,7 @@ def take_settings(home: Path, folder: Path, *, git: bool) -> None:
         shutil.copy(home / ".dvc" / "config.local", local)
     with _repository(home) as repo:
         cache = Path(repo.cache.local.path).parent.parent  # what DVC names is <cache>/files/md5
-    # autostage: DVC stages its lock file in the worktree's own index instead of advising to, five lines a stage.
+    # autostage: DVC stages its lock file in the checkout's own index instead of advising to, five lines a stage.
     _set_local(folder, {"cache": {"dir": str(cache)}, "core": {"autostage": True} if git else {"no_scm": True}})
 
 

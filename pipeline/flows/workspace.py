@@ -1,6 +1,7 @@
 """A folder of its own for a run: the caller's code and data as they are now, other parameters, the same DVC cache.
 
-    .runs/<run>/        a `git worktree` of the caller's commit with its uncommitted changes on top (no git: a copy)
+    .runs/<run>/        a checkout of the caller's commit with its uncommitted changes on top (no git: a copy);
+                        a repository of its own, which the caller's does not list
     .runs/<run>.json    what it was made from; written last, so a half-made workspace is made again
     .runs/<run>.lock    held by the process that works in it; released by the kernel when that dies
     .run/workspace/     that of `make run`, `make demo` and `make serve`: never other parameters, and there for good
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pipeline import config
-from pipeline.flows.checkout import RUNS, WorkspaceError, call, git, is_git, take_code, take_data, take_settings
+from pipeline.flows.checkout import RUNS, WorkspaceError, call, git, take_code, take_data, take_settings
 from trueodds.files import read_json, write_json
 
 KEEP_DAYS = 14
@@ -62,11 +62,12 @@ class Workspace:
         command = [sys.executable, "-m", "dvc", "exp", "save", "--force", "--name", name, *include]
         with _git_lock(self.home):
             call(command, self.folder, self.environment())
+            names = git(self.root, "for-each-ref", "--format=%(refname)", f"refs/exps/**/{name}").split()
+            git(self.home, "fetch", "--quiet", "--no-tags", str(self.root), *(f"+{ref}:{ref}" for ref in names))
 
     def remove(self) -> None:
         """Delete the folder; published bundle, DVC cache and experiment stay."""
-        with _git_lock(self.home):
-            _remove(self.home, self.root)
+        shutil.rmtree(self.root, ignore_errors=True)
         _marker(self.root).unlink(missing_ok=True)
 
 
@@ -88,8 +89,7 @@ def opened(
             workspace = Workspace(home, root, Path(fields["folder"]), fields["commit"], tuple(fields["untracked"]))
             say(f"going on in {root}, which an earlier attempt left")
         else:
-            with _git_lock(home):
-                _remove(home, root)
+            shutil.rmtree(root, ignore_errors=True)
             workspace = _filled(home, root, overrides, say)
             made = {"folder": str(workspace.folder), "commit": workspace.commit, "untracked": [*workspace.untracked]}
             write_json(_marker(root), made)
@@ -109,8 +109,7 @@ def kept(home: Path, root: Path, say: Say) -> Iterator[Workspace]:
         try:
             workspace = _filled(home, root, {}, say)
         except WorkspaceError:  # half made, or left by a checkout that lay elsewhere
-            with _git_lock(home):
-                _remove(home, root)
+            shutil.rmtree(root, ignore_errors=True)
             workspace = _filled(home, root, {}, say)
         yield workspace
 
@@ -126,8 +125,8 @@ def prune(home: Path, say: Say, cancelled: Callable[[str], bool], keep_days: flo
             words = "its run was cancelled"
         lock = FileLock(f"{root}.lock")
         try:
-            with lock.acquire(timeout=0), _git_lock(home):
-                _remove(home, root)
+            with lock.acquire(timeout=0):
+                shutil.rmtree(root, ignore_errors=True)
                 marker.unlink(missing_ok=True)
         except Timeout:
             continue
@@ -190,14 +189,3 @@ def _git_lock(home: Path) -> FileLock:
     """git refuses where another git writes the same index or refs; runs that start together take turns instead."""
     (home / RUNS).mkdir(exist_ok=True)
     return FileLock(home / RUNS / ".git-lock", timeout=120)
-
-
-def _remove(home: Path, root: Path) -> None:
-    if root.exists():
-        if (root / ".git").is_file():
-            subprocess.run(
-                ["git", "worktree", "remove", "--force", "--force", str(root)], cwd=home, capture_output=True
-            )
-        shutil.rmtree(root, ignore_errors=True)
-    if is_git(home):
-        git(home, "worktree", "prune")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable
 from statistics import median
@@ -30,21 +32,25 @@ class Size(NamedTuple):
     flops: int
 
 
-def size(shape: Shape) -> Size:
-    """Of a net; nothing is computed, on torch's device `meta`, but by a net of words, whose work is by their number."""
+def size(shape: Shape, sizes: tuple[int, ...] | None = None) -> Size:
+    """Parameter and FLOP count of a net for rows of some sizes (ROWS otherwise). Runs on the `meta` device, except for
+    nets of words, whose cost depends on the number of words.
+    """
+    sizes = sizes or ROWS[shape.kind]
     torchvision()  # its first import within a `torch.device` context would make its own tensors there
     device = "cpu" if shape.kind in WORDS else "meta"
     with torch.device(device), FlopCounterMode(display=False) as counter, torch.no_grad():
-        net = _net(shape).eval()
-        net(_rows(shape, 1))
+        net = _net(shape, sizes[0]).eval()
+        net(_rows(shape, 1, sizes))
     parameters = sum(parameter.numel() for name, parameter in net.named_parameters() if name != VECTORS)
     return Size(parameters, counter.get_total_flops())
 
 
 def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> float:
     """How many rows a second a net trains on, here: a pass and its backward pass; the median of some, after a first."""
-    net = _net(shape).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    rows = _rows(shape, batch_size)
+    sizes = ROWS[shape.kind]
+    net = _net(shape, sizes[0]).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    rows = _rows(shape, batch_size, sizes)
     seconds = []
     for _ in range(1 + repeats):
         start = time.perf_counter()
@@ -54,15 +60,21 @@ def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> fl
     return batch_size / median(seconds[1:])
 
 
-def _net(shape: Shape) -> Net:
-    net = shape.build(ROWS[shape.kind][0], CLASSES)
+def device_name(name: str) -> str:
+    """Name of the hardware behind `training.device`, such as NVIDIA H100, on the machine at hand."""
+    if name != "cpu" and torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    return f"{platform.machine()} CPU, {os.cpu_count()} cores"
+
+
+def _net(shape: Shape, inside: int) -> Net:
+    net = shape.build(inside, CLASSES)
     if isinstance(net, WordNet):
-        net.embed(torch.randn(SKIPPED + 1, ROWS[shape.kind][0]))
+        net.embed(torch.randn(SKIPPED + 1, inside))
     return net
 
 
-def _rows(shape: Shape, count: int) -> torch.Tensor:
-    sizes = ROWS[shape.kind]
+def _rows(shape: Shape, count: int, sizes: tuple[int, ...]) -> torch.Tensor:
     return _OF_WORDS[shape.kind](count, sizes[1]) if shape.kind in WORDS else torch.randn(count, *sizes)
 
 

@@ -11,7 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from trueodds.metrics.significance.power import detectable
+
 Array = npt.NDArray[np.float64]
+LEVEL = 0.05
+"""Of Holm's correction: the chance that any of the differences is called real where none is."""
 MANY = 10
 """Values from which on their bootstrap is taken: with fewer BCa's intervals are too short."""
 PLUG_IN = re.compile(r"(^|_)(ece|sece|mce|ks_error|reliability)(_|$)")
@@ -97,7 +101,8 @@ def cohens_d(first: Sequence[float], second: Sequence[float], *, small_samples: 
 class Difference:
     """A mean difference to the baseline on the same rows and seeds, and how many seeds.
 
-    The interval and the p-value of no difference are None where no test is valid.
+    The interval, the p-value of no difference, the standard error and its degrees of freedom are None where no test is
+    valid.
     """
 
     mean: float
@@ -105,6 +110,29 @@ class Difference:
     lower: float | None = None
     upper: float | None = None
     p_value: float | None = None
+    error: float | None = None
+    freedom: float | None = None
+
+    def detectable(self, level: float) -> float | None:
+        """The difference that a test at a significance level would have found in 80% of repetitions."""
+        if not self.error or self.freedom is None:
+            return None
+        return detectable(self.error, self.freedom, level)
+
+
+def of_seeds(differences_S: npt.ArrayLike, level: float = 0.95) -> Difference:
+    """Paired t-test of one difference a seed; one seed has no interval and no test.
+
+    Raises:
+        ValueError: no seed.
+
+    >>> round(of_seeds([1.0, 2.0, 3.0]).p_value, 3)
+    0.074
+    """
+    d_S = np.asarray(differences_S, np.float64)
+    if d_S.ndim != 1 or not len(d_S):
+        raise ValueError(f"differences have shape {d_S.shape}; allowed is (seeds,), one or more")
+    return Difference(float(d_S[0]), 1) if len(d_S) == 1 else _difference(d_S, 0.0, 1, level)
 
 
 def of_rows(differences_SN: npt.ArrayLike, level: float = 0.95) -> Difference:
@@ -142,8 +170,9 @@ def _difference(means_S: Array, over_rows: float, freedom_rows: int, level: floa
     over = float(means_S.var(ddof=1)) / seeds if seeds > 1 else 0.0
     variance = over + over_rows
     if variance == 0:
-        return Difference(mean, seeds, mean, mean, 1.0 if mean == 0 else 0.0)
+        return Difference(mean, seeds, mean, mean, 1.0 if mean == 0 else 0.0, 0.0, freedom_rows)
     freedom = variance**2 / (over**2 / max(1, seeds - 1) + over_rows**2 / freedom_rows)
     error = math.sqrt(variance)
     half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
-    return Difference(mean, seeds, mean - half, mean + half, float(2 * stats.t.sf(abs(mean) / error, freedom)))
+    p_value = float(2 * stats.t.sf(abs(mean) / error, freedom))
+    return Difference(mean, seeds, mean - half, mean + half, p_value, error, freedom)

@@ -1,7 +1,7 @@
 """Many runs as one question: each run once, in a workspace of its own, then a table with what chance explains.
 
 FILE is a study's .yaml, or a paper's table by its place, such as focal/table1. What is done is kept in .run/studies and
-not run again, unless its settings, its data or the code that it uses change; a study that was stopped goes on.
+not run again, unless its settings, its data or code that changes its numbers change; a study that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
 PARAMS, OUT = Path("params.yaml"), Path("studies")
+NOTHING = "no run of like work was measured on this device"
 SHOWN = 20
 """Runs that --dry-run lists."""
 
@@ -86,12 +87,22 @@ def _plan(estimate: Estimate) -> str:
     words = f"{plural(estimate.runs, 'run')}, {estimate.done} done"
     if not left:
         return words
-    if estimate.seconds is None:
-        return f"{words}; how long the others take is not known: nothing like them has run here"
-    return f"{words}; the others will take about {_duration(estimate.seconds)}, by runs like them"
+    known = left - estimate.unknown
+    if not known:
+        return f"{words}; how long the others take is not known: {NOTHING}"
+    about = f"about {_duration(estimate.seconds)}, scaled by FLOPs, rows and epochs from runs on this device"
+    if not estimate.unknown:
+        return f"{words}; the others will take {about}"
+    return f"{words}; {known} of the others will take {about}; of {estimate.unknown} it is not known: {NOTHING}"
 
 
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+    return (
+        f"{seconds / 60:.0f} minutes"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} hours"
+        if seconds < 172_800
+        else f"{seconds / 86_400:.0f} days"
+    )

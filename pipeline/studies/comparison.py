@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.studies import chance
-from pipeline.studies.chance import Difference
+from pipeline.studies.chance import LEVEL, Difference
 from pipeline.studies.format import Study
 from pipeline.studies.running import LOGITS, Place
 from trueodds import calibrators, logits, metrics
@@ -20,9 +20,9 @@ from trueodds.sums.losses import nll_of
 
 SEED = "seed"
 MEASURES = ("error_rate", "nll", "ece")
-LEVEL = 0.05
-"""Of Holm's correction: the chance that any of the differences is called real where none is."""
 WORDS = {"error_rate": "error", "nll": "NLL", "ece": "ECE"}
+SCALES = {"error_rate": (100, " points", 2), "nll": (1, "", 4), "ece": (100, " points", 2)}
+"""Of each measure: its factor, unit and decimals in sentences."""
 Array = npt.NDArray[np.float64]
 
 
@@ -30,7 +30,8 @@ Array = npt.NDArray[np.float64]
 class Compared:
     """A setting and a calibrator beside the baseline with the same: the difference of a measure.
 
-    The p-value is adjusted; None where no test of the measure is valid.
+    The p-value is adjusted; None where no test of the measure is valid. detectable: the difference that would have been
+    seen with a power of 80%, at the level of Holm's first step.
     """
 
     setting: str
@@ -38,22 +39,24 @@ class Compared:
     measure: str
     difference: Difference
     adjusted_p: float | None = None
+    detectable: float | None = None
 
     def sentence(self) -> str:
         """The difference, and whether chance explains it where a test says so."""
-        d, fraction = self.difference, self.measure != "nll"
-        scale, unit, digits = (100, " points", 2) if fraction else (1, "", 4)
+        d = self.difference
+        scale, unit, digits = SCALES[self.measure]
         size = f"{scale * d.mean:+.{digits}f}"
         seeds = f"{d.seeds} seeds" if d.seeds > 1 else "one seed, which says nothing of others"
         about = f"{self.setting}, {self.calibrator}: {WORDS[self.measure]} {size}{unit}"
         if self.adjusted_p is None or d.lower is None or d.upper is None:
             return f"{about}, a difference of plug-in estimates without a test ({seeds})."
         low, high = (f"{scale * value:+.{digits}f}" for value in (d.lower, d.upper))
-        verdict = (
-            f"{'lower' if d.mean < 0 else 'higher'} than the baseline's"
-            if self.adjusted_p < LEVEL
-            else "not told from the baseline's: chance explains it"
-        )
+        verdict = f"{'lower' if d.mean < 0 else 'higher'} than the baseline's"
+        if self.adjusted_p >= LEVEL:
+            verdict = "not told from the baseline's: chance explains it"
+            if self.detectable is not None:
+                seen = f"{scale * self.detectable:.{digits}f}{unit}"
+                verdict += f"; a difference of {seen} would have been seen in 80% of repetitions"
         return f"{about} [{low}, {high}], {verdict} (p {self.adjusted_p:.2g} after Holm's correction; {seeds})."
 
 
@@ -105,8 +108,21 @@ def summary(compared: Sequence[Compared]) -> str:
     of = "tested differences (error, NLL) to the baseline"
     real = sum(p < LEVEL for p in tested)
     if not real:
-        return f"Chance explains all {len(tested)} {of}."
-    return f"Chance does not explain {real} of {len(tested)} {of}."
+        return f"Chance explains all {len(tested)} {of}. {_seen(compared)}".strip()
+    return f"Chance does not explain {real} of {len(tested)} {of}. {_seen(compared)}".strip()
+
+
+def _seen(compared: Sequence[Compared]) -> str:
+    """Which differences would have been seen, from the most to the least precise comparison."""
+    ranges = []
+    for measure in MEASURES:
+        found = [one.detectable for one in compared if one.measure == measure and one.detectable is not None]
+        if found:
+            scale, unit, digits = SCALES[measure]
+            low, high = (f"{scale * value:.{digits}f}" for value in (min(found), max(found)))
+            between = low if low == high else f"between {low} and {high}"
+            ranges.append(f"{between}{unit or ' nats'} of {WORDS[measure]}")
+    return f"A difference of {' or '.join(ranges)} would have been seen in 80% of repetitions." if ranges else ""
 
 
 def _setting(varied: Mapping[str, Any]) -> str:
@@ -152,4 +168,7 @@ def _corrected(compared: Sequence[Compared]) -> list[Compared]:
     p_values = [one.difference.p_value for one in compared if one.difference.p_value is not None]
     if len(p_values) < len(compared):
         return list(compared)
-    return [replace(one, adjusted_p=p) for one, p in zip(compared, chance.holm(p_values), strict=True)]
+    return [
+        replace(one, adjusted_p=p, detectable=one.difference.detectable(LEVEL / len(compared)))
+        for one, p in zip(compared, chance.holm(p_values), strict=True)
+    ]

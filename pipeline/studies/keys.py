@@ -25,18 +25,20 @@ HASHES = Path(".run") / "studies" / "hashes.json"
 
 
 def key_of(params: Params) -> str:
-    """Of the logits: equal where settings, the code of the net, its training and the data, and own files are; on any
-    machine.
+    """Key of a run's logits. Depends on its settings, the code that can change their numbers and its own data files;
+    identical on every machine.
 
+    A comment, a docstring or a progress bar leaves it (`pipeline.training.provenance`), and so does a data setting that
+    is new and null.
     What the evaluation settings say changes no logits, but for `evaluation.shift`, of which a study knows nothing.
 
     Raises:
         ConfigError, DataError: settings that no run can have.
     """
-    with _quiet():
+    with quiet():
         plan = stages.planned(params)
     tree = {
-        "data": params.data.model_dump(mode="json", exclude={"path"}),
+        "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),
         "plan": plan,
         "rows": code_hashes([FETCHING]),
         "files": [[path.name, _digest(path)] for path in _own(params)],
@@ -72,8 +74,8 @@ def _digest(path: Path) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the remarks on a plan, which the run itself makes when it begins: a study plans hundreds."""
+def quiet() -> Iterator[None]:
+    """Leaves out the remarks on a plan, which the run itself makes when it begins: a study plans hundreds."""
     log = logging.getLogger("pipeline")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -24,6 +24,8 @@ from trueodds.processes.progress import bar
 MEASURED = "measured.json"
 PROBLEM = "problem"
 KEY = "run"
+DEVICE = "device"
+"""The hardware that a run was trained on; its seconds compare with those of the same device alone."""
 Row = dict[str, Any]
 
 
@@ -44,8 +46,9 @@ def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[Row]:
     with bar(len(done) * len(entries), "measure", "row") as shown:
         for place in done:
             record = place.record()
+            device = (record["work"] or {}).get(DEVICE)
             for entry, values in _measured(place, entries, code).items():
-                beside = {CALIBRATOR: entry, SECONDS: record[SECONDS], KEY: place.key}
+                beside = {CALIBRATOR: entry, SECONDS: record[SECONDS], DEVICE: device, KEY: place.key}
                 table.append({**place.run.varied, **place.run.tuned, **beside, **values})
                 shown.update()
     return table

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 from pipeline.studies import chance, choice
+from pipeline.studies.chance import LEVEL, Difference
 from pipeline.studies.choice import Chosen, Setting
 from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, Study, published_keys
-from pipeline.studies.measuring import PROBLEM
+from pipeline.studies.measuring import DEVICE, PROBLEM
 
 PERCENT = 100.0
 SCORES = ("nll", "refinement_nll", "phi_", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
@@ -61,19 +63,43 @@ def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:
 
 
 def times(study: Study, table: Sequence[Row]) -> list[str]:
-    """Of each setting that has a baseline, by how much longer its runs took, where `seconds` is reported."""
+    """The time of each setting beside its baseline's, where `seconds` is reported.
+
+    The ratio is the geometric mean over seeds that both have on one device, all attempts of a run taken together. Its
+    interval and its test are Student's, of the logarithms, corrected for the number of settings (Holm).
+    """
     if SECONDS not in study.report or not study.baseline:
         return []
     settings = [one for one in choice.settings_of(study, table) if one.rows[0][CALIBRATOR] == study.calibrators[0]]
-    said = []
+    found = []
     for one in settings:
         beside = _baseline(study, one, settings)
-        if beside is None or beside is one:
-            continue
-        ours, theirs = one.mean(SECONDS), beside.mean(SECONDS)
-        if ours and theirs:
-            said.append(f"{one.name}: {ours / theirs:.2f} times the baseline's time ({ours:.0f} s and {theirs:.0f} s).")
-    return said
+        if beside is not None and beside is not one and (logs := _log_ratios(one.rows, beside.rows)):
+            found.append((one.name, chance.of_seeds(logs)))
+    tested = [difference.p_value for _, difference in found if difference.p_value is not None]
+    adjusted = iter(chance.holm(tested))
+    return [_time(name, d, None if d.p_value is None else next(adjusted), len(tested)) for name, d in found]
+
+
+def _log_ratios(ours: Sequence[Row], theirs: Sequence[Row]) -> list[float]:
+    """ln of our seconds over theirs, for each seed and device that both have."""
+    of = {(row.get(choice.SEED), row.get(DEVICE)): row[SECONDS] for row in theirs if row.get(SECONDS)}
+    pairs = [(row[SECONDS], of.get((row.get(choice.SEED), row.get(DEVICE)))) for row in ours if row.get(SECONDS)]
+    return [math.log(seconds / other) for seconds, other in pairs if other]
+
+
+def _time(name: str, difference: Difference, adjusted_p: float | None, tests: int) -> str:
+    about = f"{name}: {math.exp(difference.mean):.2f} times the baseline's time"
+    if adjusted_p is None or difference.lower is None or difference.upper is None:
+        return f"{about} (one seed, which says nothing of other runs)."
+    low, high = (math.exp(end) for end in (difference.lower, difference.upper))
+    verdict = f"{'faster' if difference.mean < 0 else 'slower'} than the baseline"
+    if adjusted_p >= LEVEL:
+        verdict = "not told from the baseline's: chance explains it"
+        if (seen := difference.detectable(LEVEL / tests)) is not None:
+            verdict += f"; {math.exp(seen):.2f} times would have been seen in 80% of repetitions"
+    seeds = f"{difference.seeds} seeds"
+    return f"{about} [{low:.2f}, {high:.2f}], {verdict} (p {adjusted_p:.2g} after Holm's correction; {seeds})."
 
 
 def published_row(study: Study, row: Row) -> Row | None:

@@ -1,18 +1,40 @@
-"""What a study has found: its files, and the words for a terminal."""
+"""What a study has found: its files, the words for a terminal, and one HTML page that needs no network."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.studies import choice, comparison, drawing, measuring, page, printing, shifted
+from jinja2 import Environment, StrictUndefined
+
+from pipeline.studies import choice, comparison, drawing, measuring, printing, shifted
 from pipeline.studies.choice import Row
 from pipeline.studies.format import Study
-from pipeline.studies.page import Findings
 from pipeline.studies.whole import Done
+from trueodds.reports.style import PALETTE
 from trueodds.texts import plural
 
 PAGE = "study.html"
+TEMPLATE = Path(__file__).with_name("page.html")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was found, in words: of `printing`, `comparison`, `tuning`, and messages of failed runs."""
+
+    cells: Sequence[Sequence[str]]
+    shifted: Sequence[Sequence[Sequence[str]]]
+    """A table for each figure of a shift."""
+    notes: Sequence[str]
+    """About the columns."""
+    summary: str
+    compared: Sequence[str]
+    chosen: Sequence[str]
+    tuned: Sequence[str]
+    failed: Sequence[str]
+    runs: str
 
 
 def report(study: Study, done: Done, out: Path) -> str:
@@ -26,7 +48,7 @@ def report(study: Study, done: Done, out: Path) -> str:
     found = findings(study, done, table, under_shift)
     written = [*measuring.write(out, table), *shifted.write(out, under_shift)]
     figures = drawing.draw(study, done.places, table, under_shift, out)
-    written += [*figures, page.write(out / PAGE, study, found, figures)]
+    written += [*figures, _write_page(out / PAGE, study, found, figures)]
     words = [*found.notes, found.summary, *(f"  {line}" for line in found.compared), *found.chosen]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
@@ -59,3 +81,19 @@ def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequen
         failed=done.failed,
         runs=plural(sum(place.is_done for place in done.places), "run"),
     )
+
+
+def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[Path]) -> Path:
+    """The page, with the PNGs in it."""
+    shown = [
+        {"address": f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}", "words": _words(study, png)}
+        for png in figures
+    ]
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text(encoding="utf-8"))
+    path.write_text(template.render(study=study, style=PALETTE, figures=shown, **vars(findings)), encoding="utf-8")
+    return path
+
+
+def _words(study: Study, png: Path) -> str:
+    spec = study.figures[int(png.stem.removeprefix("figure")) - 1]
+    return f"{spec.title or study.title}: {spec.kind}"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -19,6 +18,7 @@ from filelock import FileLock, Timeout
 from pipeline import data, stages
 from pipeline.flows import child, workspace
 from pipeline.flows.workspace import Say
+from pipeline.studies import duration
 from pipeline.studies.expansion import Run
 from pipeline.studies.keys import key_of
 from trueodds.errors import UserError
@@ -35,6 +35,8 @@ EPOCH_ROWS = "epoch_rows.npz"
 """Of runs with epochs to look at closely (`curves`)."""
 SHIFT = "shift"
 """The logits of corrupted test rows, of runs with a shift: a folder."""
+TRAINED = "Running stage 'train'"
+"""How DVC's log says that a net was trained, rather than taken from the cache."""
 LAST = 8
 """Lines of a failed run's log that are shown."""
 
@@ -66,11 +68,12 @@ Make = Callable[[Path, Place], None]
 
 @dataclass(frozen=True)
 class Estimate:
-    """done, of runs; seconds that the others will take, None where nothing like them was ever run."""
+    """Runs, how many are done, the seconds that others will take, and of how many these are not known."""
 
     runs: int
     done: int
-    seconds: float | None
+    seconds: float
+    unknown: int
 
 
 def folder_of(home: Path) -> Path:
@@ -85,18 +88,12 @@ def places(home: Path, runs: Sequence[Run]) -> list[Place]:
 
 
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
-    """How long the runs that are left will take, by the median of those with the same net, data set and recipe, else of
-    all that were ever run here.
-    """
+    """How long the runs that are left will take, by the work and the times of those that are done here."""
     records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
-    left = [place for place in of if not place.is_done]
-    seconds = 0.0
-    for place in left:
-        like = [r["seconds"] for r in records if r["like"] == _like(place.run)] or [r["seconds"] for r in records]
-        if not like:
-            return Estimate(len(of), len(of) - len(left), None)
-        seconds += median(like)
-    return Estimate(len(of), len(of) - len(left), seconds)
+    left = [place.run.params for place in of if not place.is_done]
+    seconds = [duration.seconds_of(params, records) for params in left]
+    known = [value for value in seconds if value is not None]
+    return Estimate(len(of), len(of) - len(left), sum(known), len(left) - len(known))
 
 
 def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[str, str]:
@@ -148,14 +145,16 @@ def _claim(place: Place) -> Iterator[bool]:
 def run_one(home: Path, place: Place, say: Say | None = None) -> None:
     """One run, in its workspace; `say` hears what its log holds.
 
+    Its seconds are those of all attempts together; unknown where DVC's cache had the net.
+
     Raises:
         RunError: the graph failed; the message holds the last lines of the log.
         WorkspaceError: its workspace is in use, or git refuses.
     """
     log = place.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    with log.open("w", encoding="utf-8") as file:
+    attempts = duration.Attempts(place.folder.with_suffix(".attempts.json"), log)
+    with _counted(attempts), log.open("a", encoding="utf-8") as file:
 
         def line(words: str) -> None:
             print(words, file=file, flush=True)
@@ -171,11 +170,28 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
                 raise KeyboardInterrupt("the next call goes on from the last checkpoint") from None
             if status:
                 raise RunError(f"{place.run.name}: dvc repro ended with exit status {status}\n{_last_lines(log)}")
-            seconds = round(time.monotonic() - started, 1)
-            _keep(work.folder, place, {"seconds": seconds, "commit": work.commit, "like": _like(place.run)}, log)
+            trained = TRAINED in log.read_text(encoding="utf-8", errors="replace")
+            card = read_json(work.folder / stages.DATA / "card.json")
+            record = {
+                "seconds": round(attempts.seconds(), 1) if trained else None,
+                "commit": work.commit,
+                "work": duration.to_record(place.run.params, card),
+            }
+            _keep(work.folder, place, record, log)
+            place.folder.with_suffix(".attempts.json").unlink()
             if work.commit is not None and served:  # DVC saves what has all outputs of the graph
                 work.save_experiment(f"study-{place.key}")
             work.remove()
+
+
+@contextmanager
+def _counted(attempts: duration.Attempts) -> Iterator[None]:
+    """Keeps the time of an attempt that fails or is stopped."""
+    try:
+        yield
+    except BaseException:
+        attempts.stop()
+        raise
 
 
 def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
@@ -201,9 +217,3 @@ def _last_lines(log: Path) -> str:
         line.rstrip() for line in log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
     ]
     return "\n".join([line for line in lines if line][-LAST:])
-
-
-def _like(run: Run) -> list[Any]:
-    """What a run's time depends on most."""
-    data, training = run.params.data, run.params.training
-    return [data.dataset, data.train_size, training.recipe, training.net, training.width, training.epochs]

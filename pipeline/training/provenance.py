@@ -1,34 +1,45 @@
-"""Which source files a training run is made by, and their hashes: no dates, no machine.
+"""Which source files a training run is made by, and hashes of the code in them that can change a number.
 
-Tables of names (methods, nets, recipes) and params.yaml's types are not among them: what they say of a run is in its
-Plan as values.
+Comments, docstrings, annotations, formatting and log messages are not hashed (`_essence`), and neither are LEFT_OUT and
+tables of names (methods, nets, recipes): what they say of a run is in its Plan as values.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("trueodds", "pipeline")
+LEFT_OUT = ("pipeline.config", "trueodds.cli", "trueodds.errors", "trueodds.processes.progress")
+"""Modules that only check what a person wrote, word an error or show progress. No number of a finished run depends on
+them; a module belongs here only while that is so.
+"""
+_SILENT_IMPORTS = ("__future__", "collections.abc", "logging", "typing")
+"""Modules whose names serve annotations and log messages."""
+_SILENT_FIELDS = ("annotation", "returns", "type_comment", "type_ignores", "type_params", "kind")
+"""Fields of syntax trees that say types, or how a text was written."""
 
 
 def code_hashes(modules: Iterable[str]) -> dict[str, str]:
-    """File -> SHA-256, of the named modules and all of this project that they import, at once or later, wherever the
-    import stands.
+    """File -> SHA-256 of its code, for the named modules and all of this project that they import, at once or later,
+    wherever the import stands. LEFT_OUT and what only they import do not count.
 
     Imports under `if TYPE_CHECKING` run no code and do not count. An import from a package counts the module that it
     names, and the package's `__init__` only where it names something else: beyond telemetry's switches, an `__init__`
     here only gives names to what its modules hold.
     """
     hashes: dict[str, str] = {}
+    left_out = {_file(name) for name in LEFT_OUT}
     waiting = [file for name in modules if (file := _file(name)) is not None]
     while waiting:
         file = waiting.pop()
-        if (name := file.relative_to(ROOT).as_posix()) not in hashes:
+        if (name := file.relative_to(ROOT).as_posix()) not in hashes and file not in left_out:
             hashes[name], imported = _scanned(file, file.stat().st_mtime_ns)
             waiting += imported
     return dict(sorted(hashes.items()))
@@ -36,9 +47,54 @@ def code_hashes(modules: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _scanned(file: Path, changed_ns: int) -> tuple[str, tuple[Path, ...]]:
-    """SHA-256 and imports of a file; kept, for a study plans hundreds of runs that share most of their files."""
-    content = file.read_bytes()
-    return hashlib.sha256(content).hexdigest(), tuple(_imports(ast.parse(content)))
+    """Hash and imports of a file; kept, for a study plans hundreds of runs that share most of their files."""
+    tree = ast.parse(file.read_bytes())
+    return code_hash(tree), tuple(_imports(tree))
+
+
+def code_hash(tree: ast.Module) -> str:
+    """SHA-256 of what a source file computes; equal for two that differ only in what `_essence` leaves out."""
+    return hashlib.sha256(json.dumps(_essence(tree), sort_keys=True).encode()).hexdigest()
+
+
+def _essence(node: object, in_class: bool = False) -> Any:
+    """A syntax tree as JSON, without docstrings, annotations, log messages and imports for them.
+
+    Annotations in the body of a class stay: they make the fields of dataclasses and pydantic's models. Empty fields are
+    left out, for versions of Python differ in them.
+    """
+    if isinstance(node, list):
+        return [_essence(item, in_class) for item in node if not _is_silent(item, in_class)]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.AnnAssign) and not in_class:
+        assert node.value is not None, "others are silent"
+        node = ast.Assign([node.target], node.value)
+    silent = () if isinstance(node, ast.AnnAssign) else _SILENT_FIELDS
+    of_class = "body" if isinstance(node, ast.ClassDef) else None
+    fields = {
+        name: _essence(child, name == of_class)
+        for name, child in ast.iter_fields(node)
+        if child not in (None, []) and name not in silent
+    }
+    return {"node": type(node).__name__, **fields}
+
+
+def _is_silent(node: object, in_class: bool) -> bool:
+    """Whether a statement changes no number."""
+    match node:
+        case ast.Expr(ast.Constant(str())):  # a docstring, also of a constant
+            return True
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name("log")))):
+            return True
+        case ast.If(ast.Name("TYPE_CHECKING")):
+            return True
+        case ast.AnnAssign(value=None):
+            return not in_class
+        case ast.ImportFrom(module) | ast.Import([ast.alias(module)]):
+            return module in _SILENT_IMPORTS
+        case _:
+            return False
 
 
 def _imports(node: ast.AST) -> Iterator[Path]:

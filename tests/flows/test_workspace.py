@@ -43,7 +43,7 @@ def snapshot(home: Path) -> tuple[str, str, str]:
     return tuple(run(["git", *words], home).stdout for words in (["status", "--porcelain"], ["stash", "list"], ["log"]))  # type: ignore[return-value]
 
 
-def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) -> None:
+def test_a_checkout_with_the_callers_changes_and_other_parameters(home: Path) -> None:
     (home / "pipeline" / "new.py").write_text("NEW = 1\n")
     (home / "trueodds" / "errors.py").write_text("CHANGED = 1\n")
     (home / "pipeline" / "parameters.py").unlink()
@@ -65,16 +65,17 @@ def test_a_worktree_with_the_callers_changes_and_other_parameters(home: Path) ->
     assert snapshot(home) == before
     assert "with uncommitted changes and 1 new files" in messages[0]
     assert run(["git", "rev-parse", "HEAD"], place.folder).stdout == run(["git", "rev-parse", "HEAD"], home).stdout
+    kept(home)
+    assert run(["git", "worktree", "list"], home).stdout.count("\n") == 1, "nothing that a kill could leave"
     place.remove()
     assert not place.root.exists() and snapshot(home) == before
-    assert run(["git", "worktree", "list"], home).stdout.count("\n") == 1
 
 
 def test_files_that_were_only_touched_are_no_change(home: Path) -> None:
     for name in ("params.yaml", "dvc.lock", "pipeline/training/loop.py"):
         os.utime(home / name, (1, 1))
     place = opened(home)
-    assert messages == [f"worktree of {run(['git', 'rev-parse', 'HEAD'], home).stdout[:10]}: {place.root}"]
+    assert messages == [f"checkout of {run(['git', 'rev-parse', 'HEAD'], home).stdout[:10]}: {place.root}"]
 
 
 def test_a_retry_finds_what_was_there_and_a_half_made_one_is_made_again(home: Path) -> None:
@@ -270,3 +271,34 @@ def test_a_stage_that_fails_is_said(home: Path) -> None:
     assert failed.returncode == 1 and "Traceback" not in failed.stderr
     assert "dvc repro in " in failed.stderr and "its last lines say why" in failed.stderr
     assert not (home / ".run" / "artifacts").exists()
+
+
+def test_of_a_shallow_clone_with_filters_and_names_of_its_own(home: Path, tmp_path: Path) -> None:
+    shallow = tmp_path / "shallow"
+    (home / "more").touch()
+    run(["git", "add", "more"], home)
+    run(["git", "-c", "user.name=t", "-c", "user.email=t@e.org", "commit", "-qm", "more"], home)
+    run(["git", "clone", "-q", "--depth", "1", home.as_uri(), str(shallow)], tmp_path)
+    run(["git", "config", "user.name", "Ada"], shallow)
+    (shallow / ".git" / "info" / "exclude").write_text("secret\n")
+    (shallow / "secret").touch()
+    place = opened(shallow)
+    assert run(["git", "log", "--format=%s"], place.folder).stdout == "more\n" and place.untracked == ()
+    assert run(["git", "config", "user.name"], place.folder).stdout == "Ada\n"
+    (place.folder / "secret").touch()
+    assert "secret" not in run(["git", "status", "--porcelain"], place.folder).stdout
+
+
+@pytest.mark.full
+def test_an_experiment_is_the_callers(home: Path) -> None:
+    stage = "stages:\n  a:\n    cmd: cp params.yaml out.txt\n    params: [training]\n    outs: [out.txt]\n"
+    (home / "dvc.yaml").write_text(stage)
+    (home / "dvc.lock").unlink()
+    run(["git", "-c", "user.name=t", "-c", "user.email=t@e.org", "commit", "-qam", "one stage"], home)
+    place = opened(home, seed=7)
+    run(["dvc", "repro"], place.folder)
+    place.save_experiment("study-1")
+    place.remove()
+    assert run(["dvc", "exp", "list", "--name-only"], home).stdout == "study-1\n"
+    (ref,) = run(["git", "for-each-ref", "--format=%(refname)", "refs/exps"], home).stdout.split()
+    assert "seed: 7" in run(["git", "show", f"{ref}:params.yaml"], home).stdout

@@ -12,9 +12,10 @@ from scipy import stats
 
 from benchmarks import ece_differences
 from pipeline.config import Evaluation
-from pipeline.studies.chance import cohens_d, holm, is_plug_in, of_rows, over_seeds
+from pipeline.studies.chance import cohens_d, holm, is_plug_in, of_rows, of_seeds, over_seeds
 from trueodds.calibrators import Identity
 from trueodds.evaluation.measurement import measure
+from trueodds.metrics.significance.power import detectable
 
 NUMBERS = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=2, max_size=8)
 
@@ -72,6 +73,24 @@ def test_holm_rejects_what_its_steps_reject(p_values: list[float]) -> None:
                 break
             rejected.add(place)
         assert {k for k, p in enumerate(adjusted) if p <= level} == rejected
+
+
+def test_seeds_alone_are_students_paired_test() -> None:
+    found, expected = of_seeds([0.1, 0.3, 0.15]), stats.ttest_1samp([0.1, 0.3, 0.15], 0)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert (found.lower, found.upper) == pytest.approx(tuple(expected.confidence_interval()))
+    assert (of_seeds([0.1]).mean, of_seeds([0.1]).lower, of_seeds([0.1]).detectable(0.05)) == (0.1, None, None)
+    with pytest.raises(ValueError, match="allowed is"):
+        of_seeds([])
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_the_detectable_difference_is_found_in_four_of_five_repetitions(seeds: int) -> None:
+    rng = np.random.default_rng(5)
+    size = detectable(1 / math.sqrt(seeds), seeds - 1, 0.05)
+    drawn = rng.normal(size, 1, (4000, seeds))
+    assert (stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.02)
+    assert detectable(1.0, 1, 0.05 / 20) > 10 * detectable(1.0, 1), "after a correction for many"
 
 
 def test_one_seed_is_the_paired_t_test_of_rows() -> None:

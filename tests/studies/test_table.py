@@ -43,7 +43,7 @@ def done(home: Path, study: Study, seconds: float = 3.0, missing: int | None = 3
         y = np.stack([(p + rng.gumbel(size=p.shape)).argmax(1) for p in z])
         parts = {split: Logits(z[k], y[k]) for k, split in enumerate(("val", "test"))}
         logits.write(place.folder / running.LOGITS, parts, [])
-        write_json(place.folder / running.RUN, {"seconds": seconds, "like": running._like(run)})
+        write_json(place.folder / running.RUN, {"seconds": seconds, "work": None})
     return places
 
 
@@ -107,9 +107,15 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
         ("method=fl3", "identity", 1), ("method=fl3", T, 1),
     }  # fmt: skip
     tested = "Chance explains all 3 tested differences (error, NLL) to the baseline."
-    assert comparison.summary(compared) == tested
+    assert comparison.summary(compared).startswith(f"{tested} A difference of ")
+    assert comparison.summary(compared).endswith(" nats of NLL would have been seen in 80% of repetitions.")
+    for one in compared:
+        if one.measure != "ece":
+            assert one.detectable is not None and one.difference.lower is not None
+            assert one.detectable > one.difference.mean - one.difference.lower, "more than the half width"
+            assert " would have been seen in 80% of repetitions (p " in one.sentence()
     assert [one.measure for one in compared].count("error_rate") == 1, "which temperature scaling leaves as it is"
-    assert all(("chance explains it (p " in one.sentence()) == (one.measure != "ece") for one in compared)
+    assert all(("chance explains it; a difference of " in one.sentence()) == (one.measure != "ece") for one in compared)
     for place in places[:2]:
         parts = {split: logits.read(place.folder / running.LOGITS, split) for split in ("val", "test")}
         sure = {split: Logits(3 * part.logits_NC, part.labels_N) for split, part in parts.items()}
@@ -133,18 +139,29 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     assert not comparison.compare(parse(STUDY), places)
 
 
-def test_what_is_left_is_estimated_by_runs_like_it(tmp_path: Path) -> None:
-    places = done(tmp_path, parse(STUDY), seconds=40.0)
-    assert running.estimate(tmp_path, places) == running.Estimate(4, 3, 40.0)
-    assert running.estimate(tmp_path, places[:3]) == running.Estimate(3, 3, 0.0)
-    assert running.estimate(tmp_path / "empty", [place for place in places if not place.is_done]).seconds is None
+def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
+    study = parse({
+        **STUDY, "vary": {"method": ["ce", "fl3"], "seed": [0, 1, 2]}, "baseline": {"method": "ce"},
+        "report": [*STUDY["report"], "seconds"],
+    })  # fmt: skip
+    table = measuring.rows_of(done(tmp_path, study, missing=None), study.calibrators)
 
+    def said(*of_fl3: float | None, device: str = "cpu") -> str:
+        for row in table:
+            row["device"] = "cpu" if row["method"] == "ce" else device
+            row["seconds"] = (4.0, 4.2, 3.9)[row["seed"]] if row["method"] == "ce" else of_fl3[row["seed"]]
+        (line,) = printing.times(study, table) or [""]
+        return line
 
-def test_times_stand_beside_the_baseline_s(tmp_path: Path) -> None:
-    study = parse({**STUDY, "report": [*STUDY["report"], "seconds"], "baseline": {"method": "ce"}})
-    table = measuring.rows_of(done(tmp_path, study), study.calibrators)
-    for row in table:
-        row["seconds"] = 5.0 if row["method"] == "fl3" else 4.0
-    assert printing.times(study, table) == ["method=fl3: 1.25 times the baseline's time (5 s and 4 s)."]
+    assert said(5.0, 4.0, 4.4).startswith("method=fl3: 1.10 times the baseline's time [0.")
+    assert "], not told from the baseline's: chance explains it; 1." in said(5.0, 4.0, 4.4)
+    assert "times would have been seen in 80% of repetitions (p " in said(5.0, 4.0, 4.4)
+    assert "], slower than the baseline (p " in said(8.1, 8.3, 7.7) and "faster" in said(2.1, 2.0, 1.9)
+    assert (
+        said(8.0, None, None)
+        == "method=fl3: 2.00 times the baseline's time (one seed, which says nothing of other runs)."
+    )
+    assert said(8.0, 8.0, 8.0, device="gpu") == "", "times of two devices are not compared"
     assert printing.times(parse(STUDY), table) == []
+    said(4.0, 4.2, 3.9)
     assert "| 4 ± 0 |" in "\n".join(printing.markdown(printing.cells(study, table)))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError, Identity
@@ -18,6 +19,7 @@ from trueodds.evaluation.entries import ALL, check_compared, name_and_options
 from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure
 from trueodds.files import write_json
 from trueodds.logits import Logits
+from trueodds.metrics.significance.power import detectable
 from trueodds.sums.positive import PositiveClass
 
 
@@ -125,7 +127,7 @@ def table_of(
 ) -> dict[str, Any]:
     """The content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
-    notes = [*calibrator.warnings, *_difference(was, now, settings.level)]
+    notes = [*calibrator.warnings, *_difference(was, now, n, settings.level)]
     # Fitted matrices and curves belong in calibrator.json: a thousand classes have a million weights.
     fitted = {key: value for key, value in calibrator.to_json().items() if isinstance(value, str | int | float)}
     return {
@@ -141,7 +143,7 @@ def table_of(
     }
 
 
-def _difference(was: dict[str, float], now: dict[str, float], level: float) -> list[str]:
+def _difference(was: dict[str, float], now: dict[str, float], n: int, level: float) -> list[str]:
     """Sentences on the difference that a calibrator makes.
 
     No test is valid for the difference of two plug-in ECEs: chance raises each by a different amount. The NLL is a mean
@@ -154,8 +156,10 @@ def _difference(was: dict[str, float], now: dict[str, float], level: float) -> l
         gain, lower, upper = now["phi_nll"], now["phi_nll_lower"], now["phi_nll_upper"]
         verb, ends = ("falls", (lower, upper)) if gain >= 0 else ("rises", (-upper, -lower))
         notes.append(f"The NLL {verb} by {abs(gain):.4f} ({level:.0%} interval {ends[0]:.4f} .. {ends[1]:.4f}).")
-        if lower <= 0 <= upper:
-            notes.append("These rows do not show that calibration changes it.")
+        if lower <= 0 <= upper and math.isfinite(upper):
+            error = (upper - lower) / 2 / stdtrit(n - 1, (1 + level) / 2)
+            seen = f"A change of {detectable(error, n - 1, 1 - level):.4f} would have been seen in 80% of such samples."
+            notes.append(f"These rows do not show that calibration changes it. {seen}")
     return notes
 
 
