@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,9 @@ def test_what_rows_are_equal(rows: Rows) -> None:
     assert first == second != third
 
 
-def table(path: Path, rows: list[list[object]]) -> None:
+def table(path: Path, rows: list[list[object]], header: Sequence[object] = ("a", "b", "label")) -> None:
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["a", "b", "label"], *rows])
+        csv.writer(file).writerows([[*header], *rows])
 
 
 def fives() -> list[list[object]]:
@@ -91,6 +92,14 @@ def test_a_table_whose_rows_stand_five_times(workspace: Path) -> None:
     assert duplicates.REMEDY in kept.card["notes"] and kept.card["splits"]["test"] == 40
     with pytest.raises(DataError, match=r"five: 0 of 16 validation rows are no duplicates .* allowed are 2 and more"):
         data.load(Data(dataset="five", duplicates="leave_out"))
+
+
+def test_a_column_that_numbers_the_rows_hides_no_duplicate(workspace: Path) -> None:
+    rows = fives()
+    table(workspace / "datasets/plain.csv", rows)
+    table(workspace / "datasets/numbered.csv", [[k, *row] for k, row in enumerate(rows)], ["row", "a", "b", "label"])
+    plain, numbered = (data.load(Data(dataset=name)).checks["duplicates"] for name in ("plain", "numbered"))
+    assert plain == numbered and plain["test"]["in_train"]["rows"] > 35
 
 
 def test_duplicates_are_left_out_on_request(workspace: Path) -> None:

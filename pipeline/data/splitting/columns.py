@@ -14,19 +14,21 @@ FEWEST_ROWS = 10
 """Rows from which on an order or a pairing is no chance."""
 _WORDS = {
     "constant": "of one value in every row, which tell a net nothing: {}",
-    "row_number": "that number the rows or are in their order, as ids and times are: {}. What a net learns of them does"
-    " not hold for later rows; leave them out",
+    "row_number": "that number the rows: {}. What a net learns of them does not hold for later rows; leave them out."
+    " Duplicates were looked for without them",
+    "ordered": "in whose order the rows stand, as ids and times: {}. If they are such, leave them out: later rows have"
+    " values that no net has learned from",
     "repeats_label": "that repeat the label, one value for each class: {}. If they are known only once the label is,"
     " leave them out: the metrics are too good",
 }
 
 
 def findings(x_ND: Vectors, labels_N: Labels, features: Sequence[str]) -> dict[str, list[str]]:
-    """Names of columns under `constant`, `row_number` and `repeats_label`; the rows are in the order of their file.
+    """Names of columns under the keys of the following list; the rows are in the order of their file.
 
-    constant: one value, or none at all. row_number: never falling or never rising with a value for every second row at
-    least, or whole numbers in any order of which none is left out. repeats_label: a value for each class that no other
-    class has; NaN is a value. Tables of fewer than FEWEST_ROWS rows are only looked through for constants.
+    constant: one value, or none at all. row_number: different whole numbers without a gap, in any order. ordered: never
+    falling or never rising, with a value for every second row at least. repeats_label: a value for each class that no
+    other class has; NaN is a value. Tables of fewer than FEWEST_ROWS rows are only looked through for constants.
     """
     found: dict[str, list[str]] = {kind: [] for kind in _WORDS}
     for name, column_N in zip(features, x_ND.T, strict=True):
@@ -37,8 +39,10 @@ def findings(x_ND: Vectors, labels_N: Labels, features: Sequence[str]) -> dict[s
             continue
         elif _repeats(code_N, labels_N, len(values)):
             found["repeats_label"].append(name)
-        elif _numbers_rows(column_N, values):
+        elif len(values) == len(labels_N) and (np.diff(values) == 1).all() and values[0] == np.rint(values[0]):
             found["row_number"].append(name)
+        elif 2 * len(values) >= len(labels_N) and _is_ordered(column_N):
+            found["ordered"].append(name)
     return found
 
 
@@ -47,13 +51,9 @@ def notes(found: dict[str, list[str]]) -> list[str]:
     return [f"Columns {_WORDS[kind].format(listed(names))}." for kind, names in found.items() if names]
 
 
-def _numbers_rows(column_N: npt.NDArray[np.float32], values: npt.NDArray[np.float32]) -> bool:
-    if np.isnan(values[-1]):
-        return False
+def _is_ordered(column_N: npt.NDArray[np.float32]) -> bool:
     steps = np.diff(column_N)
-    if 2 * len(values) >= len(column_N) and ((steps >= 0).all() or (steps <= 0).all()):
-        return True
-    return len(values) == len(column_N) and bool((np.diff(values) == 1).all() and values[0] == np.rint(values[0]))
+    return bool((steps >= 0).all() or (steps <= 0).all())
 
 
 def _repeats(code_N: npt.NDArray[np.intp], labels_N: Labels, values: int) -> bool:
