@@ -72,6 +72,15 @@ class Data(_Section):
     """Share of the rows held out for test when a data set of your own brings no test split."""
     split_seed: Annotated[int, Field(ge=0)] = 0
     """Which rows go into which split."""
+    duplicates: Literal["keep", "leave_out"] = "keep"
+    """What becomes of validation and test rows that are also training rows: keep counts them, leave_out removes
+    them."""
+    near_duplicates: Annotated[int, Field(ge=0, le=16)] | None = None
+    """Of images: so many of 64 bits in which the perceptual hashes of near duplicates may differ, such as 4; they are
+    counted and left out as duplicates are; null: they are not looked for."""
+    group_column: Annotated[str, Field(min_length=1)] | None = None
+    """A column, such as patient, whose equal rows all go into the same split; of an .npz an array, of an image folder
+    `folder`, for train/<class>/<group>/; null: rows are drawn one by one."""
 
 
 class Training(_Section):

@@ -36,7 +36,7 @@ CHECKPOINTS = Path(".checkpoints")
 
 
 def fetch(params: Params) -> None:
-    """Data set -> data/arrays.npz, data/card.json, and data/label_counts.npz, which may be empty."""
+    """Data set -> data/arrays.npz, card.json, checks.json, and label_counts.npz, which may be empty."""
     from pipeline import data
     from pipeline.data import label_counts
     from pipeline.data.shares import OF_RECIPES

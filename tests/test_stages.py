@@ -32,7 +32,12 @@ from trueodds import calibrators
 GRAPH: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 
 
-BY_GIT = {"artifacts/evaluation/calibrators.csv", "artifacts/evaluation/metrics.json", "artifacts/model/epochs.csv"}
+BY_GIT = {
+    "artifacts/data/checks.json",
+    "artifacts/evaluation/calibrators.csv",
+    "artifacts/evaluation/metrics.json",
+    "artifacts/model/epochs.csv",
+}
 
 
 SHIFTED = {"shift": "cifar-c", "shift_options": {"corruptions": ["contrast"], "rows": 50}}

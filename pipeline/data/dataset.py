@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,19 @@ class DataSet:
     """SPLITS, and HELD_OUT if there is one; disjoint, but for `data.benchmark_val`, by which val may be test.
 
     `arrays` maps split -> (rows of `pipeline.data.raw.Inputs`, labels int64 N); `card` describes them. Of texts and
-    trees `vectors` float32 V x D holds that of each word's id, and of texts `tokenizer` is the tokenizer.json.
+    trees `vectors` float32 V x D holds that of each word's id, and of texts `tokenizer` is the tokenizer.json. `checks`
+    counts what the split was looked through for (`pipeline.data.splitting`); it is written, and not read again.
     """
 
     arrays: dict[str, tuple[Inputs, Labels]]
     card: dict[str, Any]
+    checks: dict[str, Any] = field(default_factory=dict)
     vectors: Vectors | None = None
     tokenizer: str = ""
 
 
 def save(data: DataSet, out: Path) -> None:
-    """arrays.npz and card.json in `out`, the card last: a folder with a card is whole."""
+    """arrays.npz, checks.json and card.json in `out`, the card last: a folder with a card is whole."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "card.json").unlink(missing_ok=True)
     flat: dict[str, npt.NDArray[Any]] = {}
@@ -42,6 +44,7 @@ def save(data: DataSet, out: Path) -> None:
         flat |= {f"x_{split}": x, f"y_{split}": y}
     flat |= _of_words(data.vectors, data.tokenizer)
     mapped.write_npz(out / "arrays.npz", flat)
+    write_json(out / "checks.json", data.checks)
     write_json(out / "card.json", data.card)
 
 
@@ -65,7 +68,7 @@ def read(out: Path) -> DataSet:
         raise DataError(
             f"{out}/arrays.npz does not hold the arrays that {out}/card.json describes; run: dvc repro fetch"
         )
-    return DataSet(arrays, card, vectors, tokenizer)
+    return DataSet(arrays, card, vectors=vectors, tokenizer=tokenizer)
 
 
 def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:

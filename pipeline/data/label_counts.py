@@ -51,7 +51,8 @@ def load(source: str, data: DataSet, folder: Path, downloads: Path) -> Counts:
     if not isinstance(held, np.ndarray) or held.shape != (len(labels), classes):
         raise DataError(
             f"{path} holds {getattr(held, 'shape', 'several arrays')}; expected ({len(labels)}, {classes}): for each"
-            f" test row of {data.card['name']}, in their order, the votes for each class"
+            f" test row of {data.card['name']}, in their order, the votes for each class, and none for"
+            " rows that data.duplicates leaves out"
         )
     try:
         counts = check_counts(held, str(path))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -125,6 +125,7 @@ class Raw:
     features: names of the columns of vectors; empty: the rows are images.
     x_val, y_val: validation rows, where the data set brings some.
     benchmark_val: the test rows are what the data set calls `val`, as benchmarks do whose test labels are secret.
+    groups: by `train`, `val` and `test`, the number of the group that each row is of, where rows belong together.
     """
 
     x_train: Rows
@@ -137,6 +138,7 @@ class Raw:
     x_val: Rows | None = None
     y_val: Labels | None = None
     benchmark_val: bool = False
+    groups: Mapping[str, Labels] = field(default_factory=dict)
 
     @property
     def kind(self) -> Kind:

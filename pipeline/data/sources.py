@@ -13,17 +13,19 @@ import numpy.typing as npt
 
 from pipeline.config import Data
 from pipeline.data import cifar, digits, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
-from pipeline.data.dataset import HELD_OUT, DataSet, sha256
-from pipeline.data.image_files import Part, gather
+from pipeline.data.dataset import DataSet, sha256
+from pipeline.data.image_files import gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
 from pipeline.data.shares import Shares
+from pipeline.data.splitting import groups
+from pipeline.data.splitting.checks import checked_split
+from pipeline.data.splitting.parts import draw
+from pipeline.data.splitting.thin_classes import thin_classes
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES
 from pipeline.data.texts.archives import find as find_archive
 from pipeline.data.texts.splits import Encoded, encode
-from pipeline.data.thin_classes import thin_classes
 from trueodds.errors import nearest
-from trueodds.evaluation.splits import Index, balanced
 from trueodds.sums.positive import PositiveClass
 
 log = logging.getLogger("pipeline.data")
@@ -81,37 +83,8 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
     raw = _read(params, _find(params))
     if params.positive is not None:
         PositiveClass.of(params.positive, raw.classes)
-    # Rows are drawn by their labels alone: of files no pixel is decoded before its place is known.
-    test: Part
-    if raw.x_test is None or raw.y_test is None:
-        rows = max(1, round(params.test_fraction * len(raw.y_train)))
-        log.info("%s brings no test split: %d rows held out, class-balanced", params.dataset, rows)
-        drawn, train = _draw(raw, np.arange(len(raw.y_train)), rows, params, "test_fraction")
-        test = (raw.x_train, raw.y_train, drawn)
-    else:
-        test, train = (raw.x_test, raw.y_test, None), np.arange(len(raw.y_train))
     built_in = _BUILT_IN.get(params.dataset) or ARCHIVES.get(params.dataset)
-    usual = built_in.validation_rows if built_in else max(2, len(train) // 10)
-    held_out_rows = params.held_out_size
-    if shares is not None:
-        usual = round(shares.validation * len(train))
-        held_out_rows = held_out_rows or round(shares.held_out * len(train))
-    val = _brought_val(params, raw)
-    if val is None:
-        rows = params.validation_size or usual
-        drawn, train = _draw(raw, train, rows, params, "validation_size")
-        val = (raw.x_train, raw.y_train, drawn)
-    held_out: dict[str, Part] = {}
-    if held_out_rows is not None:
-        drawn, train = _draw(raw, train, held_out_rows, params, "held_out_size")
-        held_out = {HELD_OUT: (raw.x_train, raw.y_train, drawn)}
-    if params.train_size is not None and params.train_size > len(train):
-        raise DataError(
-            f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(train):,}, or null"
-        )
-    if params.train_size is not None and params.train_size < len(train):
-        train, _ = _draw(raw, train, params.train_size, params, "train_size")
-    parts: dict[str, Part] = {"train": (raw.x_train, raw.y_train, train), "val": val, "test": test, **held_out}
+    parts = draw(params, raw, shares, built_in.validation_rows if built_in else None)
     val_is_test = params.benchmark_val == "val_and_test"
     if val_is_test:
         del parts["val"]
@@ -120,6 +93,8 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         arrays, notes = encoded.arrays, encoded.notes
     else:
         arrays, notes = gather(parts, params.unreadable_share, scratch)
+    arrays, said, checks = checked_split(params, raw, parts, arrays, scratch)
+    notes += said
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
         notes.append(VAL_IS_TEST)
@@ -128,24 +103,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         log.warning("%s: %s", params.dataset, note)
     words = () if encoded is None else (encoded.words.vectors_VD, encoded.words.tokenizer)
     card = {**_card(params, raw, arrays, notes, encoded), "sha256": sha256(arrays, *words)}
-    return DataSet(arrays, card, *words)
-
-
-def _brought_val(params: Data, raw: Raw) -> Part | None:
-    """The validation rows that the data set brings; None: they are to be drawn from the training rows."""
-    if params.benchmark_val == "val_and_test":
-        if not raw.benchmark_val or raw.x_test is None or raw.y_test is None:
-            cure = "set it to test; only Tiny-ImageNet and image folders with val/ and without test/ have such rows"
-            raise DataError(f"{params.dataset}: data.benchmark_val is val_and_test; {cure}")
-        val: Part = (raw.x_test, raw.y_test, None)
-    elif raw.x_val is None or raw.y_val is None:
-        return None
-    else:
-        val = (raw.x_val, raw.y_val, None)
-    if params.validation_size is not None:
-        problem = f"{params.dataset}: data.validation_size is {params.validation_size:,}, and the validation rows"
-        raise DataError(f"{problem} are those of its val/; set it to null")
-    return val
+    return DataSet(arrays, card, checks, *words)
 
 
 def kind_of(params: Data) -> Kind:
@@ -208,6 +166,8 @@ def _read(params: Data, path: Path | None) -> Raw:
         log.info("%s: read from %s", params.dataset, path)
         if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
             log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
+    if params.group_column is not None:
+        raw = groups.of(raw, path, params)
     if raw.kind not in PIXELS and params.image_size is not None:
         problem = f"data.image_size is {params.image_size}, but {params.dataset} holds {raw.kind}s"
         raise DataError(f"{problem}; set it to null")
@@ -225,24 +185,15 @@ def _read_own(params: Data, path: Path) -> Raw:
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
     if path.suffix in table.SUFFIXES and own_texts.is_table(path):
-        return own_texts.read_table(path, params.label_column)
+        return own_texts.read_table(path, params.label_column, params.group_column)
     if path.suffix in table.SUFFIXES:
-        return table.read(path, params.label_column)
+        return table.read(path, params.label_column, params.group_column)
     raw = npz.read(path)
     if params.image_size is not None and not raw.features:
         raise DataError(
             f"data.image_size is {params.image_size}, but {path} holds arrays, whose size is fixed; set it to null"
         )
     return raw
-
-
-def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str) -> tuple[Index, Index]:
-    """(drawn, rest) of the training rows `among`."""
-    try:
-        drawn, rest = balanced(raw.y_train[among], rows, params.split_seed)
-    except ValueError as error:
-        raise DataError(f"{params.dataset}: {error} (data.{key} in params.yaml)") from None
-    return among[drawn], among[rest]
 
 
 def _card(

@@ -15,17 +15,17 @@ from trueodds.importing.errors import LabelledRowsError
 SUFFIXES = (".csv", ".parquet")
 
 
-def read(path: Path, label: str) -> Raw:
+def read(path: Path, label: str, group: str | None = None) -> Raw:
     """The rows of a table whose column `label` names the class of each; classes in the order of their names.
 
-    Whole numbers as labels are ordered as numbers. An empty cell is a missing value.
+    Whole numbers as labels are ordered as numbers. An empty cell is a missing value. The column `group` is no feature.
 
     Raises:
         DataError: no such column, cells that are no numbers, rows without a label, fewer than two classes.
         MissingExtraError: a Parquet file without pyarrow.
     """
     try:
-        features, x, names_N = tables.read(path, label, setting="data.label_column in params.yaml")
+        features, x, names_N = tables.read(path, label, apart=group, setting="data.label_column in params.yaml")
     except (FileError, LabelledRowsError) as error:
         raise DataError(str(error)) from None
     names = sorted(set(names_N.tolist()))

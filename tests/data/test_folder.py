@@ -13,7 +13,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
-from pipeline.data.thin_classes import thin_classes
+from pipeline.data.splitting.thin_classes import thin_classes
 from tests.png_files import png_of_rows
 from trueodds.inputs import ImageInput, Limits
 
@@ -176,7 +176,8 @@ def test_imagenets_layout(flowers: Path) -> None:
     """val/ is what benchmarks report on; public code also fits calibrators on it, which has to be asked for."""
     (flowers / "test").rename(flowers / "val")
     apart, both = (data.load(Data(dataset="flowers", benchmark_val=v)) for v in ("test", "val_and_test"))
-    assert apart.card["splits"] == {"train": 22, "val": 2, "test": 6} and not apart.card["notes"]
+    assert apart.card["splits"] == {"train": 22, "val": 2, "test": 6}
+    assert [note.partition(" left of ")[0] for note in apart.card["notes"]] == ["Fewer than 10 validation rows are"]
     assert both.card["splits"] == {"train": 24, "val": 6, "test": 6}
     assert list(both.arrays) == list(data.SPLITS)
     assert all(np.array_equal(both.arrays["val"][i], apart.arrays["test"][i]) for i in (0, 1))
@@ -211,7 +212,7 @@ def test_pixels_are_held_once(workspace: Path) -> None:
 def test_classes_with_a_single_image_or_no_validation_row_are_said(
     flowers: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    paint(flowers / "train" / "lily" / "0.png", seed=7)
+    paint(flowers / "train" / "lily" / "0.png", seed=70)
     for i in range(3):
         paint(flowers / "train" / "tulip" / f"{i}.png", seed=50 + i)
     dataset = data.load(Data(dataset="flowers"))
@@ -220,16 +221,17 @@ def test_classes_with_a_single_image_or_no_validation_row_are_said(
         [1, 0, 1, 0],
         [3, 0, 3, 0],
     ]
-    alone, validation, test = dataset.card["notes"]
+    alone, validation, test, few = dataset.card["notes"]
     assert alone == "A single row is all there is of class lily: one split alone has it."
     assert validation.startswith("No validation row is left of classes lily, tulip: calibrators are fitted")
     assert test == "No test row is left of classes lily, tulip: the metrics on test rows leave it out."
+    assert few.startswith("Fewer than 10 validation rows are left of classes daisy, rose: on these, calibrators")
     assert all(f"flowers: {note}" in caplog.text for note in dataset.card["notes"])
     assert data.load(Data()).card["notes"] == []
 
 
 def test_many_such_classes_are_counted() -> None:
-    labels = {"train": np.arange(13), "val": np.zeros(1, np.int64), "test": np.arange(13)}
+    labels = {"train": np.arange(13), "val": np.zeros(10, np.int64), "test": np.arange(13)}
     (note,) = thin_classes([f"c{k}" for k in range(13)], labels)
     assert note.startswith("No validation row is left of classes c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 and 2 more: ")
 

@@ -18,7 +18,7 @@ def terminal(reproduced: Path, tmp_path: Path) -> Iterator[Terminal]:
     folder = copy_of_repository(tmp_path / "trueodds")
     shutil.copytree(reproduced / ".dvc" / "cache", folder / ".dvc" / "cache")
     shutil.copy(reproduced / "dvc.lock", folder / "dvc.lock")
-    for table in ("evaluation/metrics.json", "evaluation/calibrators.csv", "model/epochs.csv"):
+    for table in ("data/checks.json", "evaluation/metrics.json", "evaluation/calibrators.csv", "model/epochs.csv"):
         shutil.copy(reproduced / "artifacts" / table, folder / "artifacts" / table)
     run(
         ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "-qam", "run", "--allow-empty"],

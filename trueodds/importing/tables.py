@@ -15,11 +15,11 @@ from trueodds.texts import listed
 
 
 def read(
-    path: Path, label: str, *, setting: str = "--label"
+    path: Path, label: str, *, apart: str | None = None, setting: str = "--label"
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
     """Names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
 
-    `setting` is what names the column `label`, for messages.
+    `apart` is a further column that is no feature. `setting` is what names the column `label`, for messages.
 
     Raises:
         LabelledRowsError: no such column, rows without a label.
@@ -30,7 +30,7 @@ def read(
     if label not in header:
         cure = f"name the column of the labels: {setting}.{nearest(label, header)}"
         raise LabelledRowsError(f"{path} has no column {label!r}; it has {listed(header)}; {cure}")
-    features = tuple(name for name in header if name != label)
+    features = tuple(name for name in header if name not in (label, apart))
     if not features:
         raise LabelledRowsError(f"{path} has no column but {label!r}; expected one for each feature of the model")
     table = columns.read(path, features, [label])

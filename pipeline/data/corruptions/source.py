@@ -121,5 +121,6 @@ def _check(path: Path, array: npt.NDArray[Any], shape: tuple[int, ...], dtype: n
         wanted = f"{dtype or 'integers'} of shape {shape}"
         raise DataError(
             f"{path} is {array.dtype} of shape {array.shape}; expected {wanted}: severities 1 to 5 of the"
-            f" {shape[0] // len(SEVERITIES):,} test rows, one after the other. Take it from {SOURCE}"
+            f" {shape[0] // len(SEVERITIES):,} test rows, one after the other. Take it from {SOURCE}, or, where"
+            " data.duplicates leaves test rows out, move the folder away: then the corruptions are computed"
         )

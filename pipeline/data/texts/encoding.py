@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,17 @@ def tokenizer_of(words: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
+def words_in(text: str) -> list[str]:
+    """The words that `tokenizer_of` cuts a text into, known or not."""
+    cut = _knows_no_word()
+    return [word for word, _ in cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(text))]
+
+
+@cache
+def _knows_no_word() -> Tokenizer:
+    return tokenizer_of([PAD, UNKNOWN])
+
+
 def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> Words:
     """The `size` words that the training texts have most often, PAD and UNKNOWN among them; ties by first appearance.
 
@@ -65,11 +77,9 @@ def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> 
     Raises:
         DataError: embeddings that cannot be read; texts without any word.
     """
-    cut = tokenizer_of([PAD, UNKNOWN])
     counts: Counter[str] = Counter()
     for text in train.texts:
-        parts = cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(text))
-        counts.update(word for word, _ in parts)
+        counts.update(words_in(text))
     if not counts:
         raise DataError("the training texts have no word, nothing but punctuation; see what they hold")
     common = [word for word, _ in counts.most_common(size - 2)]

@@ -58,10 +58,10 @@ def read_folder(folder: Path) -> Raw:
     return checked(Raw(x_train, y_train, x_test, y_test, classes, x_val=x_val, y_val=y_val), str(folder))
 
 
-def read_table(path: Path, label: str) -> Raw:
+def read_table(path: Path, label: str, group: str | None = None) -> Raw:
     """The column `text` of a CSV or Parquet file, and the class of each row in the column `label`; classes by name.
 
-    Whole numbers as labels are ordered as numbers. Other columns are left out, with a warning.
+    Whole numbers as labels are ordered as numbers. Other columns than `group` are left out, with a warning.
 
     Raises:
         DataError: no such column, a row without a text or a label.
@@ -71,8 +71,8 @@ def read_table(path: Path, label: str) -> Raw:
         found = labelled.of_table(path, label, setting="data.label_column in params.yaml")
     except FileError as error:
         raise DataError(str(error)) from None
-    if found.others:
-        log.warning("%s: columns left out beside %s and %s: %s", path, COLUMN, label, listed(found.others))
+    if others := [name for name in found.others if name != group]:
+        log.warning("%s: columns left out beside %s and %s: %s", path, COLUMN, label, listed(others))
     place = {name: k for k, name in enumerate(found.classes)}
     y = np.array([place[name] for name in found.labels], dtype=np.int64)
     return checked(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from trueodds.evaluation.splits import Index
 
 NAMED = 10  # classes in a sentence; of the others the number
+FEW = 10
+"""Validation rows of a class; fewer say next to nothing of its calibration."""
 _WITHOUT = {
     "train": "No training row is left of {}: the net does not learn to answer so.",
     "val": "No validation row is left of {}: calibrators are fitted, and epochs compared, without any. Add rows, or"
@@ -19,7 +21,8 @@ _WITHOUT = {
 
 
 def thin_classes(classes: Sequence[str], labels: Mapping[str, npt.NDArray[np.int64]]) -> list[str]:
-    """A sentence for each thing that classes lack, naming them: a second row, or any row of train, val or test.
+    """A sentence for each thing that classes lack, naming them: a second row, any row of train, val or test, or FEW
+    validation rows.
 
     labels: the class of each row, per split; those three and any others.
     """
@@ -30,6 +33,9 @@ def thin_classes(classes: Sequence[str], labels: Mapping[str, npt.NDArray[np.int
     for split, words in _WITHOUT.items():
         if len(without := np.flatnonzero(counts[split] == 0)):
             notes.append(words.format(_named(classes, without)))
+    if len(few := np.flatnonzero((counts["val"] > 0) & (counts["val"] < FEW))):
+        said = f"Fewer than {FEW} validation rows are left of {_named(classes, few)}"
+        notes.append(f"{said}: on these, calibrators and class-wise metrics follow chance. Raise data.validation_size.")
     return notes
 
 

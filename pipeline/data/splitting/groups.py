@@ -1,0 +1,203 @@
+"""Groups of rows that belong together, such as the images of one patient: all of them on one side of every split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.config import Data
+from pipeline.data.raw import DataError, ImageFiles, Raw
+from trueodds.errors import nearest
+from trueodds.evaluation.splits import Index
+from trueodds.files import FileError
+from trueodds.inputs import columns
+from trueodds.texts import listed
+
+FOLDER = "folder"
+"""The name by which an image folder's groups are asked for: train/<class>/<group>/."""
+Groups = npt.NDArray[np.int64]
+
+
+def of(raw: Raw, path: Path | None, params: Data) -> Raw:
+    """`raw` with the groups that `data.group_column` names; `path`: of the data set, None of a built-in one.
+
+    Raises:
+        DataError: no such column, array or folder, or a row without a group.
+    """
+    name = params.group_column or ""
+    if path is None:
+        problem = f"data.group_column is {name!r}, and {params.dataset} is built in, without groups"
+        raise DataError(f"{problem}; set it to null")
+    if path.is_dir():
+        return of_folder(raw, path, name)
+    if path.suffix in columns.SUFFIXES:
+        return of_table(raw, path, name, params.label_column)
+    return of_arrays(raw, path, name)
+
+
+def of_table(raw: Raw, path: Path, column: str, label: str) -> Raw:
+    """`raw` with the groups that a column of its table names.
+
+    Raises:
+        DataError: no such column, the labels' column, a row without a group.
+    """
+    try:
+        if column not in (header := columns.names(path)) or column == label:
+            problem = f"data.group_column is {column!r}, and {path} has the columns {listed(header)}"
+            cure = f"name one of them that is not the labels' ({label!r}), or set it to null"
+            raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
+        names = columns.read(path, (), [column]).texts[column]
+    except FileError as error:
+        raise DataError(str(error)) from None
+    if not names.is_known_N.all():
+        row = int(names.is_known_N.argmin()) + 2
+        raise DataError(f"{path}, row {row} has no {column} (data.group_column); give every row a group of its own")
+    return replace(raw, groups={"train": names.code_N.astype(np.int64)})
+
+
+def of_arrays(raw: Raw, path: Path, name: str) -> Raw:
+    """`raw` with the groups of an .npz: the array `name`, beside a test split `name`_train and `name`_test.
+
+    Raises:
+        DataError: no such array, or not one group for each row.
+    """
+    rows = {"train": len(raw.y_train), **({} if raw.y_test is None else {"test": len(raw.y_test)})}
+    wanted = {split: f"{name}_{split}" if len(rows) > 1 else name for split in rows}
+    with np.load(path, allow_pickle=False) as file:
+        if missing := [array for array in wanted.values() if array not in file.files]:
+            problem = f"data.group_column is {name!r}, and {path} has no array {missing[0]}"
+            raise DataError(f"{problem}; it has {listed(file.files)}. Add it, a group for each row, or set it to null")
+        held = {split: np.asarray(file[array]) for split, array in wanted.items()}
+    for split, array in held.items():
+        if array.shape != (rows[split],):
+            expected = f"expected ({rows[split]},), a group for each row"
+            raise DataError(f"{path}: {wanted[split]} has shape {array.shape}; {expected}")
+    return replace(raw, groups=_coded(held))
+
+
+def of_folder(raw: Raw, folder: Path, name: str) -> Raw:
+    """`raw` with the groups of an image folder: the first folder below that of the class.
+
+    Raises:
+        DataError: another name than FOLDER, rows that are no image files, an image that lies in no such folder.
+    """
+    files = {split: x for split, x in _inputs(raw).items() if isinstance(x, ImageFiles)}
+    if name != FOLDER or len(files) < len(_inputs(raw)):
+        raise DataError(
+            f"data.group_column is {name!r}, and {folder} is a folder; allowed is {FOLDER!r}, for images in"
+            " train/<class>/<group>/. Set it to null, or bring the rows into a table with a column of groups"
+        )
+    held = {}
+    for split, x in files.items():
+        inside = [path.relative_to(folder).parts for path in x.paths]
+        if apart := [parts for parts in inside if len(parts) < 4]:  # <split>/<class>/<group>/.../<image>
+            problem = f"{folder / Path(*apart[0])} lies in no folder of a group (data.group_column: {FOLDER})"
+            raise DataError(f"{problem}; expected {folder}/{apart[0][0]}/<class>/<group>/{apart[0][-1]}")
+        held[split] = np.array([parts[2] for parts in inside])
+    return replace(raw, groups=_coded(held))
+
+
+def draw(
+    labels_N: npt.NDArray[np.int64], groups_N: Groups, size: int, seed: int, *, leave: int = 1
+) -> tuple[Index, Index]:
+    """Draw whole groups with about `size` rows together; returns (drawn, rest), both sorted.
+
+    Each class gives its share of rows: a group counts to the class that most of its rows have. The number of rows drawn
+    differs from `size` by at most half the largest group, unless that would draw no group or leave fewer than `leave`.
+
+    Args:
+        labels_N, groups_N: the class and the group of each row.
+        leave: groups that the rest keeps at least.
+
+    Raises:
+        ValueError: there are not more than `leave` groups, or `size` is not between 1 and the number of rows less one.
+    """
+    if not 1 <= size < len(labels_N):
+        raise ValueError(f"cannot draw {size:,} of {len(labels_N):,} rows; allowed is 1..{len(labels_N) - 1:,}")
+    _, code_N, rows_G = np.unique(groups_N, return_inverse=True, return_counts=True)
+    if len(rows_G) <= leave:
+        raise ValueError(
+            f"{len(rows_G):,} groups of rows are left for {leave + 1} parts; allowed is a group and more each"
+        )
+    order_G = np.random.default_rng(seed).permutation(len(rows_G))
+    class_G = _commonest(labels_N, code_N, len(rows_G))
+    is_drawn_G = np.zeros(len(rows_G), dtype=bool)
+    owed = 0.0  # rows that the classes before gave too few
+    for k in np.unique(class_G):
+        of_class = order_G[class_G[order_G] == k]
+        owed = _fill(of_class, rows_G, owed + size * float(rows_G[of_class].sum()) / len(labels_N), is_drawn_G)
+    if not is_drawn_G.any():
+        is_drawn_G[np.abs(rows_G - size).argmin()] = True
+    by_size = sorted(np.flatnonzero(is_drawn_G), key=lambda group: rows_G[group])
+    is_drawn_G[by_size[: max(0, len(by_size) + leave - len(rows_G))]] = False
+    return np.flatnonzero(is_drawn_G[code_N]), np.flatnonzero(~is_drawn_G[code_N])
+
+
+def _commonest(labels_N: npt.NDArray[np.int64], code_N: Index, groups: int) -> npt.NDArray[np.int64]:
+    """The class that most rows of each group have, the first of equals."""
+    classes = int(labels_N.max()) + 1
+    pairs, counts = np.unique(code_N * classes + labels_N, return_counts=True)
+    group, label = np.divmod(pairs, classes)
+    order = np.lexsort((-label, counts))
+    class_G = np.empty(groups, dtype=np.int64)
+    class_G[group[order]] = label[order]  # the last of a group's, with most rows, stays
+    return class_G
+
+
+def _fill(groups: Index, rows_G: npt.NDArray[np.int64], wanted: float, is_drawn_G: npt.NDArray[np.bool_]) -> float:
+    """Marks groups, in their order, that fit into `wanted` rows, and one more if that comes nearer.
+
+    Returns the rows that are still wanted, fewer than 0 if too many were drawn.
+    """
+    for group in groups:
+        if rows_G[group] <= wanted:
+            is_drawn_G[group] = True
+            wanted -= float(rows_G[group])
+    left = groups[~is_drawn_G[groups]]
+    if len(left):
+        best = left[np.abs(rows_G[left] - wanted).argmin()]
+        if abs(rows_G[best] - wanted) < abs(wanted):
+            is_drawn_G[best] = True
+            wanted -= float(rows_G[best])
+    return wanted
+
+
+def counts(groups: Mapping[str, Groups]) -> dict[str, dict[str, int]]:
+    """Of each part, its groups, and its rows whose group training rows have, too."""
+    return {
+        part: {
+            "groups": len(np.unique(groups_N)),
+            "shared_rows": 0 if part == "train" else int(np.isin(groups_N, groups["train"]).sum()),
+        }
+        for part, groups_N in groups.items()
+    }
+
+
+def notes(column: str, groups: Mapping[str, Groups]) -> list[str]:
+    """Sentences on the groups of the parts; `groups`: the group of each row, by part."""
+    table = counts(groups)
+    counted = ", ".join(f"{entry['groups']:,} in {part}" for part, entry in table.items())
+    lines = [
+        f"Groups of rows (data.group_column: {column}): {counted}. Intervals and tests take rows as independent; if the"
+        " rows of a group resemble each other, intervals are too narrow."
+    ]
+    for part, entry in table.items():
+        if shared := entry["shared_rows"]:
+            lines.append(f"{shared:,} of {len(groups[part]):,} {part} rows are of groups that training rows have, too.")
+    return lines
+
+
+def _inputs(raw: Raw) -> dict[str, Any]:
+    every = {"train": raw.x_train, "val": raw.x_val, "test": raw.x_test}
+    return {split: x for split, x in every.items() if x is not None}
+
+
+def _coded(held: Mapping[str, npt.NDArray[Any]]) -> dict[str, Groups]:
+    _, code_N = np.unique(np.concatenate(list(held.values())), return_inverse=True)
+    cuts = np.cumsum([len(names) for names in held.values()])[:-1]
+    return dict(zip(held, np.split(code_N.astype(np.int64), cuts), strict=True))
