@@ -25,6 +25,10 @@ $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	  if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then echo "TrueOdds needs Python 3.11, 3.12 or 3.13; tried without success: $(or $(PYTHON),python3.11 python3.12 python3.13 python3). Install python3.11, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	theirs=$$($(BIN)/python -Ic 'import json, importlib.metadata as m; print(json.loads(m.distribution("trueodds").read_text("direct_url.json"))["url"].removeprefix("file://"))' 2>/dev/null || :); \
+	if [ -n "$$theirs" ] && [ "$$theirs" != "$(CURDIR)" ] && [ -z "$(TAKE)" ]; then \
+	  echo "$(VENV) runs the code of $$theirs, and after a setup from here the code of $(CURDIR). Give this checkout an environment of its own (leave out VENV), or say that you mean it: make setup VENV=$(VENV) TAKE=1" >&2; exit 1; \
+	fi; \
 	echo "Setting up $(VENV) with $$($$python --version) ($$python)."; \
 	if $$python -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))'; then \
 	  echo "Beside torch, this Python's package index may send several GB of CUDA libraries; with python3.11 it is about 0.6 GB, if your index has torch's CPU build."; \

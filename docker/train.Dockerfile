@@ -38,7 +38,7 @@ RUN pip install --no-deps --no-build-isolation --editable . && pip check \
 USER 1000:1000
 
 # PREFECT_SERVER_UI_STATIC_DIRECTORY: otherwise the server writes its page into site-packages, which is root's.
-# DVC_SITE_CACHE_DIR and MPLCONFIGDIR: DVC would write to /var/tmp, matplotlib into the home folder. The four of Prefect
+# DVC_SITE_CACHE_DIR and MPLCONFIGDIR: DVC would write to /var/tmp, matplotlib into the home folder. The six of Prefect
 # after it are those of [tool.prefect] in pyproject.toml, which Prefect reads in this folder only.
 ENV PIPELINE_HOME=/app \
     TRUEODDS_MODELS=/models \
@@ -48,6 +48,8 @@ ENV PIPELINE_HOME=/app \
     PREFECT_SERVER_UI_STATIC_DIRECTORY=/tmp/prefect-ui \
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
     PREFECT_WORKER_QUERY_SECONDS=2 \
+    PREFECT_WORKER_HEARTBEAT_SECONDS=10 \
+    PREFECT_CLIENT_MAX_RETRIES=10 \
     PREFECT_SERVER_ANALYTICS_ENABLED=false \
     PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem \
     DVC_NO_ANALYTICS=1 \
@@ -55,4 +57,4 @@ ENV PIPELINE_HOME=/app \
     ORT_DISABLE_TELEMETRY=1
 
 # Its health is asked for at port 8080 (compose.yaml): whether it has asked the server for runs of late.
-CMD ["prefect", "worker", "start", "--pool", "gpu", "--type", "process", "--limit", "1", "--with-healthcheck"]
+CMD ["python", "-m", "pipeline.flows.worker", "--with-healthcheck"]

@@ -7,7 +7,6 @@ Leaf names are unique over all sections, so a leaf can be named alone: on the co
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, nearest, unknown
 
 OptionValue = bool | int | float | str
@@ -271,20 +271,6 @@ def parse(tree: Mapping[str, Any], source: str = "params") -> Params:
             " (10, 15, 20, 25, 30, 50, 60, 75, 100, ...), so that bins are unions of cells"
         )
     return params
-
-
-class _Loader(yaml.SafeLoader):
-    """PyYAML reads 1e-3 as text (YAML 1.1); here, as for DVC (YAML 1.2), it is a number."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
-def read_yaml(text: str) -> Any:
-    """The value of YAML text, with numbers as DVC has them. Raises yaml.YAMLError."""
-    return yaml.load(text, Loader=_Loader)  # a SafeLoader
 
 
 def _explain(error: Any) -> str:

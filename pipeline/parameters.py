@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from pipeline.config import SECTION_OF, Params, read_yaml
+from pipeline.config import SECTION_OF, Params
+from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
 
 OPTIONS = ("model_options", "method_options", "calibrator_options", "shift_options")

@@ -147,6 +147,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/labels/settle": settling.examples(),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
+            "/admin/recalibration/undecided": alarm.undecided_examples(engine.version),
             "/admin/alarm/rearm": rearming.examples(engine.version),
         },
     )

@@ -31,7 +31,7 @@ LAYERS = {
         logits metrics
         sums inputs
         files cli
-        errors texts processes
+        errors texts processes dialect
     """,
     "trueodds/inputs": """
         image vector text

@@ -1,7 +1,8 @@
 """The flow `recalibrate`: live labels -> a candidate beside what answers -> evidence for a person, who promotes it.
 
 Started by an alarm's webhook, by hand (`prefect deployment run recalibrate/live`) or by its schedule, if somebody
-switches it on. A run does not wait for labels, which would hold up the worker: it asks for another run later.
+switches it on. A run does not wait for labels, or for a service that is away, which would hold up the worker: it asks
+for another run later. Of a run that fails without that, so that nobody will hear of its alarm, the service is told.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from prefect import State, Task, flow, get_run_logger
+from prefect import Flow, State, Task, flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
+from prefect.client.schemas import FlowRun
+from prefect.logging.loggers import flow_run_logger
 from prefect.runtime import deployment, flow_run
 from prefect.states import Completed, Scheduled
 from pydantic import Field
@@ -27,6 +30,7 @@ from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
 from trueodds.bundle import ModelFolder, open_models
+from trueodds.errors import UserError
 
 T = TypeVar("T")
 
@@ -49,7 +53,28 @@ def run_name() -> str:
     return f"{parameters.get('model') or 'what answers'}{reason}"
 
 
-@flow(name="recalibrate", flow_run_name=run_name, persist_result=False, log_prints=False)
+def tell(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Tell the service that a chain of runs has ended without a decision: it counts that and calls its webhooks."""
+    given = flow_run.parameters
+    if given.get("dry_run"):
+        return
+    body = {"model": given.get("model"), "version": given.get("version"), "who": f"flow run {flow_run.name}"}
+    why = " ".join(f"{given.get('reason') or ''} {state.name}: {state.message or ''}".split())
+    try:
+        recalibration.client_of(given.get("service")).post(recalibration.UNDECIDED, body | {"why": why[:2000]})
+    except UserError as error:
+        log = flow_run_logger(flow_run)
+        log.error("the service could not be told that this recalibration ended without a decision: %s", error)
+
+
+@flow(
+    name="recalibrate",
+    flow_run_name=run_name,
+    persist_result=False,
+    log_prints=False,
+    on_failure=[tell],
+    on_crashed=[tell],
+)
 def recalibrate(
     model: str | None = None,
     version: str | None = None,
@@ -76,8 +101,8 @@ def recalibrate(
         labels: To fit on, of those that arrived last, at most.
         candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
         wait_seconds: For labels that are enough for an interval; the worker waits too.
-        look_again_minutes: While labels are too few for a fit or an interval: another run after so long, then after
-            twice as long, up to a day. None: no other run.
+        look_again_minutes: While labels are too few for a fit or an interval, or the service is away: another run
+            after so long, then after twice as long, up to a day. None: no other run.
         dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
     """
     log = get_run_logger()
@@ -95,15 +120,15 @@ def recalibrate(
     )
     if dry_run:
         return Completed(name="Rehearsed", message=recalibration.rehearse(request))
-    if ObservedModel.of(request) is None:
-        request = replace(request, model=request.model_name())
     try:
+        if ObservedModel.of(request) is None:
+            request = replace(request, model=request.model_name())
         outcome = recalibration.recalibrate(request, as_task)
-    except FewLabelsError as error:
+    except (FewLabelsError, AwayError) as error:
         if look_again_minutes is None or not deployment.id:
             raise
-        again = _look_again(look_again_minutes, request, version, "few")
-        return Completed(name="Waiting", message=f"{error}. {again}")
+        about = "few" if isinstance(error, FewLabelsError) else "away"
+        return Completed(name="Waiting", message=f"{error}. {_look_again(look_again_minutes, request, version, about)}")
     _show(outcome, request.models)
     words = outcome.words
     log.info(words)
@@ -133,17 +158,24 @@ def as_task(step: Callable[..., T], *arguments: Any) -> T:
 
 
 def _look_again(minutes: float, request: Recalibration, version: str | None, about: str) -> str:
-    """Ask for another run, of the same model in the same place; several that ask for the same one get one."""
+    """Ask for another run, of the same model in the same place; several that ask in one minute get the same one."""
     when = datetime.now(UTC) + timedelta(minutes=minutes)
     parameters = dict(flow_run.get_parameters() or {})
     parameters |= {"model": request.model, "service": request.client.url, "models": request.models.place}
     parameters |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
-    key = f"recalibrate-{request.model}-{version}-{about}-{minutes:g}-{when.date()}"
+    key = f"recalibrate-{request.model}-{version}-{about}-{minutes:g}-{when:%Y-%m-%dT%H:%M}"
     with get_client(sync_client=True) as client:
-        client.create_flow_run_from_deployment(
-            deployment.id, parameters=parameters, state=Scheduled(scheduled_time=when), idempotency_key=key
-        )
-    return f"Another run looks again at {when:%Y-%m-%d %H:%M} UTC."
+
+        def ask(key: str) -> FlowRun:
+            state: State[None] = Scheduled(scheduled_time=when)
+            return client.create_flow_run_from_deployment(
+                deployment.id, parameters=parameters, state=state, idempotency_key=key
+            )
+
+        run = ask(key)
+        if run.state is not None and run.state.is_final():  # somebody cancelled it, or had it run early
+            run = ask(f"{key}-{flow_run.get_id()}")
+    return f"Another run looks again at {run.expected_start_time or when:%Y-%m-%d %H:%M} UTC."
 
 
 def _show(outcome: Outcome, models: ModelFolder) -> None:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
 STATE = ".prefect"
-POOL = "gpu"
+POOL, WORKER = "gpu", "local"
 URL = "http://127.0.0.1:4200/api"
 SILENCE_SECONDS = 90
 """Without a heartbeat for so long a run is taken for crashed: three missed (pyproject.toml sets their distance)."""
+HEARTBEAT_SECONDS = 10.0
+"""Between two of a worker's heartbeats, as pyproject.toml sets it."""
 STILL_SECONDS = 75.0
 """A server over SQLite that was not started here may stand still for 60 s; see pipeline/flows/prefect_server.py."""
 PENDING_SECONDS = 300
@@ -62,14 +64,14 @@ def up(home: Path, url: str) -> None:
         _start(home, "server", ["pipeline.flows.prefect_server", *place], url, lambda: healthy(url), seconds=120)
     register(home, url)
     worker = _alive(state / "worker.json")
-    if worker is not None and (changed := changed_variables(worker, os.environ)):
-        _stop_idle(worker, changed)
+    if worker is not None and (why := _reason_to_restart(worker, url)):
+        _stop_idle(worker, why)
         worker = None
     if worker is not None:
         print("worker: runs already")
     else:
-        command = ["prefect", *worker_arguments("local")]
-        _start(home, "worker", command, url, lambda: "local" in workers_online(url), seconds=60)
+        begin = datetime.now(UTC)
+        _start(home, "worker", worker_command(WORKER), url, lambda: _heard(url) > begin, seconds=60)
     print(f"\nPrefect's page: {url.removesuffix('/api')}\nNext:  prefect deployment run train/digits --watch")
     if url != URL:
         print(f"after: export PREFECT_API_URL={url}")
@@ -85,20 +87,35 @@ def changed_variables(process: psutil.Process, environment: Mapping[str, str]) -
     return sorted(name for name in names if started.get(name) != environment.get(name))
 
 
-def _stop_idle(worker: psutil.Process, changed: list[str]) -> None:
+def _reason_to_restart(worker: psutil.Process, url: str) -> str:
+    """Why a worker that is there is of no use; "" where it is."""
+    if changed := changed_variables(worker, os.environ):
+        return f"{', '.join(changed)} has changed since it was started"
+    begin = datetime.now(UTC)
+    while _heard(url) < begin - timedelta(seconds=HEARTBEAT_SECONDS * 1.5):
+        if datetime.now(UTC) - begin > timedelta(seconds=HEARTBEAT_SECONDS * 1.5):
+            return f"the server at {url} hears nothing of it"
+        time.sleep(0.5)
+    return ""
+
+
+def _stop_idle(worker: psutil.Process, why: str) -> None:
     """Raises ServerError while it runs a flow."""
-    names = ", ".join(changed)
     if worker.children():
         raise ServerError(
-            f"the worker (process {worker.pid}) was started with another {names} and is running a flow, which keeps the"
-            " old values. Wait for its end, or end it (make prefect-stop), and then: make prefect"
+            f"the worker (process {worker.pid}) is of no use, for {why}; but it is running a flow. Wait for the flow's"
+            " end, or end it (make prefect-stop), and then: make prefect"
         )
-    print(f"worker: started anew, for {names} has changed")
-    worker.terminate()
+    print(f"worker: started anew, for {why}")
+    _end(worker)
+
+
+def _end(process: psutil.Process) -> None:
+    process.terminate()
     try:
-        worker.wait(30)
+        process.wait(5 if process.status() == psutil.STATUS_STOPPED else 30)
     except psutil.TimeoutExpired:
-        worker.kill()
+        process.kill()
 
 
 def down(home: Path) -> None:
@@ -109,11 +126,7 @@ def down(home: Path) -> None:
         if process is None:
             print(f"{name}: not running")
         else:
-            process.terminate()
-            try:
-                process.wait(30)
-            except psutil.TimeoutExpired:
-                process.kill()
+            _end(process)
             print(f"{name}: stopped")
         record.unlink(missing_ok=True)
 
@@ -216,15 +229,20 @@ def healthy(url: str) -> bool:
         return False
 
 
-def worker_arguments(name: str) -> list[str]:
-    """Of `prefect` for a worker that runs one flow at a time."""
-    return ["worker", "start", "--pool", POOL, "--type", "process", "--limit", "1", "--name", name]
+def worker_command(name: str) -> list[str]:
+    """A module, and its arguments, that runs a worker of one flow at a time."""
+    return ["pipeline.flows.worker", "--name", name]
 
 
-def workers_online(url: str) -> set[str]:
-    """Names of the pool's workers that the server has heard of lately."""
+def workers_heard(url: str) -> dict[str, datetime]:
+    """Names of the pool's workers, and when the server last heard of each."""
     answer = httpx.post(f"{url}/work_pools/{POOL}/workers/filter", json={}, timeout=STILL_SECONDS).json()
-    return {worker["name"] for worker in answer if worker["status"] == "ONLINE"}
+    return {worker["name"]: datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in answer}
+
+
+def _heard(url: str) -> datetime:
+    """When the server last heard of the worker that `up` starts."""
+    return workers_heard(url).get(WORKER, datetime.min.replace(tzinfo=UTC))
 
 
 def _start(home: Path, name: str, module: list[str], url: str, ready: Any, seconds: float) -> None:

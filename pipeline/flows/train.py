@@ -20,7 +20,7 @@ from prefect.states import Completed
 
 from pipeline import config, stages
 from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
-from pipeline.flows.runs import was_cancelled
+from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.client import SERVICE
@@ -91,6 +91,8 @@ def _train(**leaves: Any) -> None:
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
         binding.die_with_parent(signal.SIGTERM, os.getppid())
+    if (asked := created(run)) is not None:
+        log.info("asked for at %s UTC; takes code, params.yaml and data as they are now", f"{asked:%Y-%m-%d %H:%M:%S}")
     workspace.prune(home, log.info, was_cancelled)
     with workspace.opened(home, run, overrides, log.info) as place:
         shared = remote.name_of(place.folder)

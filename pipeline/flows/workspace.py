@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 
 from pipeline import config
 from pipeline.flows.checkout import RUNS, WorkspaceError, call, git, take_code, take_data, take_settings
+from trueodds.dialect import difference
 from trueodds.files import read_json, write_json
 
 KEEP_DAYS = 14
@@ -154,6 +155,13 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
     yaml.preserve_quotes = True
     yaml.width = 4096
     yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
+
+    def text(r: Any, value: str) -> Any:  # ruamel.yaml would leave the quotes away from 'off'
+        return (
+            r.represent_str(value) if not difference(value) else r.represent_scalar("tag:yaml.org,2002:str", value, "'")
+        )
+
+    yaml.representer.add_representer(str, text)
     tree = yaml.load(path) or {}
     for name, value in overrides.items():
         leaf, _, option = name.partition(".")

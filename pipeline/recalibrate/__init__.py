@@ -7,7 +7,7 @@ way back.
 """
 
 from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
-from pipeline.recalibrate.client import AnswerError, AwayError, Client, Labelled, client_of
+from pipeline.recalibrate.client import UNDECIDED, AnswerError, AwayError, Client, Labelled, client_of
 from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.loop import judge, recalibrate
 from pipeline.recalibrate.observed import ObservedModel
@@ -17,6 +17,7 @@ from pipeline.recalibrate.state import check_folder, rehearse
 __all__ = [
     "LABELS",
     "LEAST_LABELS",
+    "UNDECIDED",
     "AnswerError",
     "AwayError",
     "CandidateScore",

@@ -28,6 +28,8 @@ from trueodds.errors import UserError
 
 URL = "http://127.0.0.1:8000"
 SERVICE, KEY, KEY_FILE = "TRUEODDS_SERVICE", "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
+UNDECIDED = "/admin/recalibration/undecided"
+"""The service's route that is told of a recalibration that ended without a decision."""
 SECONDS = 60.0
 """Without a byte from the service."""
 AGREE_MS = 1500
@@ -142,9 +144,9 @@ class Client:
         with self._open(path, query) as answer:
             return self._tree(path, answer)
 
-    def post(self, path: str) -> Any:
-        """A JSON answer to a POST without a body. Raises as `labelled`."""
-        with self._open(path, {}, "POST") as answer:
+    def post(self, path: str, tree: Any = None) -> Any:
+        """A JSON answer to a POST with a JSON body, or without one. Raises as `labelled`."""
+        with self._open(path, {}, "POST", tree) as answer:
             return self._tree(path, answer)
 
     def _tree(self, path: str, answer: HTTPResponse) -> Any:
@@ -154,14 +156,18 @@ class Client:
             raise AnswerError(f"{self.url}{path} answered what is not JSON ({error}): not a TrueOdds?") from None
 
     @contextmanager
-    def _open(self, path: str, query: dict[str, Any], method: str = "GET") -> Iterator[HTTPResponse]:
+    def _open(self, path: str, query: dict[str, Any], method: str = "GET", tree: Any = None) -> Iterator[HTTPResponse]:
         url = f"{self.url.rstrip('/')}{path}?{urllib.parse.urlencode(query)}"
         headers = {"accept": "*/*" if path.endswith(".npz") else "application/json"}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
+        data = None
+        if tree is not None:
+            data, headers["content-type"] = json.dumps(tree).encode(), "application/json"
         try:
             opener = urllib.request.build_opener(_Same)
-            with opener.open(urllib.request.Request(url, headers=headers, method=method), timeout=SECONDS) as answer:
+            asked = urllib.request.Request(url, data, headers, method=method)
+            with opener.open(asked, timeout=SECONDS) as answer:
                 yield answer
         except urllib.error.HTTPError as error:
             raise self._refused(error, path) from None

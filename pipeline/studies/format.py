@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pipeline import config
 from pipeline.studies.figure import Figure
 from trueodds.calibrators import Identity
+from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation.entries import check_compared
 from trueodds.evaluation.measurement import measure
@@ -166,7 +167,7 @@ def read(name: str) -> Study:
         if not path.is_file():
             raise StudyError(str(unknown("study", name, names())) + " Or give a file: trueodds study mine.yaml")
     try:
-        tree = config.read_yaml(path.read_text(encoding="utf-8"))
+        tree = read_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise StudyError(f"{path} does not exist; give the .yaml file of a study") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

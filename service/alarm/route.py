@@ -1,9 +1,10 @@
-"""The alarm's routes: acknowledging it, and trying its webhooks."""
+"""The alarm's routes: acknowledging it, trying its webhooks, and what became of the recalibration that it asked for."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import APIRouter, Request
@@ -17,7 +18,7 @@ from service.alarm.schemas import AlarmTest, WebhookTest
 from service.alarm.state import ALARM, NULLS, AlarmState
 from service.alarm.watch import taking
 from service.errors import ServiceError
-from service.http import documentation, error_answers, json_body, keys
+from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
 from service.settings import Webhook
 from service.store import StoreError
@@ -40,6 +41,21 @@ class AcknowledgementBody(SignedBody):
     model: Name
     version: Name
     null: Null | None = None
+
+
+class UndecidedBody(SignedBody):
+    """Who recalibrated what, and why there is no decision."""
+
+    model_config = ConfigDict(title="UndecidedRecalibration")
+
+    model: Name | None = None
+    version: Name | None = None
+
+
+def undecided_examples(version: Version) -> documentation.Examples:
+    """Bodies of a report that a recalibration of the version ended without a decision."""
+    report = {"model": version.model, "version": version.version, "who": "flow run", "why": "Failed: the disk is full"}
+    return {json_body.JSON: {"a failed run": report}}
 
 
 def examples(version: Version) -> documentation.Examples:
@@ -99,20 +115,60 @@ async def try_webhooks(request: Request) -> Response:
     gets a run with `dry_run`, which only looks whether all that it needs is there.
     """
     runtime = cast("Runtime", request.app.state.runtime)
-    version, settings, count = runtime.engine.version, runtime.settings, runtime.telemetry.delivery
-    body = webhooks.trial_news(version.model, version.version, address=settings.address)
+    version, address = runtime.engine.version, runtime.settings.address
+    body = webhooks.trial_news(version.model, version.version, address=address)
+    return await _call(runtime, runtime.settings.alarm_webhook, body)
+
+
+@router.post(
+    "/admin/recalibration/undecided",
+    tags=["operation"],
+    summary="Report a recalibration without a decision",
+    dependencies=[keys.requires("admin")],
+    openapi_extra={
+        "requestBody": {"required": True, "content": {json_body.JSON: {"schema": UndecidedBody.model_json_schema()}}}
+    },
+    responses={
+        200: {"model": AlarmTest},
+        **error_answers.documented(
+            _400="not JSON",
+            _408="the body came too slowly",
+            _413="the body is too large",
+            _415="not JSON",
+            _422="a field is missing, empty, too long, unknown or not a plain line",
+            **keys.ERRORS,
+        ),
+    },
+)
+async def report_undecided(request: Request) -> Response:
+    """Say that an automatic recalibration has failed and no further run of it follows. It is counted, and every webhook
+    is told by news of type `recalibration-undecided`, except those that start a Prefect deployment.
+    """
+    runtime = cast("Runtime", request.app.state.runtime)
+    settings, expected = runtime.settings, "who and why, and maybe model and version"
+    body = await json_body.read_json(
+        request, settings.max_json_values, lambda tree: signed_body.read(UndecidedBody, tree, expected)
+    )
+    runtime.telemetry.undecided()
+    reading = f"A recalibration ended without a decision ({body.who}): {body.why}"
+    told = webhooks.undecided_news(body.model, body.version, reading, address=settings.address)
+    return await _call(runtime, [hook for hook in settings.alarm_webhook if not hook.starts_run], told)
+
+
+async def _call(runtime: Runtime, hooks: Iterable[Webhook], body: dict[str, Any]) -> Response:
+    """The answer after a try of each webhook."""
 
     async def attempt(hook: Webhook) -> WebhookTest:
         try:
             run = await webhooks.send(hook, body)
         except webhooks.WebhookError as error:
-            count(str(hook), delivered=False)
+            runtime.telemetry.delivery(str(hook), delivered=False)
             return WebhookTest(webhook=str(hook), taken=False, problem=str(error), flow_run=None)
-        count(str(hook), delivered=True)
+        runtime.telemetry.delivery(str(hook), delivered=True)
         return WebhookTest(webhook=str(hook), taken=True, problem=None, flow_run=run)
 
-    test = AlarmTest(webhooks=await asyncio.gather(*map(attempt, settings.alarm_webhook)))
-    return Response(test.model_dump_json(), media_type="application/json")
+    test = AlarmTest(webhooks=await asyncio.gather(*map(attempt, hooks)))
+    return Response(test.model_dump_json(), media_type=json_body.JSON)
 
 
 async def read_alarm(runtime: Runtime, model: str, version: str) -> tuple[AlarmState | None, Standing]:

@@ -1,4 +1,4 @@
-"""The answer of POST /admin/alarm/test."""
+"""The answers of the routes that call webhooks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SEND_SECONDS = 10.0
 """In which a webhook must have answered."""
-ALARM, TRIAL = "calibration-alarm", "calibration-alarm-test"
+ALARM, TRIAL, UNDECIDED = "calibration-alarm", "calibration-alarm-test", "recalibration-undecided"
 """Types of news."""
 
 
@@ -50,6 +50,18 @@ def trial_news(model: str, version: str, *, address: str) -> dict[str, Any]:
         "version": version,
         "reading": "This is a test of the way that an alarm takes; nothing has happened.",
         "report_url": _report_url(address, model, version),
+    }
+
+
+def undecided_news(model: str | None, version: str | None, reading: str, *, address: str) -> dict[str, Any]:
+    """News of a recalibration that ended without a decision; no two are the same."""
+    return {
+        "type": UNDECIDED,
+        "id": secrets.token_hex(16),
+        "model": model,
+        "version": version,
+        "reading": reading,
+        "report_url": _report_url(address, model, version) if model and version else f"{address}/calibration-report",
     }
 
 

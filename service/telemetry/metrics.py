@@ -73,7 +73,7 @@ class Telemetry:
             self._lost.labels(reason)
         self._deliveries = Counter(
             "trueodds_webhook_deliveries",
-            "Tries to tell a webhook of an alarm, or of a test, by outcome",
+            "Tries to tell a webhook of an alarm, a recalibration without a decision, or a test, by outcome",
             ["webhook", "outcome"],
             registry=registry,
         )
@@ -83,6 +83,11 @@ class Telemetry:
             ["webhook"],
             registry=registry,
             multiprocess_mode="max",
+        )
+        self._undecided = Counter(
+            "trueodds_recalibrations_undecided",
+            "Recalibrations that were reported to have ended without a decision",
+            registry=registry,
         )
         self._request_of = lru_cache(4096)(self._children)
 
@@ -131,6 +136,10 @@ class Telemetry:
         self._deliveries.labels(webhook, "delivered" if delivered else "failed").inc()
         if delivered:
             self._delivered.labels(webhook).set_to_current_time()
+
+    def undecided(self) -> None:
+        """A recalibration has ended without a decision."""
+        self._undecided.inc()
 
     def text(self, gauges: list[Metric]) -> bytes:
         """The exposition format: what was counted, what the processes use, and `gauges`, which no worker's file has."""

@@ -163,14 +163,14 @@ class Prefect:
     def _start_worker(self, name: str) -> subprocess.Popen[bytes]:
         with (self.home / server.STATE / f"{name}.log").open("ab") as log:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "prefect", *server.worker_arguments(name)],
+                [sys.executable, "-m", *server.worker_command(name)],
                 cwd=self.home,
                 env=self.environment(),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        wait_for(lambda: name in server.workers_online(self.url), 60, lambda: f"worker {name} is not online")
+        wait_for(lambda: name in server.workers_heard(self.url), 60, lambda: f"worker {name} is not online")
         return worker
 
 

@@ -74,6 +74,23 @@ def kill_engine(prefect: Prefect, run: str) -> None:
     assert prefect.ended(run)["state_type"] == "CRASHED"
 
 
+def test_a_retry_right_after_a_crash_is_not_lost(prefect: Prefect) -> None:
+    run = prefect.submit(epochs=EPOCHS, publish="never")
+    prefect.training(run)
+    prefect.engine(run).kill()
+    wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", 60, lambda: prefect.logs(run))
+    retry(prefect, run)
+    prefect.completed(run, 240)
+
+
+def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
+    process = psutil.Process(read_json(prefect.home / server.STATE / "worker.json")["pid"])
+    process.suspend()
+    assert "hears nothing of it" in prefect.command("pipeline.flows", "up").stdout
+    assert not process.is_running()
+    prefect.completed(prefect.submit(publish="never"))
+
+
 def kill_worker(prefect: Prefect, run: str) -> None:
     prefect.training(run)
     prefect.worker_of(run).kill()
@@ -149,7 +166,8 @@ def test_cancelled_runs_leave_nothing_and_an_idle_worker_takes_other_variables(p
     wait_for(lambda: any(prefect.home.glob(".runs/*/.checkpoints/*/state.pt")), 120, lambda: "none of them trains")
     models = str(prefect.home / "elsewhere")
     refused = prefect.command("pipeline.flows", "up", check=False, TRUEODDS_MODELS=models)
-    assert refused.returncode == 1 and "another TRUEODDS_MODELS and is running a flow" in refused.stderr
+    assert refused.returncode == 1 and "it is running a flow" in refused.stderr
+    assert "for TRUEODDS_MODELS has changed" in refused.stderr
     for run in both:
         prefect.command("prefect", "flow-run", "cancel", run)
     for run in both:

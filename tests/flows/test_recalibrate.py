@@ -61,6 +61,10 @@ def test_from_an_alarm_to_evidence_for_a_person(prefect: Prefect, service: tuple
     assert submit(prefect, "recalibrate/live", "alarm-7", **alarm) == waiting["id"], "one alarm, one run"
     (again,) = later(prefect)
     assert again["parameters"]["look_again_minutes"] == 20 and again["parameters"]["reason"] == "alarm 7"
+    assert f"looks again at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in waiting["state"]["message"]
+    prefect.post(f"flow_runs/{again['id']}/set_state", {"state": {"type": "FAILED"}, "force": True})
+    prefect.completed(submit(prefect, "recalibrate/live", **alarm))
+    (again,) = later(prefect)
     unnamed = prefect.completed(submit(prefect, "recalibrate/live", **parameters))
     assert unnamed["state_name"] == "Waiting" and "model" not in unnamed["parameters"]
     follow_up = next(run for run in later(prefect) if run["id"] != again["id"])
@@ -80,7 +84,7 @@ def test_from_an_alarm_to_evidence_for_a_person(prefect: Prefect, service: tuple
     shown = prefect.artifacts(published)
     assert '"calibrator": "temperature"' in str(shown["candidates"]).replace("'", '"')
     assert "data:image/png;base64,iVBOR" in shown["recalibration"] and str(second) in shown["bundle"]
-    assert len(later(prefect)) == 2, "both ask for the same later look"
+    assert len(later(prefect)) in (2, 3), "both ask for the same later look, within a minute"
 
     label(client, 300, TRUE, seed=3)
     few = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
@@ -145,6 +149,27 @@ def test_refusals_and_schedules(prefect: Prefect, service: tuple[httpx.Client, P
     refused = submit(prefect, "recalibrate/live", service="nowhere", models=str(models))
     wait_for(lambda: prefect.run(refused)["state_type"] == "FAILED", 60, lambda: prefect.logs(refused))
     assert "allowed is a URL such as" in prefect.run(refused)["state"]["message"]
+
+
+@pytest.mark.full
+def test_a_service_that_is_away_is_asked_again_and_a_chain_that_fails_is_told(
+    prefect: Prefect, service: tuple[httpx.Client, Path]
+) -> None:
+    client, models = service
+    for known in later(prefect):
+        prefect.delete(f"flow_runs/{known['id']}")
+    away = {"service": "http://127.0.0.1:1", "models": str(models), "model": "tiny"}
+    ended = prefect.completed(submit(prefect, "recalibrate/live", **away))
+    assert ended["state_name"] == "Waiting" and "no service answers at" in ended["state"]["message"]
+    (again,) = later(prefect)
+    assert f"looks again at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in ended["state"]["message"]
+    prefect.delete(f"flow_runs/{again['id']}")
+    count = "trueodds_recalibrations_undecided_total"
+    assert f"{count} 0.0" in client.get("/metrics").text
+    wrong = {"service": str(client.base_url), "models": str(models / "nowhere"), "model": "tiny"}
+    failed = prefect.ended(submit(prefect, "recalibrate/live", **wrong))
+    assert failed["state_type"] == "FAILED" and not later(prefect)
+    wait_for(lambda: f"{count} 1.0" in client.get("/metrics").text, 20, lambda: prefect.logs(failed["id"]))
 
 
 class Traffic:

@@ -170,6 +170,24 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
     assert [name for name, _ in last] == [base] and abs(time.time() - float(last[0][1])) < 60
 
 
+def test_a_recalibration_without_a_decision_is_counted_and_told(serve: Callable[..., Client], hook: Hook) -> None:
+    base, key = hook.url.removesuffix("/hook"), keys.make()
+    hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url}"
+    client = serve({"alarm_webhook": hooks, "admin_key": key[1]})
+    body = {"model": "tiny", "version": None, "who": "flow run red-fox", "why": "alarm 7 Failed: no such folder"}
+    assert client.post("/admin/recalibration/undecided", json=body).status_code == 401
+    authorized = {"authorization": f"Bearer {key[0]}"}
+    counted = "trueodds_recalibrations_undecided_total"
+    assert f"{counted} 0.0" in client.get("/metrics", headers=authorized).text
+    told = client.post("/admin/recalibration/undecided", json=body, headers=authorized).json()["webhooks"]
+    assert [one["taken"] for one in told] == [True]
+    (call,) = hook.calls
+    assert call.path == "/hook", "it starts no other recalibration"
+    assert call.body["type"] == "recalibration-undecided" and call.body["model"] == "tiny"
+    assert call.body["reading"].endswith("without a decision (flow run red-fox): alarm 7 Failed: no such folder")
+    assert f"{counted} 1.0" in client.get("/metrics", headers=authorized).text
+
+
 def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) -> None:
     hook.reply, hook.answers = {"no": "id"}, [200, 403]
     base = hook.url.removesuffix("/hook").replace("http://", "http://user:word@")

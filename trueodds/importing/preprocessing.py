@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from trueodds.dialect import read_yaml
 from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
 
@@ -52,7 +53,7 @@ class Preprocessing(BaseModel):
         if text in PRESETS:
             return cls.model_validate(PRESETS[text])
         try:
-            tree = yaml.safe_load(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
+            tree = read_yaml(Path(text).read_text(encoding="utf-8") if Path(text).is_file() else text)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise ModelFileError(f"--preprocess {text}: not a mapping ({' '.join(str(error).split())})") from None
         if not isinstance(tree, Mapping):

@@ -1,0 +1,56 @@
+"""Prefect's worker of processes, which reports the death of a run once; otherwise a retry of a crashed run may be lost.
+
+Prefect's worker marks a run whose process died as CRASHED, runs its hooks, and seconds later marks it again. A retry
+that somebody asked for meanwhile ends as crashed, too, before it begins (Prefect 3.8).
+
+python -m pipeline.flows.worker [options of prefect worker start]    one flow at a time of the pool gpu, unless told
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from typing import TYPE_CHECKING, Any
+
+from prefect.client.schemas.objects import StateType
+from prefect.workers.process import ProcessWorker, ProcessWorkerResult
+
+from pipeline.flows.server import POOL
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import FlowRun
+
+OPTIONS = ["--pool", POOL, "--type", "process", "--limit", "1"]
+
+
+def is_known_dead(before: FlowRun, now: FlowRun) -> bool:
+    """Whether the death of an attempt is on record, and the run perhaps waiting for, or in, another attempt.
+
+    Args:
+        before: The run as the worker took it, pending.
+        now: The run as the server has it after the attempt's process ended.
+    """
+    kind = None if now.state is None else now.state.type
+    begun = now.run_count - before.run_count
+    if kind == StateType.PENDING:  # an attempt that died before it began is pending, and so is the next one
+        return begun > 0
+    return kind not in (StateType.RUNNING, StateType.CANCELLING) or begun > 1
+
+
+def report_once() -> None:
+    """Have this process's workers leave out a second report of the same death."""
+    run = ProcessWorker.run
+
+    async def run_and_look(self: ProcessWorker, flow_run: FlowRun, *rest: Any, **options: Any) -> ProcessWorkerResult:
+        result = await run(self, flow_run, *rest, **options)
+        if result.status_code and is_known_dead(flow_run, await self.client.read_flow_run(flow_run.id)):
+            return ProcessWorkerResult(status_code=0, identifier=result.identifier)
+        return result
+
+    ProcessWorker.run = run_and_look  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    report_once()
+    sys.argv = ["prefect", "worker", "start", *OPTIONS, *sys.argv[1:]]
+    runpy.run_module("prefect", run_name="__main__", alter_sys=True)
