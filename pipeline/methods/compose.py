@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from torch import Tensor
@@ -13,6 +13,7 @@ from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta
 from pipeline.methods.meta.outer import NAMES as OUTER
+from pipeline.methods.meta.outer import outer_penalty
 from pipeline.methods.weighted import Schedule, When
 from trueodds.errors import ConfigError, unknown
 
@@ -95,6 +96,8 @@ def compose(
     named = preset.parts.split("+")
     chosen = _chosen(spec, [*named, *added], parts, presets)
     published = {name: chosen[name] for name in named}  # a preset's `beta` is that of its own penalty
+    if (outer := _outer(chosen, {**preset.options, **options})) in parts:
+        chosen.setdefault(outer, replace(parts[outer], role="outer"))
     values: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
     for owners, settings in ((published, preset.options), (chosen, options)):
         for name, value in settings.items():
@@ -184,12 +187,21 @@ def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Map
     return {name: parts[name] for name in (first, *rest)}
 
 
+def _outer(chosen: Mapping[str, Part], options: Mapping[str, OptionValue]) -> str:
+    """The penalty in the outer loss; empty: there is none."""
+    for name in (name for name, part in chosen.items() if part.role == "meta"):
+        return outer_penalty(str(options.get(f"{name}.outer", options.get("outer", META["outer"]))))
+    return ""
+
+
 def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
     """The part that an option belongs to, and the option's name there."""
     owners = {f"{part}.{option}": (part, option) for part in chosen for option in chosen[part].settings()}
     if name in owners:
         return owners[name]
     homonyms = [full for full, (_, option) in owners.items() if option == name]
+    if of_terms := [full for full in homonyms if chosen[owners[full][0]].role != "outer"]:
+        homonyms = of_terms
     if not homonyms:
         raise unknown(f"option of method {spec!r}:", name, dict.fromkeys(option for _, option in owners.values()))
     if len(homonyms) > 1:
