@@ -45,6 +45,7 @@ class Part:
     function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
     class is made once per method, with the options, and may keep state (`pipeline.methods.learner.Learner`).
     limits: option -> (least, greatest) allowed value.
+    per_class: options that may be a list, with a number for each class.
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
     needs: option -> (another, its values with which the first has an effect).
     exponent: (p_y, moment, **options) -> the gamma of each row, of a loss that takes the moment's where it brings one;
@@ -57,6 +58,7 @@ class Part:
     source: str
     role: Role = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    per_class: tuple[str, ...] = ()
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     exponent: Callable[..., Tensor] | None = None
@@ -118,7 +120,7 @@ def compose(
     return Composition(
         spec,
         tuple(
-            Component(name, part.function, part.role, resolved[name], part.learner, part.exponent)
+            Component(name, part.function, part.role, resolved[name], part.learner, part.exponent, part.per_class)
             for name, part in chosen.items()
         ),
         preset.recipe,
@@ -217,10 +219,15 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
         if value not in choices:
             raise unknown(f"value of option {name} of method {spec!r}:", value, choices)
         return
+    if isinstance(value, list) and name in part.per_class and value:
+        for number in value:
+            _check_value(spec, name, number, part)
+        return
     # bool is an int in Python: gamma = true is a mistake all the same; and 2 bins are not 2.0
     kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[type(default)]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         texts = f", or one of {', '.join(choices)}" if choices else ""
+        texts += ", or a list with a number for each class" if name in part.per_class else ""
         raise ConfigError(f"{where} a {kinds[-1].__name__}, such as {default!r}{texts}")
     low, high = {**LIMITS.get(part.role, {}), **part.limits}.get(name, (float("-inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:

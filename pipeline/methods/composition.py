@@ -14,6 +14,7 @@ from pipeline.methods.looking_ahead import Meta
 from pipeline.methods.meta.outer import outer_penalty
 from pipeline.methods.method import Method, Moment, PrimaryLoss
 from pipeline.methods.weighted import Weighted
+from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue
@@ -38,6 +39,7 @@ class Component:
     options: Mapping[str, OptionValue]
     learner: Callable[..., Meta] | None = None
     exponent: Callable[..., Tensor] | None = None
+    per_class: tuple[str, ...] = ()
 
     @property
     def own(self) -> dict[str, OptionValue]:
@@ -49,6 +51,16 @@ class Component:
         """The function with its options, or an object of the class."""
         own = self.own
         return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
+
+    def check_classes(self, classes: int) -> None:
+        """Raises ConfigError if a list has not one number for each class."""
+        for name in self.per_class:
+            value = self.options[name]
+            if isinstance(value, list) and len(value) != classes:
+                raise ConfigError(
+                    f"option {name} of {self.name} has {len(value)} numbers, and the data has {classes} classes; give"
+                    " one for each class, in their order, or one number for all"
+                )
 
     def exponents(self) -> Callable[[Tensor, Moment], Tensor] | None:
         """(p_y, moment) -> the gamma of each row; None: the loss has none."""
@@ -73,7 +85,11 @@ class Composition:
     recipe: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def build(self, net: Net | None = None) -> Method:
-        """The method, its state as before the first step; a part that learns by looking ahead needs the net."""
+        """The method, its state as before the first step; a part that learns by looking ahead needs the net.
+
+        Raises:
+            ConfigError: an option with a number for each class does not fit the net's classes.
+        """
         primary, *added = self.components
         loss = primary.bind()
         method = Method(
@@ -86,6 +102,8 @@ class Composition:
             exponent=getattr(loss, "exponent", None) or primary.exponents(),
         )
         if net is not None:
+            for part in self.components:
+                part.check_classes(net.head.out_features)
             method.meta.attach(net)
         return method
 
