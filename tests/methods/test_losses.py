@@ -284,7 +284,7 @@ def test_focal_loss_weighs_each_class(options: dict[str, Any]) -> None:
     alpha = [0.25, 2.0, 0.0]
     rows, settings_ = logits.tolist(), complete("focal", {**options, "alpha": alpha})
     loss = methods.build("focal", **options, alpha=alpha).loss(logits.requires_grad_(), labels)
-    assert float(loss) == pytest.approx(reference.mean("focal", rows, labels.tolist(), **settings_), rel=1e-12)
+    assert loss.item() == pytest.approx(reference.mean("focal", rows, labels.tolist(), **settings_), rel=1e-12)
     numeric = reference.slope(lambda moved: reference.mean("focal", moved, labels.tolist(), rows, **settings_), rows)
     assert torch.allclose(gradient(loss, logits), torch.tensor(numeric, dtype=torch.float64), atol=1e-7)
     plain, equal = (methods.build("focal", **options, alpha=a).loss(logits, labels) for a in (0.5, [0.5] * 3))
