@@ -17,7 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, nearest, unknown
 
-OptionValue = bool | int | float | str
+OptionValue = bool | int | float | str | list[float]
+"""Of a method's option; a list has a number for each class."""
+CalibratorOption = bool | int | float | str | list[str]
 
 
 _NoneAsEmpty = BeforeValidator(lambda value: {} if value is None else value)
@@ -185,7 +187,7 @@ class Calibration(_Section):
 
     calibrator: str = "temperature"
     """A name that `trueodds calibrators` lists, or select: the one of least cross-validated NLL."""
-    calibrator_options: Annotated[dict[str, OptionValue | list[str]], _NoneAsEmpty] = Field(default_factory=dict)
+    calibrator_options: Annotated[dict[str, CalibratorOption], _NoneAsEmpty] = Field(default_factory=dict)
     """Options of its fit, such as {objective: brier}; of select: {candidates: [temperature, vector], folds: 5}."""
 
 

@@ -79,14 +79,15 @@ def focal(
     at: Row,
     progress: float,
     gamma: Gamma,
-    alpha: float,
+    alpha: float | Sequence[float],
     gra: bool,
     first_change: float = 2 / 7,
     second_change: float = 5 / 7,
 ) -> float:
     weighed = rest(softmax(at if gra else z), k)
     exponent = gamma_of(gamma, softmax(at)[k], progress, first_change, second_change)
-    return alpha * math.pow(weighed, exponent) * ce(z, k, at, progress)
+    factor = alpha[k] if isinstance(alpha, Sequence) else alpha
+    return factor * math.pow(weighed, exponent) * ce(z, k, at, progress)
 
 
 def inverse_focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, gra: bool) -> float:
@@ -94,13 +95,16 @@ def inverse_focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, gra: b
     return math.pow(weighed, gamma_of(gamma, softmax(at)[k], progress)) * ce(z, k, at, progress)
 
 
-def dual_focal(z: Row, k: int, at: Row, progress: float, gamma: Gamma, alpha: float, variant: str, gra: bool) -> float:
+def dual_focal(
+    z: Row, k: int, at: Row, progress: float, gamma: Gamma, gamma2: float, alpha1: float, alpha2: float, variant: str,
+    gra: bool,
+) -> float:  # fmt: skip
     exponent = gamma_of(gamma, softmax(at)[k], progress)
     p = softmax(at if gra else z)
     if variant == "survey":
         s = max((i for i in range(len(z)) if i != k), key=lambda i: z[i])
         first = math.pow(rest(p, k), exponent) * ce(z, k, at, progress)
-        return first - alpha * math.pow(rest(p, s), exponent) * math.log(rest(softmax(z), s))
+        return alpha1 * first - alpha2 * math.pow(rest(p, s), gamma2) * math.log(rest(softmax(z), s))
     below = max((value for value in p if value < p[k]), default=0.0)
     own = rest(softmax(z), k) if variant == "official" else rest(p, k)
     return math.pow(own + below, exponent) * ce(z, k, at, progress)

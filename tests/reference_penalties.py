@@ -123,6 +123,12 @@ def s_avuc(rows: Rows, labels: Labels, kappa: float = 0.5, temperature: float = 
     return math.log(1 + bad / max(good, 1e-10))
 
 
+def between_edges(c: Sequence[float], low: float, bins: int, temperature: float) -> list[list[float]]:
+    edges = [low + (1 - low) * j / bins for j in range(1, bins)]
+    passed = [[1.0, *(1 / (1 + math.exp((edge - x) / temperature)) for edge in edges), 0.0] for x in c]
+    return [[row[j] - row[j + 1] for j in range(bins)] for row in passed]
+
+
 def sb_ece(
     rows: Rows,
     labels: Labels,
@@ -138,9 +144,7 @@ def sb_ece(
     centres = [low + (1 - low) * (j + 0.5) / bins for j in range(bins)]
     member = [softmax([-((x - centre) ** 2) for centre in centres], temperature) for x in c]
     if membership == "sigmoid":
-        edges = [low + (1 - low) * j / bins for j in range(1, bins)]
-        passed = [[1.0, *(1 / (1 + math.exp((edge - x) / temperature)) for edge in edges), 0.0] for x in c]
-        member = [[row[j] - row[j + 1] for j in range(bins)] for row in passed]
+        member = between_edges(c, low, bins, temperature)
     total = 0.0
     for j in range(bins):
         size = math.fsum(u[j] for u in member)
@@ -155,13 +159,15 @@ def sb_ece(
     return total if variant == "official" else total ** (1 / order)
 
 
-def dece(rows: Rows, labels: Labels, bins: int = 15, temperature: float = 0.01) -> float:
+def dece(rows: Rows, labels: Labels, bins: int = 15, temperature: float = 0.01, membership: str = "softmax") -> float:
     c, _ = confidences(rows, labels)
     right = [soft_correct(softmax(row, 1.0), label, temperature) for row, label in zip(rows, labels, strict=True)]
     member = []
     for x in c:
         scores = [(j + 1) * x - sum(cut / bins for cut in range(j + 1)) for j in range(bins)]
         member.append(softmax(scores, temperature))
+    if membership == "sigmoid":
+        member = between_edges(c, 0.0, bins, temperature)
     total = 0.0
     for j in range(bins):
         total += abs(math.fsum(u[j] * (s - x) for u, s, x in zip(member, right, c, strict=True))) / len(c)

@@ -83,8 +83,9 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({"training": {"curves": [1, 0]}}, "training.curves.1 = 0: allowed is a whole number from 1."),
     ({"training": {"method": None}}, "training.method = None: allowed is text."),
     ({"training": {"method_options": 3}}, "training.method_options = 3: allowed is a mapping of names to values."),
-    ({"training": {"method_options": {"interval": [1]}}},
-     "training.method_options.interval = [1]: allowed is true or false, or a number, or text."),
+    ({"training": {"method_options": {"interval": {"a": 1}}}},
+     "training.method_options.interval = {'a': 1}: allowed is true or false, or a number, or text, or a list of"
+     " numbers."),
     ({"evaluation": {"compare": "vector"}}, "evaluation.compare = 'vector': allowed is a list of names."),
     ({"evaluation": {"compare": ["vector", 3]}}, "evaluation.compare.1 = 3: allowed is text."),
     ({"calibration": {"calibrator_options": {"bins": None}}},

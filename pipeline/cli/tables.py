@@ -25,7 +25,7 @@ def methods_table() -> list[tuple[str, str, str]]:
     rows.append(("+<penalty>", _options(PENALTY), f"every penalty has these too; when: {', '.join(get_args(When))}"))
     meta = ", ".join(name for name, part in methods.PARTS.items() if part.role == "meta")
     choices = "; ".join(f"{key}: {', '.join(META_CHOICES[key])}" for key in ("lookahead", "optimizer", "variant"))
-    outer = "outer: ce, a penalty, or both as in ce+dece, the second times outer_weight"
+    outer = "outer: ce, a penalty with its options, or both as in ce+dece, the second times outer_weight"
     rows.append(("+<meta part>", _options(META), f"{meta} have these too; {outer}; {choices}"))
     for name, preset in methods.PRESETS.items():
         parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts

@@ -83,7 +83,7 @@ def gradients(of: Mapping[str, Rows], out: Path, title: str) -> None:
 
 def outcomes(of: Mapping[str, Rows], out: Path, title: str) -> None:
     """Right and wrong test rows by p_y, the probability of their own class, at each named epoch: a row of panels for
-    each model. Written to `out`.svg and `out`.png (BSCE-GRA paper, fig. 7).
+    each model. Written to `out`.svg and `out`.png (BSCE-GRA paper, figs. 7 and 8).
     """
     epochs = next(iter(of.values()))["epochs"]
     edges = np.linspace(0, 1, CELLS + 1).tolist()

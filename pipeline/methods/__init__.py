@@ -35,7 +35,8 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows);
     `every`, after how many steps such a step comes; and `schedule`: constant, ramp (from 0 up to beta at the run's
     end) or decay (from beta down to 0). A part that learns by looking ahead has the options of
-    `pipeline.methods.meta.learner.MetaLearner`.
+    `pipeline.methods.meta.learner.MetaLearner`; the penalty in its outer loss has its own options, `sece.bandwidth`.
+    Where the method adds the same penalty, these hold for both.
 
     Raises:
         ConfigError: an unknown name or option, a value of another type or out of range, or parts that do not compose.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from torch import Tensor
@@ -13,6 +13,7 @@ from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta
 from pipeline.methods.meta.outer import NAMES as OUTER
+from pipeline.methods.meta.outer import outer_penalty
 from pipeline.methods.weighted import Schedule, When
 from trueodds.errors import ConfigError, unknown
 
@@ -44,6 +45,7 @@ class Part:
     function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
     class is made once per method, with the options, and may keep state (`pipeline.methods.learner.Learner`).
     limits: option -> (least, greatest) allowed value.
+    per_class: options that may be a list, with a number for each class.
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
     needs: option -> (another, its values with which the first has an effect).
     exponent: (p_y, moment, **options) -> the gamma of each row, of a loss that takes the moment's where it brings one;
@@ -56,6 +58,7 @@ class Part:
     source: str
     role: Role = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    per_class: tuple[str, ...] = ()
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     exponent: Callable[..., Tensor] | None = None
@@ -95,6 +98,8 @@ def compose(
     named = preset.parts.split("+")
     chosen = _chosen(spec, [*named, *added], parts, presets)
     published = {name: chosen[name] for name in named}  # a preset's `beta` is that of its own penalty
+    if (outer := _outer(chosen, {**preset.options, **options})) in parts:
+        chosen.setdefault(outer, replace(parts[outer], role="outer"))
     values: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
     for owners, settings in ((published, preset.options), (chosen, options)):
         for name, value in settings.items():
@@ -115,7 +120,7 @@ def compose(
     return Composition(
         spec,
         tuple(
-            Component(name, part.function, part.role, resolved[name], part.learner, part.exponent)
+            Component(name, part.function, part.role, resolved[name], part.learner, part.exponent, part.per_class)
             for name, part in chosen.items()
         ),
         preset.recipe,
@@ -184,12 +189,21 @@ def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Map
     return {name: parts[name] for name in (first, *rest)}
 
 
+def _outer(chosen: Mapping[str, Part], options: Mapping[str, OptionValue]) -> str:
+    """The penalty in the outer loss; empty: there is none."""
+    for name in (name for name, part in chosen.items() if part.role == "meta"):
+        return outer_penalty(str(options.get(f"{name}.outer", options.get("outer", META["outer"]))))
+    return ""
+
+
 def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
     """The part that an option belongs to, and the option's name there."""
     owners = {f"{part}.{option}": (part, option) for part in chosen for option in chosen[part].settings()}
     if name in owners:
         return owners[name]
     homonyms = [full for full, (_, option) in owners.items() if option == name]
+    if of_terms := [full for full in homonyms if chosen[owners[full][0]].role != "outer"]:
+        homonyms = of_terms
     if not homonyms:
         raise unknown(f"option of method {spec!r}:", name, dict.fromkeys(option for _, option in owners.values()))
     if len(homonyms) > 1:
@@ -205,10 +219,15 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
         if value not in choices:
             raise unknown(f"value of option {name} of method {spec!r}:", value, choices)
         return
+    if isinstance(value, list) and name in part.per_class and value:
+        for number in value:
+            _check_value(spec, name, number, part)
+        return
     # bool is an int in Python: gamma = true is a mistake all the same; and 2 bins are not 2.0
     kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[type(default)]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         texts = f", or one of {', '.join(choices)}" if choices else ""
+        texts += ", or a list with a number for each class" if name in part.per_class else ""
         raise ConfigError(f"{where} a {kinds[-1].__name__}, such as {default!r}{texts}")
     low, high = {**LIMITS.get(part.role, {}), **part.limits}.get(name, (float("-inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:

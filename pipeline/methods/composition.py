@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from pipeline.methods.looking_ahead import Meta
+from pipeline.methods.meta.outer import outer_penalty
 from pipeline.methods.method import Method, Moment, PrimaryLoss
 from pipeline.methods.weighted import Weighted
+from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue
     from pipeline.nets.net import Net
 
-Role = Literal["primary", "penalty", "labels", "views", "meta"]
+Role = Literal["primary", "penalty", "labels", "views", "meta", "outer"]
 WEIGHTING = ("beta", "start", "when", "every", "schedule")
 """Options that every penalty has besides its own: its weight, and when it acts."""
 LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
@@ -37,21 +39,38 @@ class Component:
     options: Mapping[str, OptionValue]
     learner: Callable[..., Meta] | None = None
     exponent: Callable[..., Tensor] | None = None
+    per_class: tuple[str, ...] = ()
+
+    @property
+    def own(self) -> dict[str, OptionValue]:
+        """The options that not all parts of its role have."""
+        shared = SHARED.get(self.role, ())
+        return {name: value for name, value in self.options.items() if name not in shared}
 
     def bind(self) -> Callable[..., Any]:
         """The function with its options, or an object of the class."""
-        shared = SHARED.get(self.role, ())
-        own = {name: value for name, value in self.options.items() if name not in shared}
+        own = self.own
         return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
+
+    def check_classes(self, classes: int) -> None:
+        """Raises ConfigError if a list has not one number for each class."""
+        for name in self.per_class:
+            value = self.options[name]
+            if isinstance(value, list) and len(value) != classes:
+                raise ConfigError(
+                    f"option {name} of {self.name} has {len(value)} numbers, and the data has {classes} classes; give"
+                    " one for each class, in their order, or one number for all"
+                )
 
     def exponents(self) -> Callable[[Tensor, Moment], Tensor] | None:
         """(p_y, moment) -> the gamma of each row; None: the loss has none."""
         return None if self.exponent is None else functools.partial(self.exponent, **self.options)
 
-    def trained(self) -> Meta:
-        """What learns the parameters of a meta part."""
+    def trained(self, outer_options: Mapping[str, OptionValue]) -> Meta:
+        """What learns the parameters of a meta part; outer_options: of the penalty in its outer loss."""
         assert self.learner is not None
-        return self.learner(self.bind(), self.name, **{name: self.options[name] for name in LOOKING_AHEAD})
+        looking = {name: self.options[name] for name in LOOKING_AHEAD}
+        return self.learner(self.bind(), self.name, outer_options=outer_options, **looking)
 
 
 @dataclass(frozen=True)
@@ -66,7 +85,11 @@ class Composition:
     recipe: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def build(self, net: Net | None = None) -> Method:
-        """The method, its state as before the first step; a part that learns by looking ahead needs the net."""
+        """The method, its state as before the first step; a part that learns by looking ahead needs the net.
+
+        Raises:
+            ConfigError: an option with a number for each class does not fit the net's classes.
+        """
         primary, *added = self.components
         loss = primary.bind()
         method = Method(
@@ -75,12 +98,18 @@ class Composition:
             penalties=tuple(_weighted(part) for part in added if part.role == "penalty"),
             labels=tuple(part.bind() for part in added if part.role == "labels"),  # type: ignore[misc]
             views=next((part.bind() for part in added if part.role == "views"), None),  # type: ignore[arg-type]
-            meta=next((part.trained() for part in added if part.role == "meta"), Meta()),
+            meta=next((self._learned(part) for part in added if part.role == "meta"), Meta()),
             exponent=getattr(loss, "exponent", None) or primary.exponents(),
         )
         if net is not None:
+            for part in self.components:
+                part.check_classes(net.head.out_features)
             method.meta.attach(net)
         return method
+
+    def _learned(self, meta: Component) -> Meta:
+        outer = outer_penalty(str(meta.options["outer"]))
+        return meta.trained(next((part.own for part in self.components if part.name == outer), {}))
 
     @property
     def has_views(self) -> bool:
@@ -111,7 +140,7 @@ class Composition:
         return sorted({function.__module__ for function in (*functions, *learners)})
 
     def to_json(self) -> dict[str, Any]:
-        """Its name, and the options of each part."""
+        """Its name, and the options of each part and of the outer loss."""
         return {"name": self.name, "parts": {part.name: dict(part.options) for part in self.components}}
 
 

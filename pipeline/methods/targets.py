@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -25,6 +28,25 @@ def expected(values: Tensor, targets: Tensor) -> Tensor:
 def per_class(values_NC: Tensor, targets: Tensor) -> Tensor:
     """sum_k t_k v_k for distributions, v_y for class indices."""
     return expected(of_target(values_NC, targets), targets)
+
+
+def of_class(value: float | Sequence[float], logits_NC: Tensor, targets: Tensor) -> Tensor | float:
+    """One number for all classes as it is; of a number for each class what `of_target` selects.
+
+    Raises:
+        ValueError: there is another number of them than of classes.
+    """
+    if isinstance(value, int | float):
+        return value
+    if len(value) != logits_NC.shape[1]:
+        raise ValueError(f"{len(value)} numbers are given for {logits_NC.shape[1]} classes; give one for each class")
+    return of_target(_on(tuple(value), logits_NC.device, logits_NC.dtype).expand_as(logits_NC), targets)
+
+
+@functools.lru_cache(maxsize=16)
+def _on(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):  # a tensor kept from inference mode could not be used in training
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def one_minus(log_p: Tensor) -> Tensor:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pipeline import methods
+from pipeline import config, methods, nets
 from pipeline.methods import Moment, losses
 from pipeline.methods.gamma import RULES
 from tests import reference_losses as reference
 from tests.methods.batches import batch
+from trueodds.errors import ConfigError
 
 PRIMARY = [name for name, part in methods.PARTS.items() if part.role == "primary"]
 QUIET = {"noise": 0.0}  # without noise every draw is the answer itself
@@ -38,8 +39,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("dual_focal", {"gra": True}),
     ("dual_focal", {"gamma": "flsd53"}),
     ("dual_focal", {"variant": "official", "gra": True}),
-    ("dual_focal", {"variant": "survey", "gamma": 2, "alpha": 0.5}),
-    ("dual_focal", {"variant": "survey", "gamma": 2, "gra": True}),
+    ("dual_focal", {"variant": "survey", "gamma": 2, "gamma2": 1.5, "alpha1": 0.25, "alpha2": 0.5}),
+    ("dual_focal", {"variant": "survey", "gamma": 2, "gamma2": 0, "gra": True}),
     ("bsce", {}),
     ("bsce", {"gra": True}),
     ("bsce", {"norm": 1, "gamma": 2}),
@@ -175,8 +176,8 @@ def test_by_hand() -> None:
     assert value("bsce", even, y) == pytest.approx((0.75**2 + 3 / 16) * math.log(4))
     second = torch.tensor([1])
     assert value("dual_focal", ladder, second, gamma=1) == pytest.approx((1 - 0.3 + 0.2) * -math.log(0.3))
-    assert value("dual_focal", ladder, second, gamma=1, variant="survey") == pytest.approx(
-        0.7 * -math.log(0.3) + 0.5 * -math.log(0.5)
+    assert value("dual_focal", ladder, second, gamma=1, gamma2=2, alpha1=3, variant="survey") == pytest.approx(
+        3 * 0.7 * -math.log(0.3) + 0.5**2 * -math.log(0.5)
     )
     assert value("consistency", ladder, second, noise=0.0) == pytest.approx(0.5 * -math.log(0.3))
 
@@ -275,6 +276,40 @@ def test_the_gradient_of_focal_loss_is_g_times_that_of_cross_entropy(p: float, g
     )
     factor = (1 - p) ** gamma - gamma * p * (1 - p) ** (gamma - 1) * math.log(p)
     assert torch.allclose(values, factor * plain, rtol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"gamma": "flsd53"}, {"gra": True}])
+def test_focal_loss_weighs_each_class(options: dict[str, Any]) -> None:
+    logits, labels = batch(3, rows=8)
+    alpha = [0.25, 2.0, 0.0]
+    rows, settings_ = logits.tolist(), complete("focal", {**options, "alpha": alpha})
+    loss = methods.build("focal", **options, alpha=alpha).loss(logits.requires_grad_(), labels)
+    assert loss.item() == pytest.approx(reference.mean("focal", rows, labels.tolist(), **settings_), rel=1e-12)
+    numeric = reference.slope(lambda moved: reference.mean("focal", moved, labels.tolist(), rows, **settings_), rows)
+    assert torch.allclose(gradient(loss, logits), torch.tensor(numeric, dtype=torch.float64), atol=1e-7)
+    plain, equal = (methods.build("focal", **options, alpha=a).loss(logits, labels) for a in (0.5, [0.5] * 3))
+    assert torch.allclose(plain, equal, rtol=1e-14)
+    mixed = torch.full((8, 3), 1 / 3, dtype=torch.float64)
+    each = [methods.build("focal", **options, alpha=a).per_sample(logits, labels * 0 + k) for k, a in enumerate(alpha)]
+    weighed = methods.build("focal", **options, alpha=alpha).per_sample(logits, mixed)
+    assert torch.allclose(weighed, torch.stack(each).mean(0))
+
+
+def test_a_number_for_each_class_must_fit_the_classes() -> None:
+    with pytest.raises(ConfigError, match="alpha of focal has 2 numbers, and the data has 3 classes; give one"):
+        methods.build("focal", nets.build("mlp", 4, 3), alpha=[1.0, 2.0])
+    with pytest.raises(ValueError, match="2 numbers are given for 3 classes"):
+        methods.build("focal", alpha=[1.0, 2.0]).loss(*batch(3))
+    with pytest.raises(ConfigError, match=r"alpha = -1 .*allowed is 0 to 100"):
+        methods.build("focal", alpha=[1.0, -1])
+    wrongs: list[Any] = [[], [True], ["a"], "inverse"]
+    for wrong in wrongs:
+        with pytest.raises(ConfigError, match=r"a float, such as 1.0, or a list with a number for each class"):
+            methods.build("focal", alpha=wrong)
+    with pytest.raises(ConfigError, match=r"gamma = \[2.0\] .*allowed is a float"):
+        methods.build("focal", gamma=[2.0])
+    loaded = config.parse({"training": {"method": "focal", "method_options": {"alpha": [1, 0.5]}}}).training
+    assert loaded.method_options == {"alpha": [1, 0.5]}
 
 
 def test_bare_functions_take_the_moment() -> None:

@@ -16,7 +16,7 @@ from pipeline.methods.looking_ahead import Descent
 from pipeline.methods.meta.gamma_net import POSITIVE, GammaNet
 from pipeline.methods.meta.learner import MetaLearner
 from pipeline.methods.meta.lookahead import logit_tangent
-from pipeline.methods.meta.outer import OuterLoss
+from pipeline.methods.meta.outer import OuterLoss, outer_penalty
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from tests.reference_meta import outer_after
@@ -235,6 +235,33 @@ def test_outer_losses() -> None:
     assert OuterLoss("ce", 0.5)(logits, labels) == ce
     assert OuterLoss("sece", 0.5)(logits, labels) == penalties.sece(logits, labels)
     assert OuterLoss("ce+dece", 0.25)(logits, labels) == ce + 0.25 * penalties.dece(logits, labels)
+    wide = {"bandwidth": 0.2}
+    assert OuterLoss("sece", 0.5, wide)(logits, labels) == penalties.sece(logits, labels, bandwidth=0.2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "expected"),
+    [
+        ("flg_sece", {"sece.bandwidth": 0.2}, {"bandwidth": 0.2, "variant": "soft"}),
+        ("ce_meta_sece", {"bandwidth": 0.2, "variant": "official"}, {"bandwidth": 0.2, "variant": "soft"}),
+        ("flg", {"outer": "ce+dece", "dece.temperature": 0.1}, {"temperature": 0.1}),
+        ("flg", {"gamma_net.outer": "sb_ece", "sb_ece.order": 1.0}, {"order": 1.0}),
+        ("focal+sece+gamma_net", {"sece.bandwidth": 0.2, "beta": 2.0}, {"bandwidth": 0.2}),
+        ("flg", {}, {}),
+    ],
+)
+def test_an_outer_losss_penalty_has_its_options(
+    spec: str, options: dict[str, OptionValue], expected: dict[str, OptionValue]
+) -> None:
+    composition = methods.resolve(spec, options)
+    method, _ = made(spec, **options)
+    outer = learner(method).outer
+    assert expected.items() <= outer.options.items() and not {"beta", "when"} & outer.options.keys()
+    parts = composition.to_json()["parts"]
+    assert all(parts[outer_penalty(outer.name)][name] == value for name, value in expected.items())
+    logits, labels = 3 * torch.randn(200, CLASSES, dtype=torch.float64), torch.arange(200) % CLASSES
+    plain = OuterLoss(outer.name, outer.weight)
+    assert bool(outer(logits, labels) != plain(logits, labels)) == bool(expected)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +275,9 @@ def test_outer_losses() -> None:
         ("flg", {"variant": "official", "lookahead": "all"}, "through the last layer, as the public code does"),
         ("flg_sece", {"outer_weight": 0.1}, "is for an outer loss of two terms, such as outer: ce.dece; leave"),
         ("consistency+unit_l2", {"gra": False}, "the look-ahead of unit_l2 does not follow; leave gra out"),
+        ("flg", {"sece.bandwidth": 0.1}, "unknown option of method 'flg': 'sece.bandwidth'"),
+        ("flg_sece", {"sece.bandwidth": 0.0}, "option bandwidth = 0.0 of method 'flg_sece': allowed is 1e-06 to"),
+        ("flg_sece", {"sece.beta": 1.0}, "unknown option of method 'flg_sece': 'sece.beta'"),
         ("flg", {"lookahead": "tail"}, "unknown value of option lookahead .* allowed: head, all"),
         ("flg", {"every": 0}, "option every = 0 .* allowed is 1 to"),
     ],

@@ -110,8 +110,8 @@ def test_an_option_without_effect_is_refused_where_it_is_set_and_not_where_a_pre
     assert fixed == methods.build("focal", gamma=3).loss(logits, labels)
     with pytest.raises(ConfigError, match=r"first_change .* and gamma of focal is 3; set gamma"):
         methods.build("fls531_tiny", gamma=3, first_change=0.2)
-    with pytest.raises(ConfigError, match=r"alpha .* with variant: survey only, and variant of dual_focal is paper"):
-        methods.build("dual_focal", alpha=0.5)
+    with pytest.raises(ConfigError, match=r"alpha2 .* with variant: survey only, and variant of dual_focal is paper"):
+        methods.build("dual_focal", alpha2=0.5)
 
 
 @pytest.mark.parametrize("spec", ["adafocal", "consistency_official", "ece_ce", "ce+class_smoothing"])

@@ -93,7 +93,9 @@ def test_sharp_memberships_are_hard_bins() -> None:
         soft = penalties.sb_ece(logits, labels, bins=10, temperature=1e-6, order=1.0, kind="bin", membership=membership)
         assert float(soft) == pytest.approx(expected, rel=1e-9)
     # With the soft accuracy of a sharp sigmoid only the true class within rounding of the top counts as right.
-    assert float(penalties.dece(logits, labels, bins=10, temperature=1e-6)) == pytest.approx(expected, rel=1e-9)
+    for membership in ("softmax", "sigmoid"):
+        soft = penalties.dece(logits, labels, bins=10, temperature=1e-6, membership=membership)
+        assert float(soft) == pytest.approx(expected, rel=1e-9)
 
 
 def test_far_confidences_leave_each_sample_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from pipeline.studies.expansion import expand
 from pipeline.studies.format import CALIBRATOR, Study, names, published_keys, read
 from pipeline.studies.keys import key_of
 from tests.conftest import ROOT
+
+PAPERS = ROOT / "pipeline/studies/papers"
 
 FAST = "gamma-net/table1"
 """The one that `make test` reads; all take half a minute."""
@@ -33,6 +36,41 @@ def test_a_paper_s_table(name: str) -> None:
         leaves = {key: value for key, value in row.items() if key not in published_keys(study)}
         assert any(run.matches(leaves) for run in runs), f"nothing is run for {row}"
     assert len({_place(study, row) for row in study.published.rows}) == len(study.published.rows)
+
+
+def test_what_contradicts_another_table_is_named() -> None:
+    """Gamma-net's Table 5 holds the differences of its Table 1; a misprint stands as printed, and is named."""
+    table, differences = read("gamma-net/table1"), read("gamma-net/table5")
+    assert table.published is not None and differences.published is not None
+    plain = {
+        (row["dataset"], row["method"]): row for row in table.published.rows if row["calibrator"] == "identity"
+    }  # fmt: skip
+    misprints = [
+        printed
+        for row in differences.published.rows
+        for column in ("error_rate", "ece")
+        if (printed := row[column])
+        != pytest.approx(
+            plain[row["dataset"], row["method"]][column] - plain[row["dataset"], "ce"][column], abs=0.0015
+        )
+    ]  # fmt: skip
+    assert misprints == [-0.164] and any("CIFAR-100, -0.164" in line for line in differences.differs)
+    assert [line for line in read("bsce-gra/table1").differs if "MMCE on Tiny-ImageNet, 14.58 and 2.99" in line]
+
+
+def test_published_temperature_scaling_has_no_prior() -> None:
+    """`temperature` alone shrinks by two pseudo-errors, which no paper does."""
+    named = [
+        f"{path.parent.name}/{path.stem}: {line}"
+        for path in sorted(PAPERS.rglob("*.yaml"))
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(r"^  - temperature$|calibrator: temperature[,}]|calibrators: .*\btemperature[],]", line)
+    ]
+    assert not named
+
+
+def test_figure_8_counts_right_and_wrong_rows_by_the_true_class() -> None:
+    assert [figure.kind for figure in read("bsce-gra/figure8").figures] == ["outcomes"]
 
 
 def _place(study: Study, row: dict[str, object]) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ PARTS = {
         "Lin et al. 2017; Mukhoti et al. 2020, section 4",
         limits={"gamma": (0, 50), "alpha": (0, 100), "first_change": (0, 1), "second_change": (0, 1)},
         choices=GAMMA,
+        per_class=("alpha",),
         exponent=exponent,
         needs={"first_change": ("gamma", SCHEDULES), "second_change": ("gamma", SCHEDULES)},
     ),
@@ -31,11 +32,11 @@ PARTS = {
     ),
     "dual_focal": Part(
         losses.dual_focal,
-        "Tao et al. 2023; BSCE-GRA paper, eq. 5",
-        limits={"gamma": (0, 50), "alpha": (0, 100)},
+        "Tao et al. 2023; BSCE-GRA paper, eq. 5; variant survey: two alphas, two gammas",
+        limits={"gamma": (0, 50), "gamma2": (0, 50), "alpha1": (0, 100), "alpha2": (0, 100)},
         choices={**GAMMA, "variant": ("paper", "official", "survey")},
         exponent=exponent,
-        needs={"alpha": ("variant", ("survey",))},
+        needs=dict.fromkeys(("gamma2", "alpha1", "alpha2"), ("variant", ("survey",))),
     ),
     "bsce": Part(
         losses.bsce, "BSCE-GRA paper, eqs. 6 and 11", limits={"gamma": (0, 50), "norm": (1, 50)}, exponent=exponent
@@ -92,7 +93,13 @@ PARTS = {
         limits={"bins": BINS, "temperature": POSITIVE, "order": (1, 10)},
         choices={**VARIANT, "kind": ("label", "bin"), "membership": ("gaussian", "sigmoid")},
     ),
-    "dece": Part(penalties.dece, "Bohdal et al. 2021", role="penalty", limits={"bins": BINS, "temperature": POSITIVE}),
+    "dece": Part(
+        penalties.dece,
+        "Bohdal et al. 2021; membership sigmoid: survey",
+        role="penalty",
+        limits={"bins": BINS, "temperature": POSITIVE},
+        choices={"membership": ("softmax", "sigmoid")},
+    ),
     "sece": Part(
         penalties.sece,
         "gamma-net paper, eqs. 7, 8 and 13",

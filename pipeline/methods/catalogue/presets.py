@@ -99,6 +99,9 @@ PRESETS = {
     "mbls_tiny": Preset(
         "ce+margin", "Liu et al. 2022, Tiny-ImageNet", {"beta": 0.1, "margin": 10.0, "variant": "official"}
     ),
+    "mbls_no_margin": Preset(
+        "ce+margin", "Liu et al. 2022, CIFAR-10, without a margin", {"beta": 0.1, "margin": 0.0, "variant": "official"}
+    ),
     "flg": Preset("focal+gamma_net", "gamma-net paper; its outer loss is not printed: here ce", {"outer": "ce"}),
     "flg_dece": Preset("focal+gamma_net", "gamma-net paper, FL-gamma-DECE", {"outer": "dece"}),
     "flg_sece": Preset("focal+gamma_net", "gamma-net paper, FL-gamma-SECE, eq. 3", {"outer": "sece"}),

@@ -17,7 +17,9 @@ def dual_focal(
     moment: Moment = START,
     *,
     gamma: float | str = 5.0,
-    alpha: float = 1.0,
+    gamma2: float = 5.0,
+    alpha1: float = 1.0,
+    alpha2: float = 1.0,
     variant: str = "paper",
     gra: bool = False,
 ) -> Tensor:
@@ -26,8 +28,8 @@ def dual_focal(
     Tao et al. 2023; BSCE-GRA paper, eqs. 5 and 8. Without `gra` the gradient flows through p_y and p_j.
 
     variant official: with `gra`, only p_j is a constant, as in the BSCE-GRA paper's code (its DFL-GRA results).
-    variant survey: -(1 - p_y)^gamma log p_y - alpha (1 - p_s)^gamma log(1 - p_s), p_s the largest p of the others.
-    `alpha` is the weight of that second term; the other variants have none.
+    variant survey: -alpha1 (1 - p_y)^gamma log p_y - alpha2 (1 - p_s)^gamma2 log(1 - p_s), p_s the largest p of the
+    others (survey, Modified training objectives). alpha1, alpha2 and gamma2 belong to this variant alone.
     """
     log_p_NC = torch.log_softmax(logits_NC, 1)
     log_p = of_target(log_p_NC, targets)
@@ -35,8 +37,8 @@ def dual_focal(
     own = one_minus(log_p)
     if variant == "survey":
         log_rest = _log_without_rival(log_p_NC, targets)
-        second = constant(power(log_rest.exp(), exponent), gra) * log_rest
-        return expected(-constant(power(own, exponent), gra) * log_p - alpha * second, targets)
+        second = constant(power(log_rest.exp(), gamma2), gra) * log_rest
+        return expected(-alpha1 * constant(power(own, exponent), gra) * log_p - alpha2 * second, targets)
     below = _next_below(log_p_NC.exp(), targets)
     if variant == "official":
         weight = power(own + constant(below, gra), exponent)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,24 +15,29 @@ from pipeline.methods.meta.outer import OuterLoss
 from pipeline.methods.meta.part import MetaPart
 from pipeline.nets.net import Net
 
+if TYPE_CHECKING:
+    from pipeline.config import OptionValue
+
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
 class MetaLearner(Meta):
     """A meta part with its optimizer.
 
-    outer: the outer loss (`pipeline.methods.meta.outer`), outer_weight that of its second term. lookahead: head,
-    through a step of the last layer, or all. rate and optimizer: of the meta parameters, without decay. every: a meta
-    step each so many steps of training. variant paper: the look-ahead is the step that the net will take, but for
-    momentum and weight decay; official: what the public code of meta-calibration does (`lookahead.as_their_code`).
+    outer: the outer loss (`pipeline.methods.meta.outer`), outer_weight that of its second term, outer_options those of
+    its penalty. lookahead: head, through a step of the last layer, or all. rate and optimizer: of the meta parameters,
+    without decay. every: a meta step each so many steps of training. variant paper: the look-ahead is the step that the
+    net will take, but for momentum and weight decay; official: what the public code of meta-calibration does
+    (`lookahead.as_their_code`).
     """
 
     def __init__(
         self, part: MetaPart, name: str, *, outer: str, outer_weight: float, lookahead: str, rate: float,
         optimizer: str, every: int, variant: str,
+        outer_options: Mapping[str, OptionValue],
     ) -> None:  # fmt: skip
         self.part, self.name = part, name
-        self.outer = OuterLoss(outer, outer_weight)
+        self.outer = OuterLoss(outer, outer_weight, outer_options)
         self._whole, self._official = lookahead == "all", variant == "official"
         self._rate, self._optimizer, self._every = rate, OPTIMIZERS[optimizer], every
         self._sums: Tensor | None = None

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.methods import penalties
 
+if TYPE_CHECKING:
+    from pipeline.config import OptionValue
+
 CE = "ce"
 NAMES = (CE, *penalties.__all__, *(f"{CE}+{name}" for name in penalties.__all__))
 
 
+def outer_penalty(name: str) -> str:
+    """The penalty in an outer loss of this name; empty: it has none."""
+    last = name.rpartition("+")[2]
+    return "" if last == CE else last
+
+
 @dataclass(frozen=True)
 class OuterLoss:
-    """`ce`, the mean cross entropy; a penalty by its name, with its own defaults; or `ce+dece`, ce + weight x dece."""
+    """`ce`, the mean cross entropy; a penalty by its name, with `options`; or `ce+dece`, ce + weight x dece."""
 
     name: str
     weight: float
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def __call__(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         """A scalar, for logits (N, C) and labels (N,)."""
@@ -28,7 +40,6 @@ class OuterLoss:
         loss = F.cross_entropy(logits_NC, labels_N)
         return loss + self.weight * self._penalty(second, logits_NC, labels_N) if second else loss
 
-    @staticmethod
-    def _penalty(name: str, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
-        value: Tensor = getattr(penalties, name)(logits_NC, labels_N)
+    def _penalty(self, name: str, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
+        value: Tensor = getattr(penalties, name)(logits_NC, labels_N, **self.options)
         return value

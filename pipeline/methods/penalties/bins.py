@@ -75,20 +75,30 @@ def _sigmoid_edges(c_N: Tensor, low: float, bins: int, temperature: float) -> Te
     return above_NB * below_NB * between_B
 
 
-def dece(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15, temperature: float = 0.01) -> Tensor:
+def _cuts(c_N: Tensor, low: float, bins: int, temperature: float) -> Tensor:
+    """Memberships (N, B) by scores that change places at the cuts between equal bins of [low, 1]."""
+    bin_B = torch.arange(1, bins + 1, device=c_N.device, dtype=c_N.dtype)
+    score_NB = (c_N.unsqueeze(1) - low) * bin_B - (1 - low) * bin_B * (bin_B - 1) / (2 * bins)
+    return torch.softmax(score_NB / temperature, 1)
+
+
+def dece(
+    logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15, temperature: float = 0.01, membership: str = "softmax"
+) -> Tensor:
     """DECE = sum_j |sum_i u_ij (s_i - c_i)| / N with memberships u_i = softmax_j((j c_i - cuts_1 - .. - cuts_j) / T).
 
     cuts_j = (j - 1) / bins; s is the soft accuracy relu(2 - rank), its sigmoids of the same temperature.
-    Bohdal et al. 2021 (Meta-Calibration); N x C values, for only p_j - p_y is needed.
+    Bohdal et al. 2021 (Meta-Calibration); N x C values, for only p_j - p_y is needed. membership `sigmoid` (survey,
+    soft binning): u_ij between two soft edges, as in `sb_ece`.
 
     Raises:
         ValueError: inputs or options out of range.
     """
+    one_of("membership", membership, ("softmax", "sigmoid"))
     positive(bins=bins, temperature=temperature)
     p_NC = torch.softmax(logits := checked(logits_NC, labels_N), 1)
     c_N, _ = top(logits, labels_N, p_NC)
-    bin_B = torch.arange(1, bins + 1, device=c_N.device, dtype=c_N.dtype)
-    member_NB = torch.softmax((c_N.unsqueeze(1) * bin_B - bin_B * (bin_B - 1) / (2 * bins)) / temperature, 1)
+    member_NB = (_sigmoid_edges if membership == "sigmoid" else _cuts)(c_N, 0.0, bins, temperature)
     return ((soft_correct(p_NC, labels_N, temperature) - c_N) @ member_NB).abs().sum() / len(c_N)
 
 
