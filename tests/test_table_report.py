@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 import trueodds
 from trueodds import cli, metrics
+from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts, milliseconds
 from trueodds.reports import Report
@@ -99,6 +100,41 @@ def test_every_form_shows_the_numbers_of_trueodds_report(form: str, tmp_path: Pa
 
 
 CONFIDENCE, TOP = P.max(axis=1), P.argmax(axis=1)
+
+
+HEAD = ["neg", "pos", "label"]
+DIALECTS = {
+    "semicolons": ";".join(HEAD) + "\n0.2;0.8;pos\n0.7;0.3;neg\n",
+    "pipes": "|".join(HEAD) + "\n0.2|0.8|pos\n0.7|0.3|neg\n",
+    "quoted": '"neg", "pos" ,label\n".2"," 0.8","pos"\n0.7,0.3,neg\n'.replace('" ,', '",'),
+    "blanks, a BOM and CR": "\ufeff neg , pos,label \r0.2,0.8, pos \r\r 0.7,0.3,neg",
+    "another separator in a cell": 'neg,pos,label,"x;y;z|w"\n0.2,0.8,pos,0\n0.7,0.3,neg,0\n',
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_csv_as_other_programs_write_it(tmp_path: Path, dialect: str) -> None:
+    (tmp_path / "a.csv").write_bytes(DIALECTS[dialect].encode())
+    answers = reading.read(tmp_path / "a.csv", Form(classes=("neg", "pos")))
+    assert answers.probabilities_NC is not None and answers.probabilities_NC.tolist() == [[0.2, 0.8], [0.7, 0.3]]
+    assert answers.correct_N.all()
+
+
+def test_csv_in_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
+    for encoding, words in (
+        ("utf-16", "is UTF-16; save it"),
+        ("utf-16-le", "is UTF-16"),
+        ("latin-1", "line 3 is not UTF-8"),
+    ):
+        (tmp_path / "a.csv").write_bytes("a,b,label\n0.5,0.5,a\n0.5,0.5,é\n".encode(encoding))
+        with pytest.raises(FileError, match=words):
+            reading.read(tmp_path / "a.csv")
+
+
+def test_correct_with_gaps(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("confidence,correct\n0.9,1.0\n0.8,\n0.7,0.0\n")
+    answers = reading.read(tmp_path / "a.csv")
+    assert answers.labelled_N.tolist() == [True, False, True] and answers.correct_N.tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize("form", ["correct.npz", "predicted.npz", "predicted.csv", "correct.parquet"])
@@ -288,11 +324,19 @@ ROW = "a,b,label\n0.5,0.5,a\n"
         ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),
         ("t.csv", ROW + "0.5,x,a\n", [], "row 3, column 'b' holds 'x'; allowed are numbers"),
         ("t.csv", ROW + "0.5,,a\n", [], "row 3: column 'b' is empty"),
-        ("t.csv", ROW + "0.5,0.5\n", [], "row 3: 2 cells; the header has 3"),
+        ("t.csv", ROW + "0.5,0.5\n", [], "row 3 has 2 cells, the header 3"),
         ("t.csv", "a,a,label\n", [], "has the column 'a' twice"),
-        ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (as pandas"),
+        ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (pandas"),
         ("t.csv", "a,b,label\n", [], "expected (rows, classes), both at least 1"),
         ("t.csv", "", [], "has no column 'label'"),
+        (
+            "t.csv",
+            "a;b;label\n\n0,5;0,5;a\n",
+            [],
+            "row 3, column 'a' holds '0,5'; allowed are numbers, and nothing for",
+        ),
+        ("t.csv", "a;b;label\n0,5;0,5;a\n", [], "a decimal comma is written as a point: 0.5"),
+        ("t.csv", ROW + '0.5,"0.5,a\n', [], "row 3 is not CSV"),
         ("t.csv", "label,tag\na,b\n", [], "and none of a class; expected"),
         ("t.csv", "confidence,predicted\n0.9,a\n", [], "has no 'labels'; it holds confidence, predicted"),
         ("t.csv", "confidence,predicted,label\n0.9,,a\n", [], "answer 1 has no predicted class"),

@@ -18,7 +18,7 @@ from service.predict.options import check_propensity, check_tag
 from trueodds.bundle.card import NAME
 from trueodds.errors import nearest
 from trueodds.sums.inputs import Array
-from trueodds.texts import as_name, plural, short
+from trueodds.texts import as_name, as_whole, plural, short
 
 Form = Literal["probabilities", "logits", "confidence"]
 ALLOWED = (
@@ -186,9 +186,10 @@ def _is_name(text: str) -> bool:
 
 
 def _predicted(value: Mapping[str, Any]) -> str | int:
-    if (index := value.get("index")) is not None:
-        if type(index) is not int or index < 0:
-            raise RowError(f"index is {short(index)}; {WHOLE}")
+    if (given := value.get("index")) is not None:
+        index = as_whole(given)
+        if index is None or index < 0:
+            raise RowError(f"index is {short(given)}; {WHOLE}")
         return index
     predicted = as_name(value.get("predicted"))
     if not isinstance(predicted, str):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pipeline import data
 from pipeline.config import Data
-from pipeline.data import DataError
+from pipeline.data import DataError, table
 from trueodds.errors import ConfigError
 
 X = np.random.default_rng(0).normal(size=(40, 3))
@@ -165,3 +165,12 @@ def test_a_positive_class_is_in_the_card_and_one_of_two() -> None:
     assert data.load(Data(dataset="breast_cancer", positive="malignant")).card["positive"] == "malignant"
     with pytest.raises(ConfigError, match="there are 3 classes; a positive class is one of two"):
         data.load(Data(dataset="wine", positive="class_0"))
+
+
+def test_a_table_as_other_programs_write_it(tmp_path: Path) -> None:
+    """Semicolons, quotes and blanks; labels of a column with a gap, which pandas writes as 1.0, are whole numbers."""
+    rows = "".join(f'"{k}"; {k / 8}; {k % 2}.0 \r\n' for k in range(8))
+    (tmp_path / "own.csv").write_text(f'"age";" sepal length ";"label"\r\n{rows}', newline="")
+    raw = table.read(tmp_path / "own.csv", "label")
+    assert raw.classes == ("0", "1") and raw.features == ("age", "sepal length")
+    assert raw.x_train[3].tolist() == [3, 0.375]

@@ -17,11 +17,10 @@ from trueodds.reports.table.classes import (
     class_indices,
     given,
     order_note,
-    without_point,
 )
 from trueodds.sums.inputs import Array, check_probabilities, check_top
 from trueodds.sums.positive import CLASSES
-from trueodds.texts import plural, short
+from trueodds.texts import plural, short, without_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +153,10 @@ def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt
     """
     states = {"1": 1, "true": 1, "0": 0, "false": 0} | dict.fromkeys(NO_LABEL, _NONE)
     for value in correct.values:
-        if value.lower() not in states:
+        if without_point(value.lower()) not in states:
             problem = f"{source}: correct holds {short(value)}; allowed are 0, 1, true, false"
             raise FileError(f"{problem}; {NO_LABEL_CURE}")
-    state_N = np.array([states[value.lower()] for value in correct.values], np.intp)[correct.code_N]
+    state_N = np.array([states[without_point(value.lower())] for value in correct.values], np.intp)[correct.code_N]
     return state_N != _NONE, state_N == 1
 
 
