@@ -17,7 +17,7 @@ import trueodds
 from trueodds import cli, metrics
 from trueodds.files import FileError
 from trueodds.inputs import columns
-from trueodds.inputs.columns import Texts, milliseconds
+from trueodds.inputs.columns import Texts, times_of
 from trueodds.reports import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
@@ -248,7 +248,53 @@ def test_times_in_each_form() -> None:
         np.array(["1767225600", "1767229200.5"]),
         np.array(["2026-01-01", "2026-01-01T01:00:00.500"], "datetime64[ns]"),
     ):
-        assert milliseconds(values, "times").tolist() == expected
+        assert times_of(values, "times").ms_N.tolist() == expected
+
+
+@pytest.mark.parametrize("unit", ["milliseconds", "microseconds", "nanoseconds"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: str, suffix: str) -> None:
+    """Issue: milliseconds were seconds, and the year 57971."""
+    factor = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}[unit]
+    moments = [1_767_225_600 * factor, 1_767_229_200 * factor]
+    if suffix == ".npz":
+        path = npz(tmp_path / "a.npz", probabilities=P[:2], labels=Y[:2], times=np.array(moments))
+    else:
+        path = table(
+            tmp_path / f"a{suffix}", {"neg": [0.2, 0.7], "pos": [0.8, 0.3], "label": ["pos", "neg"], "time": moments}
+        )
+    answers = reading.read(path)
+    assert answers.groups.time_ms_N is not None
+    assert answers.groups.time_ms_N.tolist() == [1_767_225_600_000, 1_767_229_200_000]
+    assert any(f"is read as Unix {unit}." in note for note in answers.notes)
+
+
+@pytest.mark.parametrize(
+    ("moments", "words"),
+    [
+        (["20231114"], "20231114.*, a date or Unix seconds; write a date with dashes"),
+        ([20231114], "20231114, a date or Unix seconds"),
+        (["202311142213"], "allowed is ISO 8601"),
+        ([20231114221300], "allowed is ISO 8601"),
+        (["1_700_000_000"], "allowed is ISO 8601"),
+        (["١٧٠٠٠٠٠٠٠٠"], "allowed is ISO 8601"),
+        ([5_000_000_000], "seconds until 2100"),
+        ([float("nan")], "nan; allowed"),
+        ([1_700_000_000, 1_700_000_000_000], "holds 1700000000 and 1700000000000, Unix seconds and Unix milliseconds"),
+        (["1700000000", "2023-11-14"], "Unix seconds and ISO 8601; write all in one form"),
+    ],
+)
+def test_times_that_could_be_another(moments: list[Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        times_of(np.array(moments), "time")
+
+
+def test_numbers_are_as_in_every_csv(tmp_path: Path) -> None:
+    """Issue: Python reads 1_0 and digits of other scripts."""
+    for cell in ("0_1", "٠.٥"):
+        (tmp_path / "a.csv").write_text(f"a,b,label\n{cell},0.5,a\n")
+        with pytest.raises(FileError, match="allowed are numbers"):
+            reading.read(tmp_path / "a.csv")
 
 
 def test_texts_are_coded_by_what_they_say() -> None:
@@ -280,7 +326,7 @@ GOOD = {"probabilities": P, "labels": Y}
         (GOOD | {"class_names": ["a", "b"]}, [], "2 names of classes for 3 columns"),
         (GOOD | {"predicted": Y}, [], "and its highest probability is that of"),
         (GOOD | {"tags": TAGS[1:]}, [], "tags has 899 rows for 900 answers"),
-        (GOOD | {"times": np.full(N, "noon")}, [], "times holds 'noon'; allowed are ISO 8601"),
+        (GOOD | {"times": np.full(N, "noon")}, [], "times holds 'noon'; allowed is ISO 8601"),
         (GOOD, ["--trend", "day"], "has no column time, which --trend needs"),
         ({"probabilities": P[:0], "labels": Y[:0]}, [], "probabilities has shape (0, 3)"),
         ({"confidence": CONFIDENCE + 1, "correct": TOP == Y}, [], "allowed is [0, 1]"),

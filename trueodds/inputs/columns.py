@@ -6,17 +6,16 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import MissingExtraError
 from trueodds.files import FileError
-from trueodds.inputs import table
+from trueodds.inputs import table, times
 from trueodds.inputs.errors import InputError
 from trueodds.texts import is_whole_number, short, without_point
 
@@ -75,6 +74,13 @@ class Texts:
         return [self.values[code] for code in self.code_N.tolist()]
 
 
+class Times(NamedTuple):
+    """ms_N: Unix milliseconds. unit: that of the numbers which said them; "" where none did."""
+
+    ms_N: npt.NDArray[np.int64]
+    unit: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """Columns of a table by their names."""
@@ -82,8 +88,7 @@ class Columns:
     numbers: dict[str, Array]
     """NaN for an empty cell."""
     texts: dict[str, Texts]
-    times: dict[str, npt.NDArray[np.int64]]
-    """Unix milliseconds."""
+    times: dict[str, Times]
 
 
 def names(path: Path) -> list[str]:
@@ -107,21 +112,21 @@ def names(path: Path) -> list[str]:
     return header
 
 
-def read(path: Path, numbers: Sequence[str], texts: Sequence[str], times: Sequence[str] = ()) -> Columns:
+def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequence[str] = ()) -> Columns:
     """Some columns of a CSV or Parquet file, as numbers, as text or as times.
 
     Raises:
         FileError: a cell that is no number, or no time; a line of another length than the header; not such a file.
         MissingExtraError: a Parquet file without pyarrow.
     """
-    values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *times))
+    values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *moments))
     try:
-        time_ms = {name: milliseconds(cells[name], f"column {name!r}") for name in times}
+        read = {name: times_of(cells[name], f"column {name!r}") for name in moments}
     except ValueError as error:
         raise FileError(f"{path}: {error}") from None
     coded = {name: cells[name] for name in texts}
     as_texts = {name: cell if isinstance(cell, Texts) else Texts.of_array(cell) for name, cell in coded.items()}
-    return Columns(values, as_texts, time_ms)
+    return Columns(values, as_texts, read)
 
 
 def read_npy(path: Path) -> npt.NDArray[Any]:
@@ -135,40 +140,35 @@ def read_npy(path: Path) -> npt.NDArray[Any]:
     return np.asarray(array)
 
 
-def milliseconds(values: npt.NDArray[Any] | Texts, name: str) -> npt.NDArray[np.int64]:
-    """Unix milliseconds of times: `datetime64`, Unix seconds, or ISO 8601, which is UTC where it has no offset.
+def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
+    """Times of `datetime64`, or as `trueodds.inputs.times` reads each value; the numbers of a column are of one unit.
 
     Raises:
-        ValueError: a cell that is none of these; it names the column.
+        ValueError: a cell that is no time, or of another unit than the first; it names the column.
     """
-    if isinstance(values, Texts):
-        time_V = np.array([_ms_of(value, name) for value in values.values], np.int64)
-        return time_V[values.code_N] if len(values) else np.zeros(0, np.int64)
-    if values.dtype.kind == "M":
-        if np.isnat(values).any():
-            raise ValueError(_no_time(name, "NaT"))
-        return values.astype("datetime64[ms]").astype(np.int64)
-    if values.dtype.kind in "fiu":
-        if not np.isfinite(values).all():
-            raise ValueError(_no_time(name, str(values[~np.isfinite(values)][0])))
-        return np.rint(values.astype(np.float64) * 1000).astype(np.int64)
-    return milliseconds(Texts.of_array(values), name)
-
-
-def _ms_of(text: str, name: str) -> int:
+    if not isinstance(values, Texts):
+        if values.dtype.kind == "M":
+            if np.isnat(values).any():
+                raise ValueError(f"{name} holds NaT; allowed is {times.ALLOWED}, in every row")
+            return Times(values.astype("datetime64[ms]").astype(np.int64))
+        if values.dtype.kind not in "fiu":
+            return times_of(Texts.of_array(values), name)
+        distinct_V, code_N = np.unique(values, return_inverse=True)
+        distinct: Sequence[str | float] = distinct_V.tolist()
+    else:
+        used, code_N = np.unique(values.code_N, return_inverse=True)
+        distinct = [values.values[code] for code in used.tolist()]
     try:
-        try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
-            return round(1000 * float(text))
-    except (OverflowError, ValueError):
-        raise ValueError(_no_time(name, repr(text))) from None
-    return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
-
-
-def _no_time(name: str, cell: str) -> str:
-    allowed = "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix seconds, in every row"
-    return f"{name} holds {cell}; allowed are {allowed}"
+        read = [times.time_of(value) for value in distinct]
+    except ValueError as error:
+        raise ValueError(f"{name} holds {error}, in every row") from None
+    units = dict.fromkeys(time.unit for time in read)
+    if len(units) > 1:
+        first, other = (distinct[[time.unit for time in read].index(unit)] for unit in [*units][:2])
+        words = " and ".join(f"Unix {unit}" if unit else "ISO 8601" for unit in [*units][:2])
+        raise ValueError(f"{name} holds {short(first)} and {short(other)}, {words}; write all in one form")
+    time_V = np.array([time.ms for time in read], np.int64)
+    return Times(time_V[code_N] if len(code_N) else np.zeros(0, np.int64), next(iter(units), ""))
 
 
 def _text(value: object) -> str:

@@ -183,6 +183,15 @@ def number(text: str) -> float:
     return float(text)
 
 
+def is_number(text: str) -> bool:
+    """Whether `number` reads a text."""
+    try:
+        number(text)
+    except ValueError:
+        return False
+    return True
+
+
 def comma_cure(cell: str) -> str:
     """The cure of a cell that is no number for its decimal comma alone, to be read after what is allowed; else "".
 

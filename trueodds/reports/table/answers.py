@@ -30,6 +30,8 @@ class Groups:
     tags: Texts | None = None
     versions: Texts | None = None
     time_ms_N: npt.NDArray[np.int64] | None = None
+    note: str = ""
+    """How the times were read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ def of_probabilities(
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
-        notes=tuple(filter(None, (note, how))),
+        notes=tuple(filter(None, (note, how, groups.note if groups else ""))),
     )
 
 
@@ -141,7 +143,7 @@ def of_confidence(
         right_N,
         label_names=label_names,
         groups=groups or Groups(),
-        notes=(note,) if low else (),
+        notes=tuple(filter(None, (note if low else "", groups.note if groups else ""))),
     )
 
 
