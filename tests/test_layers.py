@@ -36,6 +36,7 @@ LAYERS = {
     "trueodds/inputs": """
         image vector text
         kind npy columns
+        times
         table
         errors checkpoint
     """,

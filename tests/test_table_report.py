@@ -15,8 +15,9 @@ from pyarrow import parquet
 
 import trueodds
 from trueodds import cli, metrics
+from trueodds.files import FileError
 from trueodds.inputs import columns
-from trueodds.inputs.columns import Texts, milliseconds
+from trueodds.inputs.columns import Texts, times_of
 from trueodds.reports import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
@@ -99,6 +100,41 @@ def test_every_form_shows_the_numbers_of_trueodds_report(form: str, tmp_path: Pa
 
 
 CONFIDENCE, TOP = P.max(axis=1), P.argmax(axis=1)
+
+
+HEAD = ["neg", "pos", "label"]
+DIALECTS = {
+    "semicolons": ";".join(HEAD) + "\n0.2;0.8;pos\n0.7;0.3;neg\n",
+    "pipes": "|".join(HEAD) + "\n0.2|0.8|pos\n0.7|0.3|neg\n",
+    "quoted": '"neg", "pos" ,label\n".2"," 0.8","pos"\n0.7,0.3,neg\n'.replace('" ,', '",'),
+    "blanks, a BOM and CR": "\ufeff neg , pos,label \r0.2,0.8, pos \r\r 0.7,0.3,neg",
+    "another separator in a cell": 'neg,pos,label,"x;y;z|w"\n0.2,0.8,pos,0\n0.7,0.3,neg,0\n',
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_csv_as_other_programs_write_it(tmp_path: Path, dialect: str) -> None:
+    (tmp_path / "a.csv").write_bytes(DIALECTS[dialect].encode())
+    answers = reading.read(tmp_path / "a.csv", Form(classes=("neg", "pos")))
+    assert answers.probabilities_NC is not None and answers.probabilities_NC.tolist() == [[0.2, 0.8], [0.7, 0.3]]
+    assert answers.correct_N.all()
+
+
+def test_csv_in_another_encoding_is_refused_by_name(tmp_path: Path) -> None:
+    for encoding, words in (
+        ("utf-16", "is UTF-16; save it"),
+        ("utf-16-le", "is UTF-16"),
+        ("latin-1", "line 3 is not UTF-8"),
+    ):
+        (tmp_path / "a.csv").write_bytes("a,b,label\n0.5,0.5,a\n0.5,0.5,é\n".encode(encoding))
+        with pytest.raises(FileError, match=words):
+            reading.read(tmp_path / "a.csv")
+
+
+def test_correct_with_gaps(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("confidence,correct\n0.9,1.0\n0.8,\n0.7,0.0\n")
+    answers = reading.read(tmp_path / "a.csv")
+    assert answers.labelled_N.tolist() == [True, False, True] and answers.correct_N.tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize("form", ["correct.npz", "predicted.npz", "predicted.csv", "correct.parquet"])
@@ -212,7 +248,53 @@ def test_times_in_each_form() -> None:
         np.array(["1767225600", "1767229200.5"]),
         np.array(["2026-01-01", "2026-01-01T01:00:00.500"], "datetime64[ns]"),
     ):
-        assert milliseconds(values, "times").tolist() == expected
+        assert times_of(values, "times").ms_N.tolist() == expected
+
+
+@pytest.mark.parametrize("unit", ["milliseconds", "microseconds", "nanoseconds"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: str, suffix: str) -> None:
+    """Issue: milliseconds were seconds, and the year 57971."""
+    factor = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}[unit]
+    moments = [1_767_225_600 * factor, 1_767_229_200 * factor]
+    if suffix == ".npz":
+        path = npz(tmp_path / "a.npz", probabilities=P[:2], labels=Y[:2], times=np.array(moments))
+    else:
+        path = table(
+            tmp_path / f"a{suffix}", {"neg": [0.2, 0.7], "pos": [0.8, 0.3], "label": ["pos", "neg"], "time": moments}
+        )
+    answers = reading.read(path)
+    assert answers.groups.time_ms_N is not None
+    assert answers.groups.time_ms_N.tolist() == [1_767_225_600_000, 1_767_229_200_000]
+    assert any(f"is read as Unix {unit}." in note for note in answers.notes)
+
+
+@pytest.mark.parametrize(
+    ("moments", "words"),
+    [
+        (["20231114"], "20231114.*, a date or Unix seconds; write a date with dashes"),
+        ([20231114], "20231114, a date or Unix seconds"),
+        (["202311142213"], "allowed is ISO 8601"),
+        ([20231114221300], "allowed is ISO 8601"),
+        (["1_700_000_000"], "allowed is ISO 8601"),
+        (["١٧٠٠٠٠٠٠٠٠"], "allowed is ISO 8601"),
+        ([5_000_000_000], "seconds until 2100"),
+        ([float("nan")], "nan; allowed"),
+        ([1_700_000_000, 1_700_000_000_000], "holds 1700000000 and 1700000000000, Unix seconds and Unix milliseconds"),
+        (["1700000000", "2023-11-14"], "Unix seconds and ISO 8601; write all in one form"),
+    ],
+)
+def test_times_that_could_be_another(moments: list[Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        times_of(np.array(moments), "time")
+
+
+def test_numbers_are_as_in_every_csv(tmp_path: Path) -> None:
+    """Issue: Python reads 1_0 and digits of other scripts."""
+    for cell in ("0_1", "٠.٥"):
+        (tmp_path / "a.csv").write_text(f"a,b,label\n{cell},0.5,a\n")
+        with pytest.raises(FileError, match="allowed are numbers"):
+            reading.read(tmp_path / "a.csv")
 
 
 def test_texts_are_coded_by_what_they_say() -> None:
@@ -244,7 +326,7 @@ GOOD = {"probabilities": P, "labels": Y}
         (GOOD | {"class_names": ["a", "b"]}, [], "2 names of classes for 3 columns"),
         (GOOD | {"predicted": Y}, [], "and its highest probability is that of"),
         (GOOD | {"tags": TAGS[1:]}, [], "tags has 899 rows for 900 answers"),
-        (GOOD | {"times": np.full(N, "noon")}, [], "times holds 'noon'; allowed are ISO 8601"),
+        (GOOD | {"times": np.full(N, "noon")}, [], "times holds 'noon'; allowed is ISO 8601"),
         (GOOD, ["--trend", "day"], "has no column time, which --trend needs"),
         ({"probabilities": P[:0], "labels": Y[:0]}, [], "probabilities has shape (0, 3)"),
         ({"confidence": CONFIDENCE + 1, "correct": TOP == Y}, [], "allowed is [0, 1]"),
@@ -288,11 +370,19 @@ ROW = "a,b,label\n0.5,0.5,a\n"
         ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),
         ("t.csv", ROW + "0.5,x,a\n", [], "row 3, column 'b' holds 'x'; allowed are numbers"),
         ("t.csv", ROW + "0.5,,a\n", [], "row 3: column 'b' is empty"),
-        ("t.csv", ROW + "0.5,0.5\n", [], "row 3: 2 cells; the header has 3"),
+        ("t.csv", ROW + "0.5,0.5\n", [], "row 3 has 2 cells, the header 3"),
         ("t.csv", "a,a,label\n", [], "has the column 'a' twice"),
-        ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (as pandas"),
+        ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (pandas"),
         ("t.csv", "a,b,label\n", [], "expected (rows, classes), both at least 1"),
         ("t.csv", "", [], "has no column 'label'"),
+        (
+            "t.csv",
+            "a;b;label\n\n0,5;0,5;a\n",
+            [],
+            "row 3, column 'a' holds '0,5'; allowed are numbers, and nothing for",
+        ),
+        ("t.csv", "a;b;label\n0,5;0,5;a\n", [], "a decimal comma is written as a point: 0.5"),
+        ("t.csv", ROW + '0.5,"0.5,a\n', [], "row 3 is not CSV"),
         ("t.csv", "label,tag\na,b\n", [], "and none of a class; expected"),
         ("t.csv", "confidence,predicted\n0.9,a\n", [], "has no 'labels'; it holds confidence, predicted"),
         ("t.csv", "confidence,predicted,label\n0.9,,a\n", [], "answer 1 has no predicted class"),

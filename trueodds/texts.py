@@ -41,10 +41,21 @@ def listed(names: Sequence[str], most: int = 10) -> str:
 def as_name(value: Any) -> Any:
     """The name of a class that a whole number is: its digits. Anything else as it is; True is no number here.
 
-    >>> as_name(3), as_name("3"), as_name(True)
-    ('3', '3', True)
+    >>> as_name(3), as_name(3.0), as_name("3"), as_name(True)
+    ('3', '3', '3', True)
     """
-    return str(value) if type(value) is int else value
+    return value if (number := as_whole(value)) is None else str(number)
+
+
+def as_whole(value: Any) -> int | None:
+    """A whole number, which a column with a gap holds as 3.0; None for anything else, and for True.
+
+    >>> as_whole(3), as_whole(3.0), as_whole(3.5), as_whole("3")
+    (3, 3, None, None)
+    """
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return value if type(value) is int else None
 
 
 def is_whole_number(text: str) -> bool:
@@ -54,6 +65,15 @@ def is_whole_number(text: str) -> bool:
     (True, True, False)
     """
     return _WHOLE.fullmatch(text) is not None
+
+
+def without_point(text: str) -> str:
+    """A whole number without its point: a column of numbers with a gap in it is written as 1.0, 2.0.
+
+    >>> without_point("-1.0"), without_point("1.5"), without_point("cat")
+    ('-1', '1.5', 'cat')
+    """
+    return str(int(text.partition(".")[0])) if is_whole_number(text) else text
 
 
 def with_article(noun: str) -> str:

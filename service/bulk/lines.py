@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import csv
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import orjson
@@ -16,13 +16,12 @@ from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
 from service.http.json_names import repeated_name
 from trueodds.inputs import table
-from trueodds.texts import plural, short
+from trueodds.texts import plural, short, without_point
 
 CSV, NDJSON = "text/csv", "application/x-ndjson"
 """Media types of lines."""
 LINES = 20
 """Lines of a CSV row at most."""
-SEPARATORS = (",", ";", "\t")
 WHOLE = "expected a whole number from 0 on"
 """What an index is, for messages."""
 
@@ -40,12 +39,12 @@ def number(name: str, cell: str) -> float:
     try:
         return table.number(cell)
     except ValueError:
-        raise ValueError(f"{name} is {short(cell)}; expected a number") from None
+        raise ValueError(f"{name} is {short(cell)}; expected a number{table.comma_cure(cell)}") from None
 
 
 def whole_number(name: str, cell: str) -> int:
     """The whole number from 0 on in a cell; raises as `number`."""
-    text = cell.strip()
+    text = without_point(cell.strip())
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise ValueError(f"{name} is {short(cell)}; {WHOLE}")
     return int(text)
@@ -53,6 +52,9 @@ def whole_number(name: str, cell: str) -> int:
 
 class LineReader(ABC, Generic[R]):
     """Rows from the lines of a stream; `rows` may be called in any thread, one call after the other."""
+
+    ends: tuple[bytes, ...] = (b"\n",)
+    """Bytes that end a line."""
 
     @abstractmethod
     def rows(self, block: bytes) -> list[Row[R]]:
@@ -96,6 +98,8 @@ class CsvLines(LineReader[R]):
     quotes is one.
     """
 
+    ends = (b"\n", b"\r")
+
     def __init__(
         self,
         header: Callable[[list[str]], list[str] | None],
@@ -111,8 +115,7 @@ class CsvLines(LineReader[R]):
         """Lines from one on in which a quote was opened, and not closed so far."""
 
     def rows(self, block: bytes) -> list[Row[R]]:
-        lines = block.split(b"\n")
-        return self._read(lines if lines[-1] else lines[:-1], last=False)
+        return self._read(block.splitlines(keepends=True), last=False)
 
     def rest(self) -> list[Row[R]]:
         rows = self._read([], last=True)
@@ -149,17 +152,17 @@ class CsvLines(LineReader[R]):
             ValueError: the row is not UTF-8, or not CSV.
         """
         with contextlib.suppress(csv.Error):  # nearly every row is a line: that way is short
-            return next(csv.reader([_text(lines[at])], delimiter=self._separator, strict=True)), 1
+            return next(table.reader([_text(lines[at])], self._separator)), 1
         taken = 0
 
         def texts() -> Iterator[str]:
             nonlocal taken
             for line in lines[at : at + LINES]:
                 taken += 1
-                yield _text(line) + "\n"
+                yield _text(line)
 
         try:
-            return next(csv.reader(texts(), delimiter=self._separator, strict=True)), taken
+            return next(table.reader(texts(), self._separator)), taken
         except csv.Error as error:
             if not last and taken == len(lines) - at < LINES:
                 return [], 0
@@ -169,21 +172,23 @@ class CsvLines(LineReader[R]):
         assert self._header is not None
         if len(cells) != len(self._header):
             return bad_row(row, None, f"the row has {plural(len(cells), 'cell')}, the header {len(self._header)}")
-        return self._read_cells(row, dict(zip(self._header, map(table.unescaped, cells), strict=True)))
+        return self._read_cells(row, dict(zip(self._header, map(table.cell_of, cells), strict=True)))
 
     def _read_header(self, line: bytes) -> tuple[list[str], str]:
         """The names of the columns, and what separates them: of a right header one reading only is one."""
+        if problem := table.encoding_problem(line[:4]):
+            raise ServiceError(422, "invalid_header", f"the CSV {problem}")
         try:
-            text = _text(line.removeprefix(b"\xef\xbb\xbf"))
-            readings = {mark: next(csv.reader([text], delimiter=mark, strict=True)) for mark in SEPARATORS}
-        except csv.Error as error:
-            raise ServiceError(422, "invalid_header", f"not CSV: {error}; expected {self._expected}") from None
+            text = _text(line.removeprefix(b"\xef\xbb\xbf")).rstrip("\r\n")
         except ValueError as error:
             raise ServiceError(422, "invalid_header", f"{error}; expected {self._expected}") from None
-        for mark, cells in readings.items():
-            if (names := self._names([table.unescaped(name.strip()) for name in cells])) is not None:
-                return names, mark
-        raise ServiceError(422, "invalid_header", f"the CSV begins with {short(text)}; expected {self._expected}")
+        problem = "not CSV: a quote is never closed"
+        for mark in table.SEPARATORS:
+            with contextlib.suppress(csv.Error):
+                if (names := self._names([*map(table.cell_of, next(table.reader([text], mark)))])) is not None:
+                    return names, mark
+                problem = f"the CSV begins with {short(text)}"
+        raise ServiceError(422, "invalid_header", f"{problem}; expected {self._expected}")
 
 
 def _text(line: bytes) -> str:
@@ -199,19 +204,22 @@ async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: s
     Raises:
         ServiceError: as the reader; 413 for a line that is longer than a block.
     """
-    async for block in blocks(request, size, noun):
+    async for block in blocks(request, size, noun, reader.ends):
         yield await asyncio.to_thread(reader.rows, block)
     yield reader.rest()
 
 
-async def blocks(request: Request, size: int, noun: str) -> AsyncIterator[bytes]:
-    """Whole lines, at least `size` bytes of them save for the last; raises as `row_blocks`."""
+async def blocks(request: Request, size: int, noun: str, ends: Sequence[bytes]) -> AsyncIterator[bytes]:
+    """Whole lines, at least `size` bytes of them save for the last; raises as `row_blocks`.
+
+    `ends`: the bytes that end a line. A CR that came last waits for the next byte: it may be half of CRLF.
+    """
     buffer = bytearray()
     async for chunk in request.stream():
         buffer += chunk
         if len(buffer) < size:
             continue
-        end = buffer.rfind(b"\n") + 1
+        end = 1 + max(buffer.rfind(end, 0, len(buffer) - (end == b"\r")) for end in ends)
         if not end:
             message = f"a line has more than {size:,} bytes; {noun} is one short line"
             raise ServiceError(413, "line_too_long", message)

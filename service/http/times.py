@@ -7,37 +7,23 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from trueodds.inputs import table
-from trueodds.texts import short
-
-COMPACT_DATES = 19700101, 21001231
-"""Dates that are written without dashes; as seconds two weeks of 1970."""
+from trueodds.inputs.table import is_number
+from trueodds.inputs.times import time_of
 
 
-def seconds_of(value: Any) -> float | None:
-    """The number that a value is, or that its text is; None where it is neither.
+def _number(value: Any) -> Any:
+    """The datetime that a number or its text says; anything else as it is.
 
     Raises:
-        ValueError: eight digits, which may be a date as well as Unix seconds.
+        ValueError: a number that is no time, or may be a date.
     """
-    if type(value) not in (int, float, str):
-        return None
-    try:
-        seconds: float = table.number(value) if isinstance(value, str) else value
-    except ValueError:
-        return None
-    if COMPACT_DATES[0] <= seconds <= COMPACT_DATES[1]:
-        raise ValueError(f"{short(value)}, a date or Unix seconds; write a date with dashes: 2026-01-31")
-    return seconds
+    if type(value) not in (int, float) and not (isinstance(value, str) and is_number(value)):
+        return value
+    return datetime.fromtimestamp(time_of(value).ms / 1000, UTC)
 
 
-def _told(value: Any) -> Any:
-    seconds_of(value)
-    return value
-
-
-Moment = Annotated[datetime, BeforeValidator(_told)]
-"""ISO 8601 (UTC without an offset) or Unix time; no date without dashes."""
+Moment = Annotated[datetime, BeforeValidator(_number)]
+"""ISO 8601 (UTC without an offset) or Unix time, as `trueodds.inputs.times` reads it; no date without dashes."""
 
 
 def unix_ms(time: datetime) -> int:

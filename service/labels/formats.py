@@ -9,7 +9,8 @@ from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, id_problem
 from service.store.rows import Label, storable
-from trueodds.texts import as_name, short
+from trueodds.inputs.table import SEPARATED
+from trueodds.texts import as_name, as_whole, short, without_point
 
 _CLASS = frozenset({"label", "index"})
 """Keys that say a row's class, one of them in each row: by its name, or by its place among the classes."""
@@ -52,7 +53,7 @@ def parse(tree: Any, max_labels: int) -> list[Label]:
 
 def label_of(row: dict[str, Any], correct: bool = False, model: str | None = None) -> Label:
     """A row that has no problem, with what the call says for all rows."""
-    class_ = row["index"] if "index" in row else as_name(row["label"])
+    class_ = int(row["index"]) if "index" in row else as_name(row["label"])
     own = row.get("model")
     return Label(row["id"], class_, row.get("correct", correct), model if own is None else own)
 
@@ -81,8 +82,8 @@ def row_problem(row: int, value: Any) -> Refusal | None:
 
 def _class_problem(value: dict[str, Any]) -> str:
     if "index" in value:
-        index = value["index"]
-        return "" if type(index) is int and index >= 0 else f"index is {short(index)}; {WHOLE}"
+        index = as_whole(value["index"])
+        return f"index is {short(value['index'])}; {WHOLE}" if index is None or index < 0 else ""
     label = value["label"]
     if isinstance(as_name(label), str):
         return ""
@@ -116,10 +117,7 @@ def csv_lines() -> CsvLines[Label]:
     return CsvLines(_header, _label, _COLUMNS)
 
 
-_COLUMNS = (
-    "a header with the columns id and label (or index), and maybe correct and model, separated by commas, semicolons or"
-    " tabs"
-)
+_COLUMNS = f"a header with the columns id and label (or index), and maybe correct and model, {SEPARATED}"
 _TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 
@@ -136,7 +134,7 @@ def _label(row: int, cells: dict[str, str]) -> Label | Refusal:
             value["index"] = whole_number("index", value["index"])
         except ValueError as error:
             return bad_row(row, value["id"], str(error))
-    value["correct"] = _TRUTH.get(value.get("correct", "").strip().lower())
+    value["correct"] = _TRUTH.get(without_point(value.get("correct", "").lower()))
     value["model"] = value.get("model") or None
     if value["correct"] is None:
         shown = short(list(cells.values()))

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from service.bulk.lines import WHOLE
 from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
-from service.http.times import seconds_of
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
 from trueodds.bundle.card import NAME
 from trueodds.errors import nearest
+from trueodds.inputs import times
 from trueodds.sums.inputs import Array
-from trueodds.texts import as_name, plural, short
+from trueodds.texts import as_name, as_whole, plural, short
 
 Form = Literal["probabilities", "logits", "confidence"]
 ALLOWED = (
@@ -49,7 +49,6 @@ _FORMS: dict[tuple[str, ...], Form] = {
     ("confidence", "index"): "confidence",
 }
 """By those keys of the answer that a row has."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_FORM = "a row has probabilities, or logits, or confidence and predicted (or index)"
 
 
@@ -186,9 +185,10 @@ def _is_name(text: str) -> bool:
 
 
 def _predicted(value: Mapping[str, Any]) -> str | int:
-    if (index := value.get("index")) is not None:
-        if type(index) is not int or index < 0:
-            raise RowError(f"index is {short(index)}; {WHOLE}")
+    if (given := value.get("index")) is not None:
+        index = as_whole(given)
+        if index is None or index < 0:
+            raise RowError(f"index is {short(given)}; {WHOLE}")
         return index
     predicted = as_name(value.get("predicted"))
     if not isinstance(predicted, str):
@@ -198,26 +198,18 @@ def _predicted(value: Mapping[str, Any]) -> str | int:
 
 
 def unix_ms(value: Any, now_ms: int) -> int:
-    """Milliseconds since 1970 of a time: ISO 8601 (UTC without an offset), or Unix seconds as a number or its text.
+    """Milliseconds since 1970 of a time: ISO 8601 (UTC without an offset), or Unix time as a number or its text.
 
     Raises:
         RowError: neither, before 1970 or in the future; or eight digits, which may be a date as well as seconds.
     """
-    allowed = "ISO 8601 (UTC without an offset) or Unix seconds, from 1970 until now"
-    time_ms: float
+    value = value.isoformat() if isinstance(value, date) else value
+    if type(value) not in (int, float, str):
+        raise RowError(f"time is {short(value)}; allowed is {times.ALLOWED}")
     try:
-        seconds = seconds_of(value)
+        time_ms = times.time_of(value).ms
     except ValueError as error:
         raise RowError(f"time is {error}") from None
-    if seconds is not None:
-        time_ms = seconds * 1000
-    else:
-        try:
-            moment = datetime.fromisoformat(value.isoformat() if isinstance(value, date) else value)
-            time_ms = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH).total_seconds() * 1000
-        except (TypeError, ValueError, OverflowError):
-            raise RowError(f"time is {short(value)}; allowed is {allowed}") from None
     if not 0 <= time_ms <= now_ms + AHEAD_MS:
-        cure = ". Unix time in milliseconds? Divide it by 1,000" if 0 <= time_ms / 1000 <= now_ms + AHEAD_MS else ""
-        raise RowError(f"time is {short(value)}; allowed is {allowed}{cure}")
-    return round(time_ms)
+        raise RowError(f"time is {short(value)}; allowed are times from 1970 until now: {times.ALLOWED}")
+    return time_ms

@@ -59,7 +59,7 @@ _KEYS: dict[str, dict[str, Any]] = {
     "tag": _TAG,
     "time": {
         "oneOf": [{"type": "string"}, {"type": "number"}],
-        "description": "ISO 8601 or Unix seconds; else now",
+        "description": "ISO 8601 or Unix time, whose size tells its unit; else now",
     },
     "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "chance of getting a label"},
 }

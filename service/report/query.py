@@ -155,7 +155,7 @@ def unix_ms(name: str, time: datetime | None) -> int | None:
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     start = datetime(1970, 1, 1, tzinfo=UTC)
     if not start <= aware < LATEST:
-        allowed = "times from 1970 to 9999, ISO 8601 (UTC without an offset) or Unix seconds"
+        allowed = "times from 1970 to 9999, ISO 8601 (UTC without an offset) or Unix time"
         raise _refused(f"{name} = {time.isoformat()}: allowed are {allowed}")
     return int((aware - start).total_seconds() * 1000)
 

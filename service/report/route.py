@@ -48,7 +48,7 @@ router = APIRouter(route_class=pages.ReportRoute)
 
 # A form sends its empty fields too.
 _Blank = BeforeValidator(lambda value: None if value == "" else value)
-_TIME = "ISO 8601 (UTC without an offset) or Unix seconds, of the PREDICTION; reached out to the whole hour"
+_TIME = "ISO 8601 (UTC without an offset) or Unix time, of the PREDICTION; reached out to the whole hour"
 
 
 @router.get(

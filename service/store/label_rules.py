@@ -14,7 +14,7 @@ from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.shadows import is_shadow, shadow_of
 from trueodds.errors import nearest
-from trueodds.texts import short
+from trueodds.texts import short, without_point
 
 MAX_NAME = 1024
 """Characters of a label from which it is no class in another normal form."""
@@ -208,7 +208,10 @@ class Rules:
 
 
 class Names:
-    """Class names to indices; a name in another Unicode normal form ("é" as one character or two) is the same name."""
+    """Class names to indices; a name in another Unicode normal form ("é" as one character or two) is the same name.
+
+    So is a whole number with a point.
+    """
 
     def __init__(self, classes: tuple[str, ...]) -> None:
         self._count = len(classes)
@@ -223,6 +226,8 @@ class Names:
         if isinstance(label, int):
             return label if 0 <= label < self._count else None
         index = self._exact.get(label)
+        if index is None and label[-1:] in ("0", "."):  # 8.0 is how programs write 8 in a column with a gap
+            index = self._exact.get(without_point(label))
         if index is None and len(label) <= MAX_NAME and not label.isascii():
             index = self._normal.get(unicodedata.normalize("NFC", label))
         return index

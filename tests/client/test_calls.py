@@ -196,10 +196,10 @@ def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: st
     ("options", "message"),
     [
         ({"predicted": ["a"], "index": [0]}, "predicted and index are both given"),
-        ({"predicted": [1.0]}, "row 0 of predicted is 1.0; expected a class's name"),
+        ({"predicted": [1.5]}, "row 0 of predicted is 1.5; expected a class's name"),
         ({"index": ["0"]}, "row 0 of index is '0'; expected a whole number from 0 on"),
         ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; a name has no blanks at its ends"),
-        ({"predicted": ["a"], "classes": [1.0, 2.0]}, "row 0 of classes is 1.0"),
+        ({"predicted": ["a"], "classes": [1.5, 2.0]}, "row 0 of classes is 1.5"),
         ({"predicted": ["a"], "positive": True}, "positive is True"),
     ],
 )

@@ -89,7 +89,7 @@ def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, m
         ((["a"], None, [-1]), "row 0 has the index -1"),
         ((["a", "b"], None, 1), "index is 1, for several ids; expected one for each"),
         ((["a", "b"], "1"), "labels is '1', for several ids; expected one for each"),
-        (([("a", 1.0)],), "row 0 has the label 1.0; expected a class's name"),
+        (([("a", 1.5)],), "row 0 has the label 1.5; expected a class's name"),
         (([("a", True)],), "row 0 has the label True"),
         (([(7, "1")],), "row 0 has the id 7; expected a text"),
         (([("a", "1", "b")],), "row 0 is .*; expected a pair"),

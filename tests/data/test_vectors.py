@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from pipeline import data
 from pipeline.config import Data
-from pipeline.data import DataError
+from pipeline.data import DataError, table
 from trueodds.errors import ConfigError
 
 X = np.random.default_rng(0).normal(size=(40, 3))
@@ -165,3 +167,23 @@ def test_a_positive_class_is_in_the_card_and_one_of_two() -> None:
     assert data.load(Data(dataset="breast_cancer", positive="malignant")).card["positive"] == "malignant"
     with pytest.raises(ConfigError, match="there are 3 classes; a positive class is one of two"):
         data.load(Data(dataset="wine", positive="class_0"))
+
+
+def test_a_table_as_other_programs_write_it(tmp_path: Path) -> None:
+    """Semicolons, quotes and blanks; labels of a column with a gap, which pandas writes as 1.0, are whole numbers."""
+    rows = "".join(f'"{k}"; {k / 8}; {k % 2}.0 \r\n' for k in range(8))
+    (tmp_path / "own.csv").write_text(f'"age";" sepal length ";"label"\r\n{rows}', newline="")
+    raw = table.read(tmp_path / "own.csv", "label")
+    assert raw.classes == ("0", "1") and raw.features == ("age", "sepal length")
+    assert isinstance(raw.x_train, np.ndarray) and raw.x_train[3].tolist() == [3, 0.375]
+
+
+def test_a_column_of_dates_is_no_feature(tmp_path: Path) -> None:
+    """Issue: nanoseconds since 1970 were a feature."""
+    moments = np.array(["2026-01-01", "2026-01-02"], "datetime64[ns]")
+    parquet.write_table(pyarrow.table({"day": moments, "label": ["a", "b"]}), tmp_path / "own.parquet")
+    with pytest.raises(DataError, match=r"the column 'day' holds times \(timestamp.*; allowed are numbers"):
+        table.read(tmp_path / "own.parquet", "label")
+    (tmp_path / "own.csv").write_text("day,label\n2026-01-01,a\n2026-01-02,b\n")
+    with pytest.raises(DataError, match="row 2, column 'day' holds '2026-01-01'; allowed are numbers"):
+        table.read(tmp_path / "own.csv", "label")

@@ -167,7 +167,7 @@ COLUMNS = "a,b,label\n"
             "a,b,lable\n1,2,3\n",
             "has no column 'label'; it has 'a', 'b', 'lable'; name the column of the labels",
         ),
-        ("t.csv", COLUMNS + "1,2\n", "row 2: 2 cells; the header has 3"),
+        ("t.csv", COLUMNS + "1,2\n", "row 2 has 2 cells, the header 3"),
         (
             "t.csv",
             COLUMNS + "1,x,0\n",

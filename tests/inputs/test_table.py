@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trueodds.inputs import table
+from trueodds.inputs.errors import InputError
 from trueodds.inputs.table import escaped, unescaped
 
 
@@ -27,3 +29,26 @@ def test_numbers_stay_as_they_are(number: str) -> None:
 @pytest.mark.parametrize("text", ["=1+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "+A1", "-", "-inf", "\tx", "'=x", "--1"])
 def test_what_a_spreadsheet_would_run_begins_with_an_apostrophe(text: str) -> None:
     assert escaped(text) == f"'{text}" and unescaped(f"'{text}") == text
+
+
+@pytest.mark.parametrize("mark", table.SEPARATORS)
+def test_the_separator_is_that_of_the_first_lines(mark: str) -> None:
+    other = "," if mark == ";" else ";"
+    text = f'"a{other}b"{mark} c {mark}"two\nlines"\r1{other}5{mark}2{mark}"3 ""x"""\r\r4{mark} "5"{mark}6\r\n'
+    names, rows = table.rows_of(table.lines_of(text.encode("utf-8-sig")))
+    assert names == [f"a{other}b", "c", "two\nlines"]
+    assert list(rows) == [(2, [f"1{other}5", "2", '3 "x"']), (4, ["4", "5", "6"])]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("a,b\n1,2\n".encode("utf-16"), "the CSV is UTF-16; save it as UTF-8"),
+        ("a,b\r1,é\r".encode("latin-1"), "line 2 of the CSV is not UTF-8"),
+        (b'a,b\n1,"2\n', "row 2 is not CSV"),
+        (b"a,b\n\n1,2,3\n", "row 3 has 3 cells, the header 2"),
+    ],
+)
+def test_what_is_no_csv_is_refused_by_its_line(body: bytes, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        list(table.rows_of(table.lines_of(body))[1])

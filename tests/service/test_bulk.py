@@ -87,8 +87,8 @@ def test_csv_by_index_and_lines_of_json(client: Client) -> None:
     assert (report["already_known"], report["failed"], report["rows"]) == (1, 3, 4)
 
 
-@pytest.mark.parametrize("mark", [",", ";", "\t"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["unix", "windows"])
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["unix", "windows", "old mac"])
 @pytest.mark.parametrize("block", [1, 40, 100_000])
 def test_csv_as_spreadsheets_write_it(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, mark: str, end: str, block: int
@@ -122,10 +122,50 @@ def test_csv_as_spreadsheets_write_it(
     assert [json.loads(line)["row"] for line in lines.splitlines()] == [2, 3, 5, 6, 7, 8, 9]
 
 
-def blocks_of(lines: int) -> Callable[[Any, int, str], AsyncIterator[bytes]]:
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_csv_with_quotes_blanks_and_numbers_with_a_point(client: Client, mark: str) -> None:
+    """As R's write.csv, databases, and pandas with a gap in a column write it; CR alone ends a line, in pieces too."""
+    ids = ids_of(client, 3)
+    rows = [
+        ('"id"', ' "index"', '"correct"'),
+        (f'"{ids[0]}"', "1.0", "0.0"),
+        (f" {ids[1]} ", " 0 ", ""),
+        (ids[2], "0,5", ""),
+    ]
+    body = "\r".join(mark.join(row if mark != "," else [cell.replace("0,5", '"0,5"') for cell in row]) for row in rows)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in body.encode():
+            yield bytes([byte])
+
+    report = client.run(client.http.post("/feedback", content=pieces(), headers=CSV)).json()
+    assert (report["stored"], report["failed"]) == (2, 1), report
+    assert "index is '0,5'" in report["problems"][0]["message"]
+    report = client.post(
+        "/feedback", content=f"id{mark}label{mark}correct\n{ids[0]}{mark} dog {mark}1.0".encode(), headers=CSV
+    ).json()
+    assert report["already_known"] == 1, report
+
+
+def test_lines_with_cr_alone_stay_a_stream(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.labels.bulk.BLOCK", 100)
+    ids = ids_of(client, 20)
+    body = ("id,label\r" + "".join(f"{id_},cat\r" for id_ in ids)).encode()
+    assert client.post("/feedback", content=body, headers=CSV).json()["stored"] == 20
+
+
+def test_a_whole_number_with_a_point_is_the_class_of_that_name(serve: Callable[..., Client]) -> None:
+    client = serve(classes=("7", "8", "9"))
+    ids = ids_of(client, 2)
+    report = client.post("/feedback", content=f"id,label\n{ids[0]},8.0\n{ids[1]},8.5".encode(), headers=CSV).json()
+    assert (report["stored"], report["failed"]) == (1, 1)
+    assert "no class '8.5'" in report["problems"][0]["message"]
+
+
+def blocks_of(lines: int) -> Callable[..., AsyncIterator[bytes]]:
     """Whole lines as the service reads them from a request, so many at a time."""
 
-    async def blocks(request: Any, size: int, noun: str) -> AsyncIterator[bytes]:
+    async def blocks(request: Any, *_: Any) -> AsyncIterator[bytes]:
         every = (await request.body()).splitlines(keepends=True)
         for start in range(0, len(every), lines):
             yield b"".join(every[start : start + lines])
@@ -179,8 +219,9 @@ def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pyte
         (b"id,id,label\n", "expected a header"),
         (b"id,label,colour\n", "'id,label,colour'"),
         (b"\xff,label\n", "not UTF-8; from a spreadsheet save it as 'CSV UTF-8'"),
-        (b"id;label,index\n", "separated by commas, semicolons or tabs"),
-        (b"id|label\n", "the CSV begins with 'id|label'"),
+        (b"id;label,index\n", "separated by commas, semicolons, tabs or |"),
+        (b"id:label\n", "the CSV begins with 'id:label'"),
+        ("id,label\n".encode("utf-16"), "the CSV is UTF-16; save it as UTF-8"),
         (b'"id,label\n', "not CSV"),
     ],
 )

@@ -229,7 +229,7 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         ({"probabilities": [0.5, 0.5], "time": "soon"}, "time is 'soon'; allowed is ISO 8601"),
         ({"probabilities": [0.5, 0.5], "time": "1969-12-31"}, "from 1970 until now"),
         ({"probabilities": [0.5, 0.5], "time": "9998-01-01"}, "from 1970 until now"),
-        ({"probabilities": [0.5, 0.5], "time": 1_700_000_000_000}, "Divide it by 1,000"),
+        ({"probabilities": [0.5, 0.5], "time": 1_700_000_000_0000}, "or milli-, micro- or nanoseconds"),
         ({"probabilities": [0.5, 0.5], "id": "0" * 36}, "36 hex digits are kept for the service's own ids"),
         ({"probabilities": [0.5, 0.5], "id": None}, "id is None; allowed is a text"),
         ({"probabilities": [0.5, 0.5], "model": "a/b"}, "model is 'a/b'; allowed are letters"),

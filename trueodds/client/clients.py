@@ -161,7 +161,7 @@ class Client(_Arguments[httpx.Client]):
         `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name, or
         beside their `index`. `classes`: their names in the order of the columns, needed once (else 0, 1, 2, ...).
         `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
-        datetimes (UTC without an offset) or Unix seconds; now, where there is none. `shadow`: nobody got these
+        datetimes (UTC without an offset) or Unix time; now, where there is none. `shadow`: nobody got these
         answers; with the ids of those that were given they can be judged against them.
 
         Raises:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trueodds.client.queries import ObserveOptions
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array, check_no_mask
-from trueodds.texts import as_name, short
+from trueodds.texts import as_name, as_whole, short
 
 NUMBERS = 200_000
 """In one request: some four megabytes."""
@@ -92,7 +92,8 @@ def plain_class(value: Any, key: str) -> str | int | None:
     """A class as JSON has it: of the key `index` a whole number from 0 on, else a name; None where it is none."""
     value = value.item() if isinstance(value, np.generic) else value
     if key == "index":
-        return value if type(value) is int and value >= 0 else None
+        index = as_whole(value)
+        return None if index is None or index < 0 else index
     name = as_name(value)
     return str(name) if isinstance(name, str) else None
 

@@ -34,7 +34,7 @@ def read(
     if not features:
         raise LabelledRowsError(f"{path} has no column but {label!r}; expected one for each feature of the model")
     table = columns.read(path, features, [label])
-    labels = table.texts[label]
+    labels = table.texts[label].as_classes()
     if not labels.is_known_N.all():
         row = int(labels.is_known_N.argmin()) + 2
         raise LabelledRowsError(f"{path}, row {row} has no label; take out rows without one")

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import MissingExtraError
 from trueodds.files import FileError
-from trueodds.inputs.table import LONGEST, unescaped
-from trueodds.texts import short
+from trueodds.inputs import table, times
+from trueodds.inputs.errors import InputError
+from trueodds.texts import is_whole_number, short, without_point
 
 Array = npt.NDArray[np.float64]
 SUFFIXES = (".csv", ".parquet")
 LINES = 20_000
-"""Lines of a CSV file that are held as text at a time."""
+"""Rows of a CSV file that are held as text at a time."""
+_ESCAPED = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8, as `surrogateescape` reads it."""
+FIRST = 2
+"""The row of the first cells, the header being row 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +63,22 @@ class Texts:
         known_V = np.array([bool(value) for value in self.values], bool)
         return known_V[self.code_N] if len(self) else np.zeros(0, bool)
 
+    def as_classes(self) -> Texts:
+        """Whole numbers without a point where all cells are whole numbers: with a gap, a column holds 1.0 for 1."""
+        if not all(is_whole_number(value) for value in self.values if value):
+            return self
+        return Texts.of([without_point(value) if "." in value else value for value in self.values], self.code_N)
+
     def as_list(self) -> list[str]:
         """The text of each row."""
         return [self.values[code] for code in self.code_N.tolist()]
+
+
+class Times(NamedTuple):
+    """ms_N: Unix milliseconds. unit: that of the numbers which said them; "" where none did."""
+
+    ms_N: npt.NDArray[np.int64]
+    unit: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +88,7 @@ class Columns:
     numbers: dict[str, Array]
     """NaN for an empty cell."""
     texts: dict[str, Texts]
-    times: dict[str, npt.NDArray[np.int64]]
-    """Unix milliseconds."""
+    times: dict[str, Times]
 
 
 def names(path: Path) -> list[str]:
@@ -82,12 +99,12 @@ def names(path: Path) -> list[str]:
         MissingExtraError: a Parquet file without pyarrow.
     """
     if path.suffix == ".csv":
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = _header(path, file)[1]
+        with _opened(path) as (header, _):
+            pass
     else:
         header = list(_parquet(path).schema_arrow.names)
     if "" in header:
-        cure = "name it, or leave it out (as pandas does by to_csv(path, index=False))"
+        cure = "name it, or leave it out (pandas: to_csv(path, index=False); R: write.csv(x, path, row.names = FALSE))"
         raise FileError(f"{path}: column {header.index('') + 1} of the header has no name; {cure}")
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
@@ -95,21 +112,21 @@ def names(path: Path) -> list[str]:
     return header
 
 
-def read(path: Path, numbers: Sequence[str], texts: Sequence[str], times: Sequence[str] = ()) -> Columns:
+def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequence[str] = ()) -> Columns:
     """Some columns of a CSV or Parquet file, as numbers, as text or as times.
 
     Raises:
         FileError: a cell that is no number, or no time; a line of another length than the header; not such a file.
         MissingExtraError: a Parquet file without pyarrow.
     """
-    values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *times))
+    values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *moments))
     try:
-        time_ms = {name: milliseconds(cells[name], f"column {name!r}") for name in times}
+        read = {name: times_of(cells[name], f"column {name!r}") for name in moments}
     except ValueError as error:
         raise FileError(f"{path}: {error}") from None
     coded = {name: cells[name] for name in texts}
     as_texts = {name: cell if isinstance(cell, Texts) else Texts.of_array(cell) for name, cell in coded.items()}
-    return Columns(values, as_texts, time_ms)
+    return Columns(values, as_texts, read)
 
 
 def read_npy(path: Path) -> npt.NDArray[Any]:
@@ -123,40 +140,35 @@ def read_npy(path: Path) -> npt.NDArray[Any]:
     return np.asarray(array)
 
 
-def milliseconds(values: npt.NDArray[Any] | Texts, name: str) -> npt.NDArray[np.int64]:
-    """Unix milliseconds of times: `datetime64`, Unix seconds, or ISO 8601, which is UTC where it has no offset.
+def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
+    """Times of `datetime64`, or as `trueodds.inputs.times` reads each value; the numbers of a column are of one unit.
 
     Raises:
-        ValueError: a cell that is none of these; it names the column.
+        ValueError: a cell that is no time, or of another unit than the first; it names the column.
     """
-    if isinstance(values, Texts):
-        time_V = np.array([_ms_of(value, name) for value in values.values], np.int64)
-        return time_V[values.code_N] if len(values) else np.zeros(0, np.int64)
-    if values.dtype.kind == "M":
-        if np.isnat(values).any():
-            raise ValueError(_no_time(name, "NaT"))
-        return values.astype("datetime64[ms]").astype(np.int64)
-    if values.dtype.kind in "fiu":
-        if not np.isfinite(values).all():
-            raise ValueError(_no_time(name, str(values[~np.isfinite(values)][0])))
-        return np.rint(values.astype(np.float64) * 1000).astype(np.int64)
-    return milliseconds(Texts.of_array(values), name)
-
-
-def _ms_of(text: str, name: str) -> int:
+    if not isinstance(values, Texts):
+        if values.dtype.kind == "M":
+            if np.isnat(values).any():
+                raise ValueError(f"{name} holds NaT; allowed is {times.ALLOWED}, in every row")
+            return Times(values.astype("datetime64[ms]").astype(np.int64))
+        if values.dtype.kind not in "fiu":
+            return times_of(Texts.of_array(values), name)
+        distinct_V, code_N = np.unique(values, return_inverse=True)
+        distinct: Sequence[str | float] = distinct_V.tolist()
+    else:
+        used, code_N = np.unique(values.code_N, return_inverse=True)
+        distinct = [values.values[code] for code in used.tolist()]
     try:
-        try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
-            return round(1000 * float(text))
-    except (OverflowError, ValueError):
-        raise ValueError(_no_time(name, repr(text))) from None
-    return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
-
-
-def _no_time(name: str, cell: str) -> str:
-    allowed = "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix seconds, in every row"
-    return f"{name} holds {cell}; allowed are {allowed}"
+        read = [times.time_of(value) for value in distinct]
+    except ValueError as error:
+        raise ValueError(f"{name} holds {error}, in every row") from None
+    units = dict.fromkeys(time.unit for time in read)
+    if len(units) > 1:
+        first, other = (distinct[[time.unit for time in read].index(unit)] for unit in [*units][:2])
+        words = " and ".join(f"Unix {unit}" if unit else "ISO 8601" for unit in [*units][:2])
+        raise ValueError(f"{name} holds {short(first)} and {short(other)}, {words}; write all in one form")
+    time_V = np.array([time.ms for time in read], np.int64)
+    return Times(time_V[code_N] if len(code_N) else np.zeros(0, np.int64), next(iter(units), ""))
 
 
 def _text(value: object) -> str:
@@ -167,21 +179,33 @@ def _text(value: object) -> str:
     return str(value).strip()
 
 
-def _header(path: Path, file: Any) -> tuple[Iterator[list[str]], list[str]]:
-    """The lines after the header, and the header."""
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    lines = csv.reader(file)
-    try:
-        return lines, [unescaped(name.strip()) for name in next(lines, [])]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise _no_csv(path, error) from None
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
+    """The header of a CSV file and its rows.
+
+    Raises:
+        FileError: as the context ends, for what is no CSV in UTF-8.
+    """
+    with path.open("rb") as start:
+        if problem := table.encoding_problem(start.read(4)):
+            raise FileError(f"{path} {problem}")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        try:
+            yield table.rows_of(file)
+        except InputError as error:
+            raise FileError(f"{path}, {error}") from None
+        except UnicodeDecodeError:
+            raise FileError(f"{path}, {_not_utf_8(path)}") from None
 
 
-def _no_csv(path: Path, error: csv.Error | UnicodeDecodeError) -> FileError:
-    if isinstance(error, csv.Error):
-        return FileError(f"{path} is no CSV file ({error})")
-    byte = error.object[error.start]
-    return FileError(f"{path} is not UTF-8: it holds the byte {byte:#04x}; from a spreadsheet save it as 'CSV UTF-8'")
+def _not_utf_8(path: Path) -> str:
+    """The first line that is not UTF-8: decoding in blocks does not say it."""
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        lines = ((number, _ESCAPED.search(line)) for number, line in enumerate(file, 1))
+        number, byte = next((number, found) for number, found in lines if found)
+    return (
+        f"line {number:,} is not UTF-8 (byte {ord(byte[0]) - 0xDC00:#04x}); from a spreadsheet save it as 'CSV UTF-8'"
+    )
 
 
 Cells = dict[str, "Texts | npt.NDArray[Any]"]
@@ -191,50 +215,33 @@ def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple
     values: dict[str, list[Array]] = {name: [np.zeros(0)] for name in numbers}
     codes: dict[str, list[npt.NDArray[np.intp]]] = {name: [np.zeros(0, np.intp)] for name in texts}
     places: dict[str, dict[object, int]] = {name: {} for name in texts}
-    first = 2
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines, header = _header(path, file)
+    with _opened(path) as (header, every):
         column_of = {name: header.index(name) for name in (*numbers, *texts)}
-        while lots := _lines(path, lines):
-            rows = [row for row in lots if row]
-            if ragged := set(map(len, rows)) - {len(header)}:
-                k = next(k for k, row in enumerate(rows) if len(row) in ragged)
-                raise FileError(f"{path}, row {first + k}: {len(rows[k])} cells; the header has {len(header)}")
-            cells = list(zip(*rows, strict=True)) or [()] * len(header)
+        while rows := list(islice(every, LINES)):
+            row_N, cells_N = zip(*rows, strict=True)
+            cells = list(zip(*cells_N, strict=True))
             for name in numbers:
-                values[name].append(_floats(path, name, cells[column_of[name]], first))
+                values[name].append(_floats(path, name, cells[column_of[name]], row_N))
             for name in texts:
                 place, column = places[name], cells[column_of[name]]
                 code = (place.setdefault(cell, len(place)) for cell in column)
                 codes[name].append(np.fromiter(code, np.intp, len(column)))
-            first += len(rows)
     columns = {
-        name: Texts.of([unescaped(str(cell)) for cell in places[name]], np.concatenate(parts))
+        name: Texts.of([table.cell_of(str(cell)) for cell in places[name]], np.concatenate(parts))
         for name, parts in codes.items()
     }
     return {name: np.concatenate(parts) for name, parts in values.items()}, {**columns}
 
 
-def _lines(path: Path, lines: Iterator[list[str]]) -> list[list[str]]:
-    try:
-        return list(islice(lines, LINES))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise _no_csv(path, error) from None
-
-
-def _floats(path: Path, name: str, cells: Sequence[Any], first: int) -> Array:
-    """Cells as numbers; `first` is the row of the first one, counted from 1 with the header."""
-    try:
-        return np.array(list(map(float, cells)), np.float64)
-    except (TypeError, ValueError):
-        numbers = np.empty(len(cells))
-    for k, cell in enumerate(cells):
-        try:
-            numbers[k] = float(cell) if cell is not None and str(cell).strip() else np.nan
-        except (TypeError, ValueError):
-            problem = f"{path}, row {first + k}, column {name!r} holds {short(cell)}"
-            raise FileError(f"{problem}; allowed are numbers, and nothing for a missing one") from None
-    return numbers
+def _floats(path: Path, name: str, cells: Sequence[str], row_N: Sequence[int]) -> Array:
+    """Cells as numbers, NaN for an empty one; `row_N`: their rows, counted from 1 with the header."""
+    found = table.numbers(cells)
+    for row, number in zip(row_N, found, strict=True):
+        if isinstance(number, str):
+            problem = f"{path}, row {row:,}, column {name!r} holds {short(number)}"
+            allowed = "allowed are numbers, and nothing for a missing one"
+            raise FileError(f"{problem}; {allowed}{table.comma_cure(number)}")
+    return np.array(found, np.float64)
 
 
 def _parquet(path: Path) -> Any:
@@ -252,15 +259,18 @@ def _parquet(path: Path) -> Any:
 def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Array], Cells]:
     from pyarrow import types
 
-    table = _parquet(path).read(columns=[*numbers, *texts])
+    rows = _parquet(path).read(columns=[*numbers, *texts])
     values: dict[str, Array] = {}
     columns: Cells = {}
     for name in numbers:
-        array = table[name].to_numpy()
+        array = rows[name].to_numpy()
+        if types.is_temporal(rows[name].type):
+            problem = f"{path}: the column {name!r} holds times ({rows[name].type})"
+            raise FileError(f"{problem}; allowed are numbers: leave it out, or make numbers of it")
         plain = array.dtype.kind in "fiub"
-        values[name] = array.astype(np.float64, copy=False) if plain else _floats(path, name, array.tolist(), 2)
+        values[name] = array.astype(np.float64) if plain else _floats(path, name, *_numbered(array.tolist()))
     for name in texts:
-        column = table[name]
+        column = rows[name]
         if types.is_temporal(column.type):
             columns[name] = column.to_numpy()
             continue
@@ -269,3 +279,9 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         distinct = coded.chunk(0).dictionary.to_pylist() if codes else []
         columns[name] = Texts.of([*distinct, None], np.concatenate([np.zeros(0, np.intp), *codes]))
     return values, columns
+
+
+def _numbered(values: Sequence[Any]) -> tuple[list[str], Sequence[int]]:
+    """Values as cells, and the rows that a CSV with a header has them in."""
+    cells = ["" if value is None else str(int(value) if isinstance(value, bool) else value) for value in values]
+    return cells, range(FIRST, FIRST + len(cells))

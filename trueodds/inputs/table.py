@@ -1,20 +1,27 @@
-"""Rows as CSV: as spreadsheets write it in UTF-8, with commas, semicolons or tabs."""
+"""CSV: one set of rules for every door that reads it (separator, encoding, quotes, blanks, numbers)."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import plural
 
-SEPARATORS = (",", ";", "\t")
+SEPARATORS = (",", ";", "\t", "|")
+SEPARATED = "separated by commas, semicolons, tabs or |"
+SAMPLE = 20
+"""Lines at the beginning that tell the separator."""
 LONGEST = 2**24
 """Characters of a cell; Python's own limit of 131,072, one for the whole process, is less than a long text has."""
 _RUN = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Row = tuple[int, list[str]]
 """The number of a row, as a spreadsheet counts it, the header being row 1; and its cells."""
 
@@ -44,58 +51,108 @@ def _would_run(cell: str) -> bool:
     return _RUN.match(cell) is not None and _NUMBER.fullmatch(cell.lstrip("'")) is None
 
 
-def text_of(body: bytes) -> str:
-    """The text of a CSV file.
+def encoding_problem(start: bytes) -> str:
+    """Why bytes that begin so are not UTF-8, to be read after their name: UTF-16 by its mark or its NULs. Else ""."""
+    if start.startswith(_UTF_16) or b"\0" in start[:4]:
+        return "is UTF-16; save it as UTF-8 (from a spreadsheet as 'CSV UTF-8')"
+    return ""
+
+
+def lines_of(body: bytes) -> Iterable[str]:
+    """The lines of a CSV file.
 
     Raises:
         UnreadableError: what is not UTF-8.
     """
+    if problem := encoding_problem(body[:4]):
+        raise UnreadableError("invalid_csv", f"the CSV {problem}")
     try:
-        return body.decode("utf-8-sig")
+        return io.StringIO(body.decode("utf-8-sig"), newline="")
     except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
+        line = len(body[: error.start + 1].splitlines())
         message = f"line {line:,} of the CSV is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'"
         raise UnreadableError("invalid_csv", message) from None
 
 
-def header(text: str, features: Sequence[str]) -> tuple[list[str], str]:
-    """The names of the columns, and what separates them: that which finds most of the features."""
-    line = text.partition("\n")[0].rstrip("\r")
-    readings = {mark: next(csv.reader([line], delimiter=mark), []) for mark in SEPARATORS}
-    names = {mark: [name.strip() for name in cells] for mark, cells in readings.items()}
-    mark = max(SEPARATORS, key=lambda mark: (len({*names[mark]} & {*features}), len(names[mark])))
-    return names[mark], mark
+def reader(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
+    """The rows of lines, which may end with LF, CRLF or CR; blanks before a cell are left out."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    return csv.reader(lines, delimiter=mark, skipinitialspace=True, strict=True)
 
 
-def rows_of(text: str, mark: str, columns: int, limit: int) -> tuple[list[Row], int]:
-    """The rows below the header, blank ones left out: up to `limit` of them, and how many there are.
+def cell_of(text: str) -> str:
+    """What a cell says: without blanks around it, and without the apostrophe of `escaped`."""
+    return unescaped(text.strip())
+
+
+def separator(head: Sequence[str], wanted: Sequence[str] = ()) -> str:
+    """The separator of a table that begins with these lines.
+
+    It finds most of the wanted columns; among equals, it gives every line as many cells as the header; then it gives
+    the header the most cells.
+    """
+
+    def fit(mark: str) -> tuple[int, bool, int]:
+        rows = _begun(head, mark)
+        names = {cell_of(cell) for cell in rows[0]} if rows else set()
+        widths = {len(row) for row in rows if row}
+        return len(names & {*wanted}), len(widths) == 1 and widths != {1}, len(rows[0]) if rows else 0
+
+    return max(SEPARATORS, key=fit)
+
+
+def _begun(head: Sequence[str], mark: str) -> list[list[str]]:
+    """The rows up to one that is not CSV, such as one that goes on after these lines."""
+    rows = list[list[str]]()
+    with contextlib.suppress(csv.Error):
+        rows.extend(reader(head, mark))
+    return rows
+
+
+def rows_of(lines: Iterable[str], wanted: Sequence[str] = ()) -> tuple[list[str], Iterator[Row]]:
+    """The names of the columns in the first row, none of an empty file; and the rows below, blank ones left out.
+
+    `wanted`: columns that are expected, which tell the separator.
 
     Raises:
-        UnreadableError: a quote that is not closed.
-        InputError: a row of another width than the header's.
+        UnreadableError: a quote that is not closed; the rows raise it, too.
+        InputError: while the rows are read, one of another width than the header's.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    rows, count, number = list[Row](), 0, 1
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    rest = iter(lines)
+    head = list(islice(rest, SAMPLE))
+    cells = _numbered(reader(chain(head, rest), separator(head, wanted)))
+    names = [cell_of(cell) for cell in next(cells, (1, []))[1]]
+    return names, _of_width(cells, len(names))
+
+
+def _numbered(rows: Iterator[list[str]]) -> Iterator[Row]:
+    number = 0
     try:
-        next(reader)
-        for number, cells in enumerate(reader, 2):
-            if not cells and columns > 1:  # of one column, a blank row is an empty cell
-                continue
-            cells = cells or [""]
-            if len(cells) != columns:
-                problem = f"row {number:,} has {plural(len(cells), 'cell')}, the header {columns:,}"
-                raise InputError("wrong_shape", f"{problem}; numbers have a point, and no separator of thousands")
-            count += 1
-            if count <= limit:
-                rows.append((number, cells))
+        for number, cells in enumerate(rows, 1):
+            yield number, cells
     except csv.Error as error:
         message = f"row {number + 1:,} is not CSV: {error}; a quote is opened and closed in the same cell"
         raise UnreadableError("invalid_csv", message) from None
-    return rows, count
 
 
-def numbers(cells: list[str]) -> list[float | str | None]:
+def _of_width(rows: Iterator[Row], columns: int) -> Iterator[Row]:
+    for number, cells in rows:
+        cells = cells or [""]
+        if len(cells) == 1 < columns and not cells[0].strip():  # of one column, a blank row is an empty cell
+            continue
+        if len(cells) != columns:
+            problem = f"row {number:,} has {plural(len(cells), 'cell')}, the header {columns:,}"
+            raise InputError("wrong_shape", f"{problem}; numbers have a point, and no separator of thousands")
+        yield number, cells
+
+
+def kept_of(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
+    """Up to `limit` rows, and how many there are."""
+    kept = list(islice(rows, limit))
+    return kept, len(kept) + sum(1 for _ in rows)
+
+
+def numbers(cells: Sequence[str]) -> list[float | str | None]:
     """Each cell as a number; None where it is empty, its text where it is no number."""
     text = "".join(cells)
     if text.isascii() and "_" not in text:
@@ -124,3 +181,23 @@ def number(text: str) -> float:
     if not text.isascii() or "_" in text:
         raise ValueError(f"{text!r} is no number")
     return float(text)
+
+
+def is_number(text: str) -> bool:
+    """Whether `number` reads a text."""
+    try:
+        number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def comma_cure(cell: str) -> str:
+    """The cure of a cell that is no number for its decimal comma alone, to be read after what is allowed; else "".
+
+    >>> comma_cure("0,25"), comma_cure("x")
+    ('; a decimal comma is written as a point: 0.25', '')
+    """
+    if not _DECIMAL_COMMA.fullmatch(cell):
+        return ""
+    return f"; a decimal comma is written as a point: {cell.strip().replace(',', '.')}"

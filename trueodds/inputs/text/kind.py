@@ -173,14 +173,13 @@ class TextInput(InputKind):
 
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
         """CSV with the one column `text`."""
-        text = table.text_of(body)
-        columns, mark = table.header(text, [COLUMN])
+        columns, every = table.rows_of(table.lines_of(body), [COLUMN])
         if columns != [COLUMN]:
             problem = f"the header has {listed(columns)}"
             raise InputError("invalid_instances", f"{problem}; a CSV of texts has the one column {COLUMN!r}")
-        rows, count = table.rows_of(text, mark, 1, limits.rows)
+        rows, count = table.kept_of(every, limits.rows)
         self.check_count(count, limits)
-        return self.of_checked([cells[0] for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
+        return self.of_checked([cells[0].strip() for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
 
     def from_values(self, values: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
         return self.of_checked(values, limits, lambda n: f"the input {name!r} at [{n}]")

@@ -41,7 +41,7 @@ def of_table(path: Path, label: str, *, setting: str) -> LabelledTexts:
             problem = f"{path} has no column {name!r}; it has {listed(header)}"
             raise FileError(f"{problem}; {cure}.{nearest(name, header)}")
     found = columns.read(path, (), (COLUMN, label)).texts
-    texts, labels = found[COLUMN].as_list(), found[label].as_list()
+    texts, labels = found[COLUMN].as_list(), found[label].as_classes().as_list()
     for row, (text, name) in enumerate(zip(texts, labels, strict=True), 2):
         if not name:
             raise FileError(f"{path}, row {row} has no {label}; take out rows without one")

@@ -199,7 +199,8 @@ class VectorInput(InputKind):
             return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
         if type(value) not in (int, float):
             cure = "send 1 or 0" if isinstance(value, bool) else "such as 1.5"
-            return f"{short(value)}; allowed are numbers, {cure}"
+            comma = table.comma_cure(value) if isinstance(value, str) else ""
+            return f"{short(value)}; allowed are numbers, {cure}{comma}"
         if abs(value) == math.inf:
             return f"{value}; allowed are finite numbers"
         if abs(value) > MOST:
@@ -222,11 +223,10 @@ class VectorInput(InputKind):
 
     def _csv(self, body: bytes, limits: Limits) -> Inputs:
         """CSV whose header names the features in any order."""
-        text = table.text_of(body)
-        columns, mark = table.header(text, self.features)
+        columns, every = table.rows_of(table.lines_of(body), self.features)
         if sorted(columns) != sorted(self.features):
             raise self._wrong_names(columns, "the header", "column")
-        rows, count = table.rows_of(text, mark, len(columns), limits.rows)
+        rows, count = table.kept_of(every, limits.rows)
         self.check_count(count, limits)
         cells = list(chain.from_iterable(row for _, row in rows))
         if columns != self.features:

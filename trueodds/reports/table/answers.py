@@ -17,11 +17,10 @@ from trueodds.reports.table.classes import (
     class_indices,
     given,
     order_note,
-    without_point,
 )
 from trueodds.sums.inputs import Array, check_probabilities, check_top
 from trueodds.sums.positive import CLASSES
-from trueodds.texts import plural, short
+from trueodds.texts import plural, short, without_point
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +30,8 @@ class Groups:
     tags: Texts | None = None
     versions: Texts | None = None
     time_ms_N: npt.NDArray[np.int64] | None = None
+    note: str = ""
+    """How the times were read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ def of_probabilities(
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
-        notes=tuple(filter(None, (note, how))),
+        notes=tuple(filter(None, (note, how, groups.note if groups else ""))),
     )
 
 
@@ -142,7 +143,7 @@ def of_confidence(
         right_N,
         label_names=label_names,
         groups=groups or Groups(),
-        notes=(note,) if low else (),
+        notes=tuple(filter(None, (note if low else "", groups.note if groups else ""))),
     )
 
 
@@ -154,10 +155,10 @@ def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt
     """
     states = {"1": 1, "true": 1, "0": 0, "false": 0} | dict.fromkeys(NO_LABEL, _NONE)
     for value in correct.values:
-        if value.lower() not in states:
+        if without_point(value.lower()) not in states:
             problem = f"{source}: correct holds {short(value)}; allowed are 0, 1, true, false"
             raise FileError(f"{problem}; {NO_LABEL_CURE}")
-    state_N = np.array([states[value.lower()] for value in correct.values], np.intp)[correct.code_N]
+    state_N = np.array([states[without_point(value.lower())] for value in correct.values], np.intp)[correct.code_N]
     return state_N != _NONE, state_N == 1
 
 

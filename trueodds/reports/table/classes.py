@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.texts import is_whole_number, listed, short
+from trueodds.texts import is_whole_number, listed, short, without_point
 
 NO_LABEL = ("", "nan", "null")
 """Cells of a label, in small letters, of an answer that has none."""
@@ -40,15 +40,6 @@ class OneColumn(NamedTuple):
 
     classes: tuple[str, ...]
     note: str = ""
-
-
-def without_point(text: str) -> str:
-    """A whole number without its point: a column of numbers with a gap in it is written as 1.0, 2.0.
-
-    >>> without_point("-1.0"), without_point("1.5"), without_point("cat")
-    ('-1', '1.5', 'cat')
-    """
-    return str(int(text.partition(".")[0])) if is_whole_number(text) else text
 
 
 def is_none(value: str) -> bool:

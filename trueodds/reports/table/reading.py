@@ -15,6 +15,7 @@ from trueodds.errors import UserError, nearest
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
+from trueodds.inputs.times import note as time_note
 from trueodds.reports.table.answers import (
     Answers,
     Groups,
@@ -149,10 +150,9 @@ def _of_columns(path: Path, form: Form) -> Answers:
     texts = [name for name in dict.fromkeys((form.label, "predicted", "correct", "tag", "version")) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
-    held: dict[str, npt.NDArray[Any] | Texts | None] = {name: table.texts.get(name) for name in ("tag", "version")}
-    held["time"] = table.times["time"].astype("datetime64[ms]") if times else None
-    rows = len(next(iter(table.numbers.values())))
-    groups = _groups(held, rows, path)
+    moments = table.times.get("time")
+    note = "" if moments is None else time_note("time", moments.unit)
+    groups = Groups(table.texts.get("tag"), table.texts.get("version"), None if moments is None else moments.ms_N, note)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if by_confidence:
         confidence = table.numbers["confidence"]
@@ -230,8 +230,10 @@ def _groups(held: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path
         column if column is None or isinstance(column, Texts) else Texts.of_array(column)
         for column in (held["tag"], held["version"])
     )
-    times = held["time"]
-    return Groups(tags, versions, None if times is None else columns.milliseconds(times, "times"))
+    if held["time"] is None:
+        return Groups(tags, versions)
+    moments = columns.times_of(held["time"], "times")
+    return Groups(tags, versions, moments.ms_N, time_note("times", moments.unit))
 
 
 def _one_of_logits(path: Path, what: str) -> FileError:

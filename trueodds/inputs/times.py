@@ -1,0 +1,74 @@
+"""Times as people write them: ISO 8601, or Unix time, whose size tells its unit. One rule for every door."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from trueodds.inputs import table
+from trueodds.texts import short
+
+UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+"""Units of Unix time, and how many are a second."""
+EARLIEST, LATEST = 10**9, 4_133_980_800
+"""Seconds from 2001-09-09 until 2101: in other units than seconds, times between these alone."""
+COMPACT_DATES = 19700101, 21001231
+"""Dates that are written without dashes; as seconds two weeks of 1970."""
+ALLOWED = (
+    "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix time: seconds until 2100, or milli-, micro- or"
+    " nanoseconds from September 2001 until 2100"
+)
+
+
+class Time(NamedTuple):
+    """ms: Unix milliseconds. unit: that of the number; "" of ISO 8601."""
+
+    ms: int
+    unit: str = ""
+
+
+def time_of(value: str | float) -> Time:
+    """The time that a text or a number is.
+
+    Raises:
+        ValueError: neither form; or eight digits, which may be a date as well as Unix seconds.
+    """
+    try:
+        number = table.number(value) if isinstance(value, str) else value
+    except ValueError:
+        return Time(_of_iso_8601(str(value)))
+    if COMPACT_DATES[0] <= number <= COMPACT_DATES[1]:
+        raise ValueError(f"{short(value)}, a date or Unix seconds; write a date with dashes: 2026-01-31")
+    unit = unit_of(number)
+    if not unit:
+        raise ValueError(f"{short(value)}; allowed is {ALLOWED}")
+    return Time(round(number * 1000 / UNITS[unit]), unit)
+
+
+def unit_of(number: float) -> str:
+    """The unit of a Unix time, by its size; "" where it is in none.
+
+    >>> unit_of(1767225600), unit_of(1767225600000), unit_of(20260131093000)
+    ('seconds', 'milliseconds', '')
+    """
+    if not math.isfinite(number):
+        return ""
+    if abs(number) < LATEST:
+        return "seconds"
+    return next((unit for unit, size in UNITS.items() if size > 1 and EARLIEST <= abs(number) / size < LATEST), "")
+
+
+def note(name: str, unit: str) -> str:
+    """How a column of times is read; "" where there is nothing to say."""
+    return f"{name} is read as Unix {unit}." if unit not in ("", "seconds") else ""
+
+
+def _of_iso_8601(text: str) -> int:
+    try:
+        if not text.isascii():
+            raise ValueError(text)
+        time = datetime.fromisoformat(text)
+        return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+    except (OverflowError, ValueError):
+        raise ValueError(f"{short(text)}; allowed is {ALLOWED}") from None
