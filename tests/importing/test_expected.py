@@ -35,12 +35,13 @@ def test_a_class_swap_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     np.save(tmp_path / "p.npy", p_NC[:, [2, 0, 1]])  # the maker's columns: of its classes a, b, c
     assert imported(tmp_path) == 1
     error = capsys.readouterr().err
-    assert "the columns stand in another order. Name the classes in the order of the model's outputs" in error
-    assert "--classes b,c,a" in error
-    assert imported(tmp_path, "--classes", "b,c,a") == 0, capsys.readouterr().err
-    header = ["label,c,b,a", *(f"x,{c},{b},{a}" for a, b, c in p_NC)]
-    (tmp_path / "p.csv").write_text("\n".join(header) + "\n")
-    assert imported(tmp_path, "--expected", str(tmp_path / "p.csv")) == 0, "a table's columns have names"
+    assert "its columns are those of the outputs in another order. If they are 'a', 'b', 'c', say --cl" in error
+    assert "--classes b,c,a, the order of the model's outputs, and give --expected as a table whose header" in error
+    (tmp_path / "p.csv").write_text("\n".join(["a,c,b", *(f"{a},{c},{b}" for b, c, a in p_NC)]) + "\n")
+    table = ["--expected", str(tmp_path / "p.csv")]
+    assert imported(tmp_path, *table) == 1
+    assert "say --classes b,c,a, the order of the model's outputs\n" in capsys.readouterr().err
+    assert imported(tmp_path, *table, "--classes", "b,c,a") == 0, capsys.readouterr().err
     np.savez(tmp_path / "p.npz", p=p_NC[:-1])
     assert imported(tmp_path, "--expected", str(tmp_path / "p.npz")) == 1
     assert "p.npz has 79 rows, and " in capsys.readouterr().err

@@ -145,8 +145,10 @@ def check_expected(
     outputs, places = linear_sum_assignment(distance_CC)
     if agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
-        problem += ": the columns stand in another order"
-        raise LabelledRowsError(f"{problem}. Name the classes in the order of the model's outputs: --classes {order}")
+        problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, say"
+        cure = f"--classes {order}, the order of the model's outputs"
+        named = "" if path.suffix in columns.SUFFIXES else ", and give --expected as a table whose header names them"
+        raise LabelledRowsError(f"{problem} {cure}{named}")
     with np.errstate(over="ignore"):
         twice_NC = softmax(p_NC)
         own_NC = np.exp(logits_NC.astype(np.float64))  # the numbers of an output that was taken for probabilities
