@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.bundle.bundle import GOLDEN_TOLERANCE, Bundle, BundleError, Infer
+from trueodds.bundle.bundle import Bundle, BundleError, Infer, same_answers
 from trueodds.inputs import InputError, Inputs, TensorSignature
 
 BATCH, SECONDS = 64, 5.0
@@ -70,7 +70,7 @@ def check_batch(bundle: Bundle, rows: dict[str, Inputs], infer: Infer) -> None:
     batch = bundle.card.input.join([[*rows.values()][place] for place in place_N])
     together_NC = _run(bundle, infer, batch, f"a batch of {count} rows")
     alone_NC = np.concatenate(alone)[place_N]
-    if not np.allclose(together_NC, alone_NC, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
+    if not same_answers(together_NC, alone_NC):
         off = float(np.abs(together_NC - alone_NC).max())
         problem = f"{bundle.model_path}: the logits of a row depend on the rows beside it (by {off:.2g})"
         raise BundleError(f"{problem}; export the model in evaluation mode, with a dynamic batch and its mask")

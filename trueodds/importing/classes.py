@@ -1,22 +1,31 @@
-"""Which logit is whose: the classes by name, in the order of a model's outputs, and doubts about it."""
+"""Which logit is whose: the classes by name, in the order of a model's outputs, doubts about it, and what the maker's
+own probabilities say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
+from trueodds.files import read_npz
 from trueodds.importing.conversion import Converted
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rows import EXPECTED_FORMS, LabelledRows
+from trueodds.inputs import columns
 from trueodds.logits import Logits
+from trueodds.metrics import softmax
+from trueodds.sums.inputs import both_classes, check_matrix
 from trueodds.texts import listed
 
 LIKELY = 0.5
 """Share of rows that an order of the classes must explain to be taken for the right one."""
+ROUNDED = 0.01
+"""By which the maker's probabilities may differ: they may be written with two decimals."""
+
+Array = npt.NDArray[np.floating]
 
 
 def class_names(stated: Sequence[str], converted: Converted, rows: LabelledRows, model: Path) -> tuple[str, ...]:
@@ -69,3 +78,92 @@ def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: Labe
         problem = f"{rows.source} has no row of {len(unseen):,} of {len(names):,} classes: {shown}"
         cure = "add rows of them, or say --allow-unseen: nothing is then learned or measured about these classes"
         raise LabelledRowsError(f"{problem}; {cure}")
+
+
+def read_expected(path: Path, names: Sequence[str]) -> Array:
+    """The maker's own probabilities, N x C in the order of `names`; of two classes one column is that of the second.
+
+    Raises:
+        LabelledRowsError: another form, columns of other names, numbers that are no probabilities.
+        FileError: a file that cannot be read.
+    """
+    if path.suffix in columns.SUFFIXES and path.is_file():
+        header = columns.names(path)
+        if missing := [name for name in names if name not in header]:
+            cure = "name a column as each class"
+            raise LabelledRowsError(f"{path} has no column {listed(missing)}; it has {listed(header)}; {cure}")
+        table = columns.read(path, names, [])
+        values: npt.NDArray[np.generic] = np.stack([table.numbers[name] for name in names], axis=1)
+    elif path.suffix == ".npz" and path.is_file():
+        arrays = read_npz(path)
+        if "p" not in arrays and len(arrays) != 1:
+            raise LabelledRowsError(f"{path} has no array p; it holds {listed([*arrays])}; name the probabilities p")
+        values = arrays["p"] if "p" in arrays else next(iter(arrays.values()))
+    elif path.suffix == ".npy" and path.is_file():
+        values = columns.read_npy(path)
+    else:
+        problem = "does not exist" if not path.exists() else f"ends in {path.suffix or 'nothing'}"
+        raise LabelledRowsError(f"{path} {problem}; --expected names {EXPECTED_FORMS}")
+    cure = "give what the model's maker computes for these rows: softmax of its logits"
+    try:
+        p_NC = check_matrix(both_classes(values) if len(names) == 2 else values, "p").astype(np.float64)
+    except ValueError as error:
+        raise LabelledRowsError(f"{path}: {error}; {cure}") from None
+    if p_NC.shape[1] != len(names):
+        raise LabelledRowsError(f"{path} has {p_NC.shape[1]} columns, and the model {len(names)} classes")
+    off_N = np.abs(p_NC.sum(axis=1) - 1)
+    if p_NC.min() < -ROUNDED or p_NC.max() > 1 + ROUNDED or off_N.max() > ROUNDED * len(names) / 2 + ROUNDED:
+        row = int(off_N.argmax())
+        problem = f"{path} holds {p_NC.min():.3g} .. {p_NC.max():.3g}, and row {row} sums to {p_NC[row].sum():.4g}"
+        raise LabelledRowsError(f"{problem}: no probabilities; {cure}")
+    return p_NC
+
+
+def check_expected(
+    path: Path, logits_NC: Array, names: Sequence[str], form: str, source: str, others: Callable[[], str]
+) -> None:
+    """Compares the model's probabilities of rows with those that its maker gives.
+
+    Args:
+        path: The file of the maker's probabilities.
+        form: What the model's output was taken for.
+        source: The rows, for messages.
+        others: Names preprocessing that gives the maker's probabilities; empty: none does.
+
+    Raises:
+        LabelledRowsError: they differ by more than 0.01. It names the reason that explains all rows: classes in another
+            order, logits taken for probabilities or the reverse, other preprocessing.
+    """
+    p_NC, q_NC = read_expected(path, names), softmax(logits_NC)
+    if len(p_NC) != len(q_NC):
+        raise LabelledRowsError(f"{path} has {len(p_NC):,} rows, and {source} {len(q_NC):,}; give one for each row")
+    if agree(p_NC, q_NC):
+        return
+    row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
+    problem = f"{path} differs from the model's probabilities by up to {np.abs(p_NC - q_NC).max():.2g} (row {row})"
+    distance_CC = np.abs(q_NC[:, :, None] - p_NC[:, None, :]).sum(axis=0)
+    outputs, places = linear_sum_assignment(distance_CC)
+    if agree(p_NC[:, places], q_NC[:, outputs]):
+        order = ",".join(names[int(k)] for k in places)
+        problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, say"
+        cure = f"--classes {order}, the order of the model's outputs"
+        named = "" if path.suffix in columns.SUFFIXES else ", and give --expected as a table whose header names them"
+        raise LabelledRowsError(f"{problem} {cure}{named}")
+    with np.errstate(over="ignore"):
+        twice_NC = softmax(p_NC)
+        own_NC = np.exp(logits_NC.astype(np.float64))  # the numbers of an output that was taken for probabilities
+    if agree(twice_NC, q_NC):
+        cure = "its output holds probabilities that do not look like them; export the model with its logits"
+        raise LabelledRowsError(f"{problem}: they are probabilities that were taken for logits. Cure: {cure}")
+    if form == "probabilities" and np.isfinite(own_NC).all() and agree(p_NC, softmax(own_NC)):
+        cure = "append a softmax to the model, or choose its output of logits: --output NAME"
+        raise LabelledRowsError(f"{problem}: the output holds logits that were taken for probabilities. Cure: {cure}")
+    if how := others():
+        raise LabelledRowsError(f"{problem}: the preprocessing is another. Say: {how}")
+    cure = "compare the preprocessing (--preprocess), the order of the features and of the rows, and the model's file"
+    raise LabelledRowsError(f"{problem}, and no order of the classes explains it; {cure}")
+
+
+def agree(p_NC: Array, q_NC: Array) -> bool:
+    """Whether probabilities are the same but for rounding."""
+    return bool(np.abs(p_NC - q_NC).max() <= ROUNDED)

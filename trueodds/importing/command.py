@@ -56,6 +56,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--classes", default="", metavar="NAMES", help=words)
     words = "the one of two classes that the model is asked about, such as malignant: answers give its probability"
     parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = f"the maker's own probabilities for the labelled rows, which the model must give: {rows.EXPECTED_FORMS}"
+    parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "some classes may have no labelled row: nothing is learned or measured about them"
     parser.add_argument("--allow-unseen", action="store_true", help=words)
     words = f"the column of a table that holds the labels (default: {rows.LABEL})"

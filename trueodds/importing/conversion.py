@@ -26,8 +26,11 @@ SAMPLE = 32
 """Rows by which the form of an output is told."""
 SUM_TOLERANCE = {"float16": 1e-2}
 """Of the sum of probabilities, by type; of others 1e-3."""
+
 TOLERANCE = 1e-3
-"""Of a logit, absolute and relative, between a row by itself and the same row among others."""
+"""Of a probability; of a logit that the model gives itself, absolute and relative."""
+HALF_TOLERANCE = 1e-2
+"""Of a probability in float16."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,12 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> Converted:
     classes = max(2, values_NC.shape[1])
     prepared = model
     data = onnx_file.serialised(_composed(path, lambda: graph.with_logits(prepared, output, form, classes)), path)
-    _check_rows_apart(data, kind, inputs, path, files.padding_side)
+    changed = _check_as_file(path, prepared, kind, inputs, tensors, output, form, values_NC)
+    _check_rows_apart(data, kind, inputs, path, form, output, files.padding_side)
     origin |= {"inputs": [str(one) for one in tensors.inputs], "output": str(output), "form": form}
     origin |= {"preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None}
     labels, source = (tensors.labels, str(path)) if tensors.labels else (files.classes, files.classes_file)
-    notes = (*files.notes, *about, *_notes(form, output, values_NC))
+    notes = (*files.notes, *about, *changed, *_notes(form, output, values_NC))
     return Converted(data, kind, classes, labels, source, notes, origin)
 
 
@@ -190,7 +194,70 @@ def _notes(form: Form, output: TensorInfo, values_NC: npt.NDArray[Any]) -> tuple
     return tuple(notes)
 
 
-def _check_rows_apart(data: bytes, kind: Input, inputs: npt.NDArray[Any], path: Path, padding: str | None) -> None:
+def _check_as_file(
+    path: Path,
+    model: onnx_file.Model,
+    kind: Input,
+    inputs: npt.NDArray[Any],
+    signature: Signature,
+    output: TensorInfo,
+    form: Form,
+    values_NC: npt.NDArray[Any],
+) -> tuple[str, ...]:
+    """Compares what a composed model gives for rows with what its file gives, as onnxruntime runs it unchanged.
+
+    Args:
+        model: The file's graph behind its preprocessing.
+        signature: The file's own inputs and classes.
+        values_NC: What `model` gives at `output` for `inputs`.
+
+    Returns:
+        A note where onnxruntime cannot run the file unchanged.
+
+    Raises:
+        ModelFileError: the answers differ.
+    """
+    front = onnx_file.session(onnx_file.serialised(graph.in_front(model, signature.inputs), path), path)
+    names = [one.name for one in signature.inputs]
+    taken = front.run(
+        [graph.INTO + name for name in names], kind.feed(inputs, [one.name for one in front.get_inputs()])
+    )
+    try:
+        own_NC = _unchanged(path, dict(zip(names, taken, strict=True)), output.name, signature.labels)
+        own_NC = own_NC.reshape(values_NC.shape)
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        why = " ".join(str(error).split())
+        return (f"onnxruntime cannot run {path} as it is, so its answers were not compared with the bundle's: {why}",)
+    if not _near(own_NC, values_NC, form, output):
+        off = float(np.abs(own_NC.astype(np.float64) - values_NC).max())
+        problem = f"{path}: after conversion to a current format its answers differ by {off:.2g}"
+        raise ModelFileError(f"{problem}; export the model again, with opset {onnx_file.CURRENT} or later")
+    return ()
+
+
+def _unchanged(path: Path, feed: dict[str, npt.NDArray[Any]], output: str, labels: tuple[str, ...]) -> npt.NDArray[Any]:
+    """What the file itself answers, in batches of its own size; of a zip-map by `labels`, its keys in their order."""
+    session = onnx_file.session(str(path), path)
+    outputs = {one.name: one.type for one in session.get_outputs()}
+    name = output if output in outputs else next(name for name, kind in outputs.items() if "map" in kind)
+    rows = len(next(iter(feed.values())))
+    size = session.get_inputs()[0].shape[0]
+    size = size if isinstance(size, int) and size > 0 else rows
+    parts = []
+    for start in range(0, rows, size):
+        place_N = np.arange(start, start + size).clip(max=rows - 1)
+        answer = session.run([name], {key: value[place_N] for key, value in feed.items()})[0]
+        if isinstance(answer, list):
+            answer = np.array(
+                [[p for _, p in sorted(row.items(), key=lambda one: labels.index(str(one[0])))] for row in answer]
+            )
+        parts.append(answer)
+    return np.concatenate(parts)[:rows]
+
+
+def _check_rows_apart(
+    data: bytes, kind: Input, inputs: npt.NDArray[Any], path: Path, form: Form, output: TensorInfo, padding: str | None
+) -> None:
     """Raises ModelFileError where the answer to a row depends on which rows come with it.
 
     `padding`: the side on which the model's own tokenizer pads, if that is known.
@@ -198,16 +265,23 @@ def _check_rows_apart(data: bytes, kind: Input, inputs: npt.NDArray[Any], path: 
     session, order_N = onnx_file.session(data, path), inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
     some = inputs[[0, order_N[0], order_N[-1]]]  # of texts the shortest and the longest
     together_NC = session.run(None, kind.feed(some, [kind.tensor]))[0]
-    for row, together_C in zip(some, together_NC, strict=True):
-        alone_C = session.run(None, kind.feed(row[None], [kind.tensor]))[0][0]
-        if not np.allclose(alone_C, together_C, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
-            off = float(np.abs(alone_C - together_C).max())
-            cure = "export it in evaluation mode, with a dynamic batch"
-            if padding == "left":
-                cure += (
-                    ", and with positions by its attention mask: texts are padded on the right here, not on the left"
-                )
-            raise ModelFileError(f"{path}: the logits of a row depend on the rows beside it (by {off:.2g}); {cure}")
+    alone_NC = np.concatenate([session.run(None, kind.feed(row[None], [kind.tensor]))[0] for row in some])
+    what = "logits"
+    if form in ("probabilities", "probability"):  # the logarithm of a small one turns its last digit into a large step
+        what, together_NC, alone_NC = "probabilities", np.exp(together_NC), np.exp(alone_NC)
+    if not _near(alone_NC, together_NC, form, output):
+        off = float(np.nanmax(np.abs(alone_NC - together_NC)))
+        cure = "export it in evaluation mode, with a dynamic batch"
+        if padding == "left":
+            cure += ", and with positions by its attention mask: texts are padded on the right here, not on the left"
+        raise ModelFileError(f"{path}: the {what} of a row depend on the rows beside it (by {off:.2g}); {cure}")
+
+
+def _near(one_NC: npt.NDArray[Any], other_NC: npt.NDArray[Any], form: Form, output: TensorInfo) -> bool:
+    relative, absolute = TOLERANCE, TOLERANCE
+    if form in ("probabilities", "probability"):
+        relative, absolute = 0.0, HALF_TOLERANCE if FLOATS.get(output.type) == "float16" else TOLERANCE
+    return np.allclose(one_NC, other_NC, rtol=relative, atol=absolute, equal_nan=True)
 
 
 def _producer(model: onnx_file.Model) -> str:

@@ -34,10 +34,13 @@ def folded(path: Path, calibrator: Calibrator) -> Any:
     import onnx
     from google.protobuf.message import DecodeError
 
+    from trueodds.importing.onnx_file import lifted
+
     try:
         model = onnx.load(path)
     except (ValueError, DecodeError) as error:
         raise FoldError(f"{path} is no ONNX model ({error}); export the model to ONNX first") from None
+    lifted(model)
     classes = _classes(model.graph, path)
     affine = calibrator.affine(classes)
     if affine is None:

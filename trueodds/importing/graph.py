@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from onnx import TensorProto, compose, helper, numpy_helper
 
-from trueodds.importing.onnx_file import CONVERTED, Model, opset
+from trueodds.importing.onnx_file import CURRENT, Model, opset
 from trueodds.importing.preprocessing import PIXEL, Layout, Preprocessing
 from trueodds.importing.signature import BATCH, TensorInfo
 from trueodds.inputs import ImageInput, VectorInput
@@ -19,7 +19,8 @@ Form = Literal["logits", "probabilities", "logit", "probability"]
 LOGITS = "logits"
 PREFIX = "model/"
 """Of all names of the imported graph: none is one of those that are put around it."""
-BEFORE, BEHIND = "before/", "behind/"
+BEFORE, BEHIND, INTO = "before/", "behind/", "into/"
+"""Of the names in front of it, behind it, and of what is given to its inputs."""
 TOKENS = "L"
 ROUNDING = 1e-6
 """By which a probability may miss the range 0 to 1."""
@@ -90,6 +91,14 @@ def with_tokens(model: Model, tensors: Mapping[str, TensorInfo]) -> Model:
     return _before(model, nodes, [], taken, {BEFORE + name: tensor for name, tensor in tensors.items()})
 
 
+def in_front(model: Model, tensors: Sequence[TensorInfo]) -> Model:
+    """The nodes in front of a composed model alone: they make its own inputs of rows."""
+    nodes = [node for node in model.graph.node if node.output[0].startswith((BEFORE, INTO))]
+    constants = [tensor for tensor in model.graph.initializer if tensor.name.startswith(BEFORE)]
+    outputs = [helper.make_tensor_value_info(INTO + tensor.name, tensor.type, None) for tensor in tensors]
+    return _model(helper.make_graph(nodes, "preprocessing", list(model.graph.input), outputs, constants), model)
+
+
 def with_logits(model: Model, output: TensorInfo, form: Form, classes: int) -> Model:
     """The model with one output, float32 logits N x C: its own, or the logarithms of its probabilities."""
     nodes = _Nodes(BEHIND + "output", BEHIND)
@@ -130,13 +139,16 @@ def _before(
     model: Model, nodes: Sequence[Any], constants: Sequence[Any], taken: Sequence[Any], sources: dict[str, TensorInfo]
 ) -> Model:
     """The model behind the nodes; `sources`: which of their values goes to which of its inputs."""
-    outputs = [helper.make_tensor_value_info(name, tensor.type, None) for name, tensor in sources.items()]
+    for node in nodes:
+        if tensor := sources.get(node.output[0]):
+            node.output[0] = INTO + tensor.name
+    outputs = [helper.make_tensor_value_info(INTO + tensor.name, tensor.type, None) for tensor in sources.values()]
     graph = helper.make_graph(nodes, "preprocessing", taken, outputs, constants)
-    mapping = [(name, tensor.name) for name, tensor in sources.items()]
+    mapping = [(INTO + tensor.name, tensor.name) for tensor in sources.values()]
     return compose.merge_models(_model(graph, model), model, mapping, prefix2=PREFIX)
 
 
 def _model(graph: Any, beside: Model) -> Model:
     """A model that can be composed with another: of its opset and version of the format."""
-    version = helper.make_opsetid("", opset(beside) or CONVERTED)
+    version = helper.make_opsetid("", opset(beside) or CURRENT)
     return helper.make_model(graph, opset_imports=[version], ir_version=beside.ir_version)

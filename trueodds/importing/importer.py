@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +16,18 @@ from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Re
 from trueodds.bundle.card import NAME
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.selection import default_candidates
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, UserError
 from trueodds.evaluation.results import Results, evaluate, table_of
 from trueodds.evaluation.splits import balanced
 from trueodds.importing import kinds, onnx_file, scoring
-from trueodds.importing.classes import check_order, check_seen, class_names
-from trueodds.importing.conversion import Converted, Options, convert
+from trueodds.importing.classes import agree, check_expected, check_order, check_seen, class_names, read_expected
+from trueodds.importing.conversion import SAMPLE, Converted, Options, convert
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.preprocessing import PRESETS, Preprocessing
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Inputs
 from trueodds.logits import Logits
+from trueodds.metrics import softmax
 from trueodds.processes.limited import step
 from trueodds.sums.positive import PositiveClass
 
@@ -33,6 +35,8 @@ METHOD = "imported"
 """What a card says in place of a training method."""
 LEAST = 20
 """Labelled rows on each side: a calibrator's, and those that judge it."""
+USUAL = ("{mean: 0.5, std: 0.5}", "{mean: 127.5, std: 127.5, scale: 1}")
+"""Preprocessing that is tried, beside the presets, where a model does not give its maker's probabilities."""
 BUNDLE, LOGITS = "bundle", "logits.npz"
 
 
@@ -81,13 +85,15 @@ def import_model(
     test: LabelledRows | None = None,
     classes: Sequence[str] = (),
     positive: str | None = None,
+    expected: Path | None = None,
     allow_unseen: bool = False,
     seed: int = 0,
 ) -> Imported:
     """Writes `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
 
     The calibrator is the one of least cross-validated NLL on the calibration rows; it and the other candidates are
-    judged on the test rows, which are half of `labelled`, class-balanced by `seed`, where `test` is None.
+    judged on the test rows, which are half of `labelled`, class-balanced by `seed`, where `test` is None. `expected`:
+    a file of the maker's own probabilities for the rows of `labelled`, which the model must give.
 
     Raises:
         ModelFileError: a model that cannot be imported, or whose bundle the service would refuse.
@@ -99,7 +105,7 @@ def import_model(
     if not re.fullmatch(NAME, name):
         allowed = "letters, digits, '.', '_' and '-', a letter or digit first"
         raise ConfigError(f"the name {name!r} cannot be a model's; allowed are {allowed}: --name")
-    scored = score(model, labelled, test, options, classes, allow_unseen=allow_unseen, seed=seed)
+    scored = score(model, labelled, test, options, classes, expected=expected, allow_unseen=allow_unseen, seed=seed)
     step("")
     positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
     val, held_out = scored.splits["val"], scored.splits["test"]
@@ -122,6 +128,7 @@ def score(
     options: Options,
     classes: Sequence[str] = (),
     *,
+    expected: Path | None = None,
     allow_unseen: bool = False,
     seed: int = 0,
 ) -> Scored:
@@ -144,6 +151,15 @@ def score(
         split: scoring.score(session, converted.kind, part, f"score {part.source}") for split, part in parts.items()
     }
     splits = {split: Logits(scored[split], labels[split]) for split in parts}
+    if expected is not None:
+        check_expected(
+            expected,
+            scored["val"],
+            names,
+            str(converted.origin["form"]),
+            labelled.source,
+            lambda: _preprocessing_of(model, labelled, options, read_expected(expected, names)),
+        )
     if not classes:
         check_order(splits["val"], labelled, names)
     if test is None:
@@ -156,6 +172,23 @@ def score(
     answer_1C = session.run(None, converted.kind.feed(golden, [converted.kind.tensor]))[0]
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
     return Scored(converted, names, splits, golden[0], answer_1C[0], sha256, converted.notes)
+
+
+def _preprocessing_of(model: Path, rows: LabelledRows, options: Options, p_NC: npt.NDArray[np.floating]) -> str:
+    """The preprocessing, in the words of the command line, by which a model gives the probabilities of rows."""
+    some = np.unique(np.linspace(0, len(rows) - 1, SAMPLE).astype(np.intp))
+    sample = rows.take(some)
+    for words in (*PRESETS, *USUAL):
+        try:
+            other = convert(model, sample, replace(options, preprocessing=Preprocessing.parse(words)))
+            inputs = np.concatenate(list(scoring.batches(other.kind, kinds.inputs_of(other.kind, sample))))
+            session = onnx_file.session(other.data, model)
+            q_NC = softmax(session.run(None, other.kind.feed(inputs, [other.kind.tensor]))[0])
+        except UserError:  # not for this model
+            continue
+        if agree(p_NC[some], q_NC):
+            return f"--preprocess {words}" if words in PRESETS else f"--preprocess '{words}'"
+    return ""
 
 
 def write_bundle(

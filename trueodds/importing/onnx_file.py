@@ -20,8 +20,11 @@ STANDARD = ("", "ai.onnx")
 """Both are the name of ONNX's own operators."""
 DOMAINS = (*STANDARD, "ai.onnx.ml", "com.microsoft", "ai.onnx.preview")
 """Of the operators that onnxruntime brings."""
-OLDEST, CONVERTED = 9, 13
-"""An older opset, whose operators do not broadcast as today's do, is converted to a newer one."""
+OLDEST, CURRENT = 9, 13
+"""The opset that an older one is converted to, whose operators do not broadcast as today's do, and that of a graph
+beside a model that has none."""
+LIFTED = 8
+"""The IR version that an older one is lifted to. Before 4 every weight had to be a graph input; from 8 on functions."""
 LIMIT = 2**31 - 1
 """Bytes of a protobuf message, and so of a graph with its weights in one file."""
 LOOKS = {
@@ -53,7 +56,20 @@ def read(path: Path) -> Model:
         raise _no_onnx(path, data)
     _load_weights(model, path)
     _check_operators(model, path)
-    return _modern(model, path)
+    return _modern(lifted(model), path)
+
+
+def lifted(model: Model) -> Model:
+    """The model with an IR version of 8 or later, its weights constants and no inputs: the file's own object, changed.
+
+    An input with a weight as its default makes no second input: nobody who serves the model gives another value.
+    """
+    constants = {tensor.name for tensor in model.graph.initializer}
+    constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    for value in [value for value in model.graph.input if value.name in constants]:
+        model.graph.input.remove(value)
+    model.ir_version = max(model.ir_version, LIFTED)
+    return model
 
 
 def digest(path: Path) -> str:
@@ -169,10 +185,10 @@ def _modern(model: Model, path: Path) -> Model:
     if not 0 < opset(model) < OLDEST:
         return model
     try:
-        return version_converter.convert_version(model, CONVERTED)
+        return version_converter.convert_version(model, OLDEST)
     except Exception as error:  # the converter's, without a common base
-        problem = f"{path} is of opset {opset(model)}, which cannot be converted to {CONVERTED} ({error})"
-        raise ModelFileError(f"{problem}; export it with opset {CONVERTED} or later") from None
+        problem = f"{path} is of opset {opset(model)}, which cannot be converted to {OLDEST} ({error})"
+        raise ModelFileError(f"{problem}; export it with opset {CURRENT} or later") from None
 
 
 def _unloadable(path: Path, message: str) -> ModelFileError:

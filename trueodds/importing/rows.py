@@ -21,6 +21,7 @@ from trueodds.texts import is_whole_number, listed
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
+EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
 LABEL = "label"
 """The column of a table that holds the labels, unless another is named."""
 

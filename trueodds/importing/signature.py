@@ -72,8 +72,7 @@ def signature(model: Model, path: Path, *, kind: Kind | None, output: str | None
 
 
 def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ...]:
-    constants = {tensor.name for tensor in model.graph.initializer}
-    all_inputs = [_info(value) for value in model.graph.input if value.name not in constants]
+    all_inputs = [_info(value) for value in model.graph.input]
     listed = "; ".join(map(str, all_inputs))
     if not all_inputs:
         raise ModelFileError(f"{path} takes no input: its outputs are constants")
@@ -203,8 +202,7 @@ def _read_by(node: Any) -> Iterator[str]:
 def _free_batch(model: Model) -> None:
     """Names the first size of every input and output N; what was inferred from a fixed one goes."""
     graph, fixed = model.graph, set[int]()
-    constants = {tensor.name for tensor in graph.initializer}
-    for value in (*graph.output, *(value for value in graph.input if value.name not in constants)):
+    for value in (*graph.output, *graph.input):
         sizes = value.type.tensor_type.shape.dim
         if sizes:
             fixed |= {sizes[0].dim_value} if sizes[0].HasField("dim_value") else set()

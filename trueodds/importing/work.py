@@ -49,6 +49,7 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         test=rows.read(arguments.test, arguments.label, texts=texts) if arguments.test else None,
         classes=_classes(arguments.classes),
         positive=arguments.positive,
+        expected=arguments.expected,
         allow_unseen=arguments.allow_unseen,
     )
     print(summary(imported))
