@@ -19,6 +19,7 @@ from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
 from service.http.fast_routes import FastRoutes
+from service.infer import extensions
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
 from service.labels import bulk, settling, voiding
@@ -48,7 +49,7 @@ DESCRIPTION = """Class probabilities that mean what they say, and a report that 
 2. `POST /feedback` with that `id` and the true label, as soon as it is known.
 3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
 
-Bodies may be sent with `content-encoding: gzip`; what they unpack to counts against the limits.
+Bodies may be sent with `content-encoding: gzip` or `deflate`; what they unpack to counts against the limits.
 """
 
 
@@ -98,7 +99,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     part = reading.part if runtime.settings.read_only else lambda router: router
     for router in documented:
         app.include_router(part(router), dependencies=[query_parameters.DECLARED])
-    for router in (predict.fast, pages.router, infer.fast, infer.router):
+    for router in (predict.fast, pages.router, infer.fast, extensions.router, infer.router):
         app.include_router(part(router))
     app.add_middleware(
         Envelope,

@@ -1,19 +1,24 @@
-"""The choice between JSON and HTML, by the Accept header."""
+"""What a caller likes best of what there is, by the headers Accept and Accept-Encoding."""
 
 from __future__ import annotations
 
 
 def prefers_html(accept: str) -> bool:
     """Whether an Accept header asks for HTML before JSON; `*/*` and a missing header do not."""
-    quality = {"text/html": 0.0, "application/json": 0.0}
-    for part in accept.lower().split(","):
-        media, *parameters = (word.strip() for word in part.split(";"))
-        if media in quality:
-            quality[media] = max([_quality(p) for p in parameters if p.startswith("q=")], default=1.0)
-    return quality["text/html"] > quality["application/json"]
+    return quality(accept, "text/html") > quality(accept, "application/json")
 
 
-def _quality(parameter: str) -> float:
+def quality(header: str, name: str) -> float:
+    """The weight that a header gives a name, 0..1; 0 where the header does not list it."""
+    weight = 0.0
+    for part in header.lower().split(","):
+        listed, *parameters = (word.strip() for word in part.split(";"))
+        if listed == name:
+            weight = max([_weight(p) for p in parameters if p.startswith("q=")], default=1.0)
+    return weight
+
+
+def _weight(parameter: str) -> float:
     try:
         return float(parameter[2:])
     except ValueError:

@@ -1,53 +1,79 @@
-"""Bodies that come as gzip (`content-encoding`), unpacked a little at a time and only as far as the limits allow."""
+"""Compressed bodies, by RFC 9110: requests (`content-encoding`), unpacked a little at a time and only as far as the
+limits allow, and answers (`accept-encoding`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import zlib
+from typing import Literal, get_args
 
 from starlette.types import Message, Receive, Scope
 
 from service.errors import ServiceError
+from service.http.accept import quality
 from service.http.body_limits import too_large
 from trueodds.texts import short
 
 STEP = 64 * 1024
 """Bytes that are unpacked before others have their turn: some .2 ms."""
-GZIP = ({"gzip"}, {"x-gzip"})
-_GZIP_BITS = 16 + zlib.MAX_WBITS
+Coding = Literal["gzip", "deflate"]
+CODINGS: tuple[Coding, ...] = get_args(Coding)
+_LISTED = " or ".join(CODINGS)
+_BITS: dict[Coding, int] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+"""zlib's names of the formats; `deflate` is zlib's own (RFC 1950), not the bare stream."""
 
 
 def decoded(receive: Receive, scope: Scope, limit: int) -> Receive:
     """`receive`, for the body as it was before it was encoded.
 
-    What is returned raises ServiceError: 415 for an encoding that is not gzip, 400 for what is not gzip though the
-    header says so, 413 as soon as the body unpacks to more than `limit` bytes.
+    What is returned raises ServiceError: 415 for an encoding that is not in CODINGS, 400 for what is not in the
+    encoding that the header names, 413 as soon as the body unpacks to more than `limit` bytes.
     """
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"content-encoding"]
     codings = [coding.strip().lower() for value in values for coding in value.split(",")]
-    applied = [coding for coding in codings if coding not in ("", "identity")]
+    applied = ["gzip" if coding == "x-gzip" else coding for coding in codings if coding not in ("", "identity")]
     if not applied:
         return receive
-    if len(applied) == 1 and {*applied} in GZIP:
-        return _Gunzip(receive, limit)
+    for coding in CODINGS:
+        if applied == [coding]:
+            return _Unpacked(receive, coding, limit)
 
     async def refuse() -> Message:
-        message = f"the content encoding is {short(', '.join(values))}; a body comes as gzip, once, or plain"
+        message = f"the content encoding is {short(', '.join(values))}; a body comes as {_LISTED}, once, or plain"
         error = ServiceError(
             415, "unsupported_content_encoding", f"{message}. Set the Content-Encoding header, or none"
         )
-        error.headers["accept-encoding"] = "gzip"
+        error.headers["accept-encoding"] = ", ".join(CODINGS)
         raise error
 
     return refuse
 
 
-class _Gunzip:
-    """The messages of a body of one or more gzip members, unpacked."""
+def accepted(header: str) -> Coding | None:
+    """The coding that an Accept-Encoding header likes best; None where it takes none of CODINGS, or plain rather."""
+    return max((c for c in CODINGS if quality(header, c) > 0), key=lambda c: quality(header, c), default=None)
 
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive, self._limit = receive, limit
-        self._unpacker = zlib.decompressobj(_GZIP_BITS)
+
+class Packer:
+    """Packs what comes piece by piece; None: leaves it plain."""
+
+    def __init__(self, coding: Coding | None) -> None:
+        self._packer = zlib.compressobj(6, zlib.DEFLATED, _BITS[coding]) if coding else None
+
+    def packed(self, data: bytes) -> bytes:
+        return data if self._packer is None else self._packer.compress(data)
+
+    def rest(self) -> bytes:
+        return b"" if self._packer is None else self._packer.flush()
+
+
+class _Unpacked:
+    """The messages of a body of one or more members, unpacked."""
+
+    def __init__(self, receive: Receive, coding: Coding, limit: int) -> None:
+        self._receive, self._coding, self._limit = receive, coding, limit
+        self._unpacker = zlib.decompressobj(_BITS[coding])
         self._packed, self._more, self._unpacked = b"", True, 0
         self._full = self._ended = False
 
@@ -68,11 +94,11 @@ class _Gunzip:
 
     def _step(self) -> bytes:
         if self._unpacker.eof and self._packed:  # another member
-            self._unpacker = zlib.decompressobj(_GZIP_BITS)
+            self._unpacker = zlib.decompressobj(_BITS[self._coding])
         try:
             part = self._unpacker.decompress(self._packed, STEP)
         except zlib.error as error:
-            raise _invalid(str(error)) from None
+            raise self._invalid(str(error)) from None
         whole = self._unpacker.eof
         self._packed = self._unpacker.unused_data if whole else self._unpacker.unconsumed_tail
         self._full = len(part) == STEP and not whole
@@ -81,12 +107,12 @@ class _Gunzip:
         if self._unpacked > self._limit:
             raise too_large("unpacks to", self._limit)
         if self._ended and not whole:
-            raise _invalid("it ends too early")
+            raise self._invalid("it ends too early")
         return part
 
-
-def _invalid(why: str) -> ServiceError:
-    message = (
-        f"the body is not the gzip that Content-Encoding says: {why}; compress it with gzip, or leave the header out"
-    )
-    return ServiceError(400, "invalid_gzip", message)
+    def _invalid(self, why: str) -> ServiceError:
+        coding = self._coding
+        message = f"the body is not the {coding} that Content-Encoding says: {why}"
+        if coding == "deflate":
+            message += " (deflate is zlib's format, RFC 1950)"
+        return ServiceError(400, f"invalid_{coding}", f"{message}; compress it with {coding}, or leave the header out")

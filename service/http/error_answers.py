@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Mount
 from starlette.types import Scope
 
 from service.errors import ServiceError
@@ -21,6 +22,7 @@ from trueodds.texts import short
 
 OPEN_INFERENCE = "/v2"
 """Where the Open Inference Protocol lives."""
+METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 ANSWERED = (ServiceError, InputError, HTTPException, RequestValidationError)
 """The errors that `answer` takes; any other is a fault of the service."""
 
@@ -86,7 +88,9 @@ def path_of(scope: Scope) -> str:
 
 
 async def answer(request: Request, error: Exception) -> Response:
-    """The answer to one of the errors in ANSWERED."""
+    """The answer to one of the errors in ANSWERED; to OPTIONS, the methods of the path."""
+    if request.method == "OPTIONS" and isinstance(error, HTTPException) and error.status_code == 405:
+        return Response(status_code=204, headers={"allow": ", ".join(_methods(request))})
     return response(request.scope, _service_error(request, error))
 
 
@@ -122,17 +126,29 @@ def _input_status(error: InputError) -> int:
 
 
 def _http_error(request: Request, error: HTTPException) -> ServiceError:
-    path, headers = request.url.path, dict(error.headers or {})
+    path, headers = request.url.path, {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 404:
         message = f"there is no {path}; /docs lists what there is"
         if path.rstrip("/") != path:
             message += f". No path ends with a slash: try {path.rstrip('/')}"
     elif error.status_code == 405:
-        allowed = headers.get("Allow") or headers.get("allow", "another method")
-        message = f"{path} does not take {request.method}; use {allowed}"
+        headers["allow"] = ", ".join(_methods(request))
+        message = f"{path} does not take {request.method}; use {headers['allow']}"
     else:
         message = str(error.detail)
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
     same = ServiceError(error.status_code, code, message)
     same.headers = headers
     return same
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of all routes that a path has: the framework names those of the first one."""
+    methods, scope = {"OPTIONS"}, request.scope
+    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # a mount moves its own
+    for route in request.app.router.routes:
+        asked = ("GET",) if isinstance(route, Mount) else METHODS  # a folder of files claims every method
+        methods |= {m for m in asked if route.matches({**whole, "method": m})[0] is Match.FULL}
+    if "GET" in methods:
+        methods.add("HEAD")  # the envelope answers it
+    return sorted(methods)

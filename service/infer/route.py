@@ -9,18 +9,17 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from service.errors import ServiceError
-from service.http import error_answers, json_body, keys
+from service.http import encodings, error_answers, json_body, keys
 from service.http.json_body import JSON
-from service.infer import request_parameters, schemas, tensors
-from service.infer.schemas import OUTPUTS, InferResponse, OutputTensor, TensorMetadata
-from service.infer.tensors import HEADER_LENGTH, Output
-from service.models.calls import PredictionCall, PredictionResult
+from service.infer import outputs, request_parameters, schemas, tensors
+from service.infer.schemas import InferResponse, TensorMetadata
+from service.infer.tensors import HEADER_LENGTH
+from service.models.calls import PredictionCall
 from service.models.engine import Engine
 from service.predict import decoding
 from service.predict.decoding import Answering
@@ -31,7 +30,11 @@ from service.settings import Settings
 from trueodds.inputs import Inputs, InputTooLargeError, Limits
 from trueodds.texts import short
 
-DEFAULT_OUTPUTS = OUTPUTS[:3]
+EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]
+"""Triton's names; of `model_repository` there is the index only, so it is not named."""
+
+LARGE_PACKED = LARGE_ANSWER // 20
+"""As LARGE_ANSWER, where the answer is compressed too."""
 
 _errors = partial(error_answers.documented, error_answers.OpenInferenceError)
 
@@ -42,9 +45,7 @@ fast = APIRouter(tags=["open inference protocol"])
 @router.get("/v2", summary="Server metadata", response_model=schemas.ServerMetadata)
 async def server(request: Request) -> Response:
     """Name, version and extensions of the server."""
-    return _json(
-        schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=["binary_tensor_data"])
-    )
+    return _json(schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=EXTENSIONS))
 
 
 @router.get("/v2/health/live", summary="Is the server up?", response_model=schemas.Live)
@@ -148,10 +149,13 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
             platform="onnxruntime_onnx",
             inputs=[taken],
             outputs=[
-                TensorMetadata(name="prediction_id", datatype="BYTES", shape=[-1]),
-                TensorMetadata(name="label", datatype="BYTES", shape=[-1], parameters=names),
-                TensorMetadata(name="probabilities", datatype="FP64", shape=[-1, classes]),
-                TensorMetadata(name="logits", datatype="FP32", shape=[-1, classes]),
+                TensorMetadata(
+                    name=name,
+                    datatype=datatype,
+                    shape=[-1, classes] if name in schemas.CLASSIFIED else [-1],
+                    parameters=names if name == "label" else None,
+                )
+                for name, datatype in schemas.DATATYPES.items()
             ],
         )
     )
@@ -171,11 +175,12 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
         head, binary = await _parts(request)
         time = Answering(request, runtime.settings.answer_seconds, engine.input.noun)
         tree, call = await _read_call(head, binary, engine, runtime.settings, request.state.request_id, time)
-        wanted = _wanted(tree)
+        wanted = outputs.wanted(tree, engine)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
-    if result.probabilities_NC.size > LARGE_ANSWER:
-        return await asyncio.to_thread(_answer, tree, wanted, result, engine, call)
-    return _answer(tree, wanted, result, engine, call)
+    coding = encodings.accepted(request.headers.get("accept-encoding", ""))
+    answer = partial(outputs.answer, tree, wanted, result, engine, call, coding)
+    large = result.probabilities_NC.size > (LARGE_PACKED if coding else LARGE_ANSWER)
+    return await asyncio.to_thread(answer) if large else answer()
 
 
 async def _parts(request: Request) -> tuple[bytes, bytes]:
@@ -239,76 +244,6 @@ def _lists(parameters: dict[str, Any], count: int, noun: str) -> dict[str, list[
     if "propensity" in parameters:
         lists["propensities"] = [parameters["propensity"]] * count
     return lists
-
-
-def _wanted(tree: dict[str, Any]) -> dict[str, bool]:
-    """The outputs by name, and whether each is wanted in binary."""
-    binary: bool = tree["parameters"].get("binary_data_output", False)
-    outputs = tree.get("outputs")
-    if outputs is None:
-        return dict.fromkeys(DEFAULT_OUTPUTS, binary)
-    if not isinstance(outputs, list):
-        raise _invalid(f"outputs is {short(outputs)}; expected a list")
-    wanted: dict[str, bool] = {}
-    for output in outputs:
-        name = output.get("name") if isinstance(output, dict) else None
-        if not isinstance(name, str) or name not in OUTPUTS:
-            raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(OUTPUTS)}")
-        parameters = output.get("parameters", {})
-        if not isinstance(parameters, dict):
-            raise _invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
-        if unknown := parameters.keys() - {"binary_data"}:  # such as classification, shared_memory_region
-            raise _invalid(f"the output {name!r} has the parameter {short(min(unknown))}; allowed is binary_data")
-        wanted[name] = parameters.get("binary_data", binary)
-        if not isinstance(wanted[name], bool):
-            raise _invalid(f"the output {name!r} has binary_data {short(wanted[name])}; allowed are true and false")
-    return wanted
-
-
-def _answer(
-    tree: dict[str, Any], wanted: dict[str, bool], result: PredictionResult, engine: Engine, call: PredictionCall
-) -> Response:
-    outputs, parts = [], []
-    for output in _outputs(result, wanted):
-        shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
-        if wanted[output.name]:
-            parts.append(output.binary())
-            shown["parameters"] = {"binary_data_size": len(parts[-1])}
-        else:
-            shown["data"] = output.data()
-        outputs.append(shown)
-    answer: InferResponse = {
-        "model_name": engine.version.model,
-        "model_version": engine.version.version,
-        "outputs": outputs,
-    }
-    if "id" in tree:
-        answer["id"] = tree["id"]
-    said: dict[str, list[dict[str, int]]] = {}
-    for n, remarks in engine.input.remarks(call.inputs).items():
-        for name, remark in remarks.items():
-            said.setdefault(name, []).append({"row": n, **remark})
-    if said:
-        answer["parameters"] = said
-    body = orjson.dumps(answer)
-    if not parts:
-        return Response(body, media_type=JSON)
-    headers = {HEADER_LENGTH: str(len(body))}
-    return Response(body + b"".join(parts), media_type=RAW, headers=headers)
-
-
-def _outputs(result: PredictionResult, wanted: dict[str, bool]) -> list[Output]:
-    """The tensors in the order in which they were named."""
-    count = len(result)
-    labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
-    logits_NC, p_NC = result.logits_NC, result.probabilities_NC
-    every = {
-        "prediction_id": Output("prediction_id", "BYTES", [count], result.ids),
-        "label": Output("label", "BYTES", [count], labels),
-        "probabilities": Output("probabilities", "FP64", list(p_NC.shape), p_NC),
-        "logits": Output("logits", "FP32", list(logits_NC.shape), logits_NC),
-    }
-    return [every[name] for name in wanted]
 
 
 def _invalid(message: str) -> ServiceError:

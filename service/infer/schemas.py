@@ -15,11 +15,16 @@ from service.infer.tensors import BYTES, DTYPES
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG
 from service.predict.request_body import RAW
+from service.telemetry.statistics import Statistics
 from trueodds.inputs import KINDS, Input
 from trueodds.inputs.kind import SMALL
 from trueodds.texts import with_article
 
-OUTPUTS = ("prediction_id", "label", "probabilities", "logits")
+DATATYPES = {"prediction_id": "BYTES", "label": "BYTES", "probabilities": "FP64", "logits": "FP32"}
+"""Of the outputs, by name."""
+OUTPUTS = tuple(DATATYPES)
+CLASSIFIED = OUTPUTS[2:]
+"""Outputs with a value for each class, which `classification` turns into texts; the others have one for each row."""
 
 
 class ServerMetadata(BaseModel):
@@ -88,6 +93,98 @@ class InferResponse(RequestId):
     parameters: NotRequired[Said]
 
 
+class ConfigTensor(TypedDict):
+    name: str
+    data_type: str
+    dims: Annotated[list[int], Field(description="without the axis of rows")]
+
+
+class ModelConfig(TypedDict):
+    """The part of Triton's ModelConfig that is known of a model here."""
+
+    name: str
+    platform: str
+    backend: str
+    max_batch_size: Annotated[int, Field(description="rows that a request may have")]
+    input: list[ConfigTensor]
+    output: list[ConfigTensor]
+
+
+class Duration(TypedDict):
+    count: int
+    ns: Annotated[int, Field(description="nanoseconds in all")]
+
+
+class InferenceStatistics(TypedDict):
+    success: Duration
+    fail: Duration
+    queue: Duration
+    compute_input: Duration
+    compute_infer: Annotated[Duration, Field(description="of batches, not of requests")]
+    compute_output: Duration
+    cache_hit: Duration
+
+
+class VersionStatistics(TypedDict):
+    name: str
+    version: str
+    last_inference: Annotated[int, Field(description="Unix time in milliseconds; 0: none")]
+    inference_count: Annotated[int, Field(description="rows that the model was asked, as a shadow too")]
+    execution_count: Annotated[int, Field(description="batches of them")]
+    inference_stats: InferenceStatistics
+    batch_stats: Annotated[list[Any], Field(description="empty: not counted by size")]
+
+
+class ModelStatistics(TypedDict):
+    """What all workers have counted since the service started; durations that are not measured have the count 0."""
+
+    model_stats: list[VersionStatistics]
+
+
+class IndexEntry(TypedDict):
+    name: str
+    version: str
+    state: Annotated[str, Field(description="READY or UNAVAILABLE")]
+    reason: str
+
+
+def version_statistics(model: str, version: str, counted: Statistics) -> VersionStatistics:
+    """What was counted of a version, in Triton's words."""
+    none = _duration(0, 0.0)
+    return {
+        "name": model,
+        "version": version,
+        "last_inference": round(1000 * counted.last_time),
+        "inference_count": counted.rows,
+        "execution_count": counted.batches,
+        "inference_stats": {
+            "success": _duration(counted.answered, counted.answered_seconds),
+            "fail": _duration(counted.failed, counted.failed_seconds),
+            "queue": none,
+            "compute_input": none,
+            "compute_infer": _duration(counted.scored, counted.model_seconds),
+            "compute_output": none,
+            "cache_hit": none,
+        },
+        "batch_stats": [],
+    }
+
+
+def _duration(count: int, seconds: float) -> Duration:
+    return {"count": count, "ns": round(1e9 * seconds)}
+
+
+INDEX_BODY = {
+    "content": {
+        JSON: {
+            "schema": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"ready": {"type": "boolean", "description": "only those that are loaded"}},
+            }
+        }
+    }
+}
 BODY = {
     "required": True,
     "content": {
@@ -146,7 +243,19 @@ BODY = {
                             "required": ["name"],
                             "properties": {
                                 "name": {"enum": list(OUTPUTS)},
-                                "parameters": {"type": "object", "description": "binary_data"},
+                                "parameters": {
+                                    "type": "object",
+                                    "properties": {
+                                        "binary_data": {"type": "boolean"},
+                                        "classification": {
+                                            "type": "integer",
+                                            "minimum": 1,
+                                            "description": f"of {' and '.join(CLASSIFIED)}: the classes with the"
+                                            " highest values, so many, as texts value:index:label, in place of the"
+                                            " tensor",
+                                        },
+                                    },
+                                },
                             },
                         },
                     },

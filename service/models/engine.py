@@ -110,7 +110,9 @@ class Engine:
 
     def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
         inputs = self.input.join([c.inputs for c in calls])
-        now, scores = time.time_ns() // 1_000_000, self._model.score(inputs, alone=alone)
+        now, began = time.time_ns() // 1_000_000, time.perf_counter()
+        scores = self._model.score(inputs, alone=alone)
+        self._telemetry.scored(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
         batch = PredictionBatch(

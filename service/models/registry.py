@@ -120,6 +120,10 @@ class Registry:
         engine = self._roles.defaults.get(model) if model else self._roles.default
         return (engine.version.model, engine.version.version) if engine else None
 
+    def names(self) -> list[str]:
+        """The published models."""
+        return list(self._contents.models)
+
     def versions(self, model: str) -> list[str]:
         """Published versions of a model that were not refused."""
         published = self._contents.models.get(model)

@@ -87,7 +87,9 @@ class Shadow:
 
     def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
         (one,) = answered
+        began = time.perf_counter()
         scores = self._model.score(one.inputs)
+        self._telemetry.scored(time.perf_counter() - began)
         return PredictionBatch(
             model=self.version.model,
             version=self.version.version,

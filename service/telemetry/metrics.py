@@ -16,10 +16,13 @@ from prometheus_client import (
     Gauge,
     Histogram,
     ProcessCollector,
+    Summary,
     generate_latest,
     multiprocess,
 )
 from prometheus_client.core import Metric
+
+from service.telemetry.statistics import Statistics, by_version
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable that names the folder of the workers' files; prometheus_client reads it when imported."""
@@ -39,6 +42,22 @@ class Telemetry:
         self._requests = Counter("trueodds_requests", "Requests", ["route", "status", *KEY], registry=registry)
         self._seconds = Histogram(
             "trueodds_request_seconds", "Time to answer", ["route", *KEY], registry=registry, buckets=SECONDS
+        )
+        self._failed_seconds = Counter(
+            "trueodds_failed_request_seconds",
+            "The part of trueodds_request_seconds that ended in an error, of requests to a version",
+            KEY,
+            registry=registry,
+        )
+        self._model_seconds = Summary(
+            "trueodds_model_seconds", "Time the model took for a batch", KEY, registry=registry
+        )
+        self._last = Gauge(
+            "trueodds_last_batch_timestamp_seconds",
+            "When the model took its last batch, Unix time",
+            KEY,
+            registry=registry,
+            multiprocess_mode="max",
         )
         self._batches = Histogram(
             "trueodds_batch_images", "Images the model took at once", KEY, registry=registry, buckets=SIZES
@@ -93,14 +112,16 @@ class Telemetry:
 
     def of(self, model: str, version: str) -> VersionTelemetry:
         key = model, version
-        children = (c.labels(*key) for c in (self._batches, self._predictions, self._waiting, self._left_out))
-        return VersionTelemetry(*children)  # type: ignore[arg-type]
+        counted = (self._batches, self._predictions, self._waiting, self._left_out, self._model_seconds, self._last)
+        return VersionTelemetry(*(c.labels(*key) for c in counted))  # type: ignore[arg-type]
 
     def request(self, route: str, status: int, seconds: float, key: tuple[str, str] = ("", "")) -> None:
         """`key`: model and version, for a request that was answered by one."""
         count, histogram = self._request_of(route, status, key)
         count.inc()
         histogram.observe(seconds)
+        if status >= 400 and key[0]:
+            self._failed_seconds.labels(*key).inc(seconds)
 
     def lost(self, reason: Lost) -> None:
         self._lost.labels(reason).inc()
@@ -143,14 +164,25 @@ class Telemetry:
 
     def text(self, gauges: list[Metric]) -> bytes:
         """The exposition format: what was counted, what the processes use, and `gauges`, which no worker's file has."""
-        counted, processes = self._registry, list(ProcessCollector(registry=None).collect())
+        counted, processes = self._counted(), list(ProcessCollector(registry=None).collect())
         if folder := os.environ.get(SHARED_FOLDER):
-            _forget_the_dead(Path(folder))
-            counted, processes = CollectorRegistry(), _of_all_processes(Path(folder))
-            multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
+            processes = _of_all_processes(Path(folder))
         current = CollectorRegistry()
         current.register(_Families([*processes, *gauges]))
         return generate_latest(counted) + generate_latest(current)
+
+    def statistics(self) -> dict[tuple[str, str], Statistics]:
+        """What all workers have counted of each version."""
+        return by_version(self._counted().collect())
+
+    def _counted(self) -> CollectorRegistry:
+        """The numbers of this process, or of all workers."""
+        if not (folder := os.environ.get(SHARED_FOLDER)):
+            return self._registry
+        _forget_the_dead(Path(folder))
+        counted = CollectorRegistry()
+        multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
+        return counted
 
     def _children(self, route: str, status: int, key: tuple[str, str]) -> tuple[Counter, Histogram]:
         return self._requests.labels(route, str(status), *key), self._seconds.labels(route, *key)
@@ -159,11 +191,25 @@ class Telemetry:
 class VersionTelemetry:
     """The counters of one model version."""
 
-    def __init__(self, batches: Histogram, predictions: Counter, waiting: Gauge, left_out: Counter) -> None:
+    def __init__(
+        self,
+        batches: Histogram,
+        predictions: Counter,
+        waiting: Gauge,
+        left_out: Counter,
+        model_seconds: Summary,
+        last: Gauge,
+    ) -> None:
         self._batches, self._predictions, self._waiting, self._left_out = batches, predictions, waiting, left_out
+        self._model_seconds, self._last = model_seconds, last
+
+    def scored(self, seconds: float) -> None:
+        """A batch that the model took."""
+        self._model_seconds.observe(seconds)
 
     def batch(self, size: int, *, stored: int, waiting: int = 0) -> None:
         self._batches.observe(size)
+        self._last.set_to_current_time()
         self._predictions.inc(stored)
         self._waiting.set(waiting)
 

@@ -1,4 +1,4 @@
-"""Bodies that come as gzip, or say that they do."""
+"""Bodies that come as gzip or deflate, or say that they do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import sys
+import zlib
 
 import pytest
 from starlette.types import Message
@@ -44,12 +45,28 @@ def test_a_gzip_body_is_the_body_that_it_holds(client: Client) -> None:
         (gzip.compress(bytes(2_000_000)), ["gzip"], 413, "unpacks to more than 100,000 bytes"),
         (gzip.compress(b" " * 100_000), ["gzip"], 400, "not JSON"),
         (gzip.compress(b" " * 100_001), ["gzip"], 413, "unpacks to more than 100,000 bytes"),
-        (b"{}", ["br"], 415, "the content encoding is 'br'; a body comes as gzip"),
+        (b"{}", ["br"], 415, "the content encoding is 'br'; a body comes as gzip or deflate"),
+        (gzip.compress(b"{}"), ["deflate"], 400, "zlib's format, RFC 1950"),
+        (zlib.compress(b"{}")[:-1], ["deflate"], 400, "it ends too early"),
+        (zlib.compress(bytes(2_000_000)), ["deflate"], 413, "unpacks to more than 100,000 bytes"),
         (b"{}", ["gzip, gzip"], 415, "'gzip, gzip'"),
         (b"{}", ["gzip", "deflate"], 415, "'gzip, deflate'"),
     ],
     # else the time of packing is part of the names, and two workers do not collect the same tests
-    ids=["plain", "cut", "more", "zeros", "text", "too long", "br", "twice", "two headers"],
+    ids=[
+        "plain",
+        "cut",
+        "more",
+        "zeros",
+        "text",
+        "too long",
+        "br",
+        "not zlib",
+        "short",
+        "zlib zeros",
+        "twice",
+        "two headers",
+    ],
 )
 def test_a_body_that_cannot_be_unpacked(
     settings: Settings, content: bytes, encoding: list[str], status: int, words: str
@@ -59,7 +76,7 @@ def test_a_body_that_cannot_be_unpacked(
         answer = client.post("/predict", content=content, headers=headers)
         assert (answer.status_code, answer.headers.get("accept-encoding")) == (
             status,
-            "gzip" if status == 415 else None,
+            "gzip, deflate" if status == 415 else None,
         )
         assert words in answer.json()["error"]["message"]
 
@@ -90,3 +107,19 @@ def test_unpacking_leaves_others_their_turn_and_memory() -> None:
 
     asyncio.run(read())
     assert sum(sizes) == 20_000_000 and max(sizes) <= encodings.STEP and turns > 300
+
+
+@pytest.mark.parametrize(
+    ("header", "coding"),
+    [
+        ("", None),
+        ("gzip", "gzip"),
+        ("deflate", "deflate"),
+        ("gzip, deflate, br", "gzip"),
+        ("gzip;q=0, DEFLATE;q=0.2", "deflate"),
+        ("gzip;q=0", None),
+        ("br, *", None),
+    ],
+)
+def test_the_coding_of_an_answer_is_what_its_caller_takes(header: str, coding: str | None) -> None:
+    assert encodings.accepted(header) == coding

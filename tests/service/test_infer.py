@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from service.infer import request_parameters
+from service.infer.route import EXTENSIONS
 from service.infer.tensors import DTYPES
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
@@ -39,7 +40,7 @@ def outputs(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_metadata_and_readiness(client: Client) -> None:
-    assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert client.get("/v2").json()["extensions"] == EXTENSIONS
     assert client.get("/v2/health/live").json() == {"live": True}
     assert client.get("/v2/health/ready").json() == {"ready": True}
     version = client.report()["version"]

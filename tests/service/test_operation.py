@@ -126,7 +126,7 @@ def test_what_the_process_takes_from_the_machine(client: Client) -> None:
             404,
             "No path ends with a slash: try /predict",
         ),
-        ("GET", "/predict", 405, "use POST"),
+        ("GET", "/predict", 405, "use OPTIONS, POST"),
         ("PUT", "/metrics", 405, ""),
     ],
 )
@@ -263,3 +263,20 @@ def test_a_store_that_fails_is_told_in_the_form_that_was_asked_for(client: Clien
         elif answer.headers["content-type"] == "application/json":
             assert answer.json()["error"]["code"] == code
     assert answer.headers["content-type"].startswith("text/html") and "<h1" in answer.text
+
+
+STATIC = "/static-offline-docs/swagger-ui.css"
+
+
+def test_every_path_names_all_its_methods(client: Client) -> None:
+    """In a 405 and to OPTIONS, at every documented path and at those that are not documented."""
+    paths: dict[str, Any] = client.get("/openapi.json").json()["paths"]
+    documented = {path: {method.upper() for method in methods} for path, methods in paths.items()}
+    others = {path: {"GET"} for path in ("/", "/docs", "/openapi.json", STATIC)}
+    for path, methods in (documented | others).items():
+        url = path.format(model="tiny", version="v", id="x")
+        every = {*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}
+        asked, refused = (client.run(client.http.request(method, url)) for method in ("OPTIONS", "PATCH"))
+        assert (asked.status_code, asked.content, refused.status_code) == (204, b"", 405), path
+        assert set(asked.headers["allow"].split(", ")) == every == set(refused.headers["allow"].split(", ")), path
+    assert client.run(client.http.request("OPTIONS", "/nothing")).status_code == 404

@@ -11,12 +11,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
-from service.http import error_answers, keys
+from service.http import encodings, error_answers, keys
+from service.http.encodings import Packer
 from service.http.json_body import JSON
 from service.http.times import Moment, unix_ms
 from service.predict.stored import tables
 from service.predict.stored.schemas import PredictionDeleted, StoredAnswer, stored_answer
-from service.predict.stored.tables import Packer, TableWriter
+from service.predict.stored.tables import TableWriter
 from service.runtime import Runtime, runtime_of
 from service.store.reader import LATEST_MS
 from service.store.rows import StoredPrediction, Version, storable
@@ -70,7 +71,8 @@ async def export(
     label_time, corrected, import_id and propensity; with `probabilities`, a column for each class.
 
     First those with ids of the service, then those with ids of your own, each by their time. It is sent as it is read,
-    as gzip where `accept-encoding` takes it; if the store fails on the way, the connection breaks before the end.
+    as gzip or deflate where `accept-encoding` takes it. If the store fails on the way, the connection breaks before
+    the end.
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)
@@ -82,12 +84,12 @@ async def export(
         raise ServiceError(422, "invalid_parameter", message)
     blocks = runtime.store.export(source.model, source.version, first, end, logits=probabilities)
     begun = await anext(blocks, None)  # a store that fails at once is an answer of its own
-    gzip = "gzip" in request.headers.get("accept-encoding", "").lower()
+    coding = encodings.accepted(request.headers.get("accept-encoding", ""))
     name = quote(f"{source.model}-{source.version}-predictions.{format}", safe="")
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "vary": "accept-encoding"}
-    if gzip:
-        headers["content-encoding"] = "gzip"
-    parts = _table(begun, blocks, source, writer, Packer(gzip=gzip), probabilities=probabilities)
+    if coding:
+        headers["content-encoding"] = coding
+    parts = _table(begun, blocks, source, writer, Packer(coding), probabilities=probabilities)
     return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
 
 

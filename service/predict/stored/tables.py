@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import zlib
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -30,7 +29,6 @@ COLUMNS = (
     "import_id",
     "propensity",
 )
-_GZIP_BITS = 16 + zlib.MAX_WBITS
 
 Row = list[Any]
 
@@ -176,16 +174,3 @@ def rows_of(block: list[StoredPrediction], version: Version, *, probabilities: b
         for row, beside in zip(rows, version.calibrator(logits_NC).tolist(), strict=True):
             row += beside
     return rows
-
-
-class Packer:
-    """gzip of what comes piece by piece, or nothing."""
-
-    def __init__(self, *, gzip: bool) -> None:
-        self._packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP_BITS) if gzip else None
-
-    def packed(self, data: bytes) -> bytes:
-        return data if self._packer is None else self._packer.compress(data)
-
-    def rest(self) -> bytes:
-        return b"" if self._packer is None else self._packer.flush()

@@ -1,0 +1,152 @@
+"""The outputs of an infer request: which are wanted, in which form, and the answer that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from starlette.responses import Response
+
+from service.errors import ServiceError
+from service.http.encodings import Coding, Packer
+from service.http.json_body import JSON
+from service.infer.schemas import CLASSIFIED, DATATYPES, OUTPUTS, InferResponse, OutputTensor
+from service.infer.tensors import BYTES, HEADER_LENGTH, Output
+from service.models.calls import PredictionCall, PredictionResult
+from service.models.engine import Engine
+from service.predict.request_body import RAW
+from trueodds.texts import short
+
+DEFAULT_OUTPUTS = OUTPUTS[:3]
+PACKED = 1024
+"""Bytes of an answer from which it is compressed where the caller takes that: below, it saves no packet."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The form in which an output is wanted."""
+
+    binary: bool
+    most: int | None = None
+    """The classes with the highest values, at most so many, as texts; None: the tensor itself."""
+
+
+def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
+    """The outputs that a request names, in its order; the usual ones where it names none.
+
+    Raises:
+        ServiceError: 422 for an unknown output or parameter, or a value that is not allowed.
+    """
+    binary: bool = tree["parameters"].get("binary_data_output", False)
+    named = tree.get("outputs")
+    if named is None:
+        return dict.fromkeys(DEFAULT_OUTPUTS, Wanted(binary))
+    if not isinstance(named, list):
+        raise _invalid(f"outputs is {short(named)}; expected a list")
+    forms: dict[str, Wanted] = {}
+    for output in named:
+        name = output.get("name") if isinstance(output, dict) else None
+        if not isinstance(name, str) or name not in OUTPUTS:
+            raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(OUTPUTS)}")
+        forms[name] = _form(name, output.get("parameters", {}), binary, len(engine.version.classes))
+    return forms
+
+
+def _form(name: str, parameters: Any, binary: bool, classes: int) -> Wanted:
+    if not isinstance(parameters, dict):
+        raise _invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
+    allowed = ["binary_data", *(["classification"] if name in CLASSIFIED else [])]
+    if unknown := parameters.keys() - set(allowed):  # such as shared_memory_region
+        problem = f"the output {name!r} has the parameter {short(min(unknown))}; allowed is {' and '.join(allowed)}"
+        raise _invalid(problem)
+    in_binary = parameters.get("binary_data", binary)
+    if not isinstance(in_binary, bool):
+        raise _invalid(f"the output {name!r} has binary_data {short(in_binary)}; allowed are true and false")
+    most = parameters.get("classification")
+    if most is not None and (type(most) is not int or most < 1):
+        raise _invalid(f"the output {name!r} has classification {short(most)}; allowed is a whole number from 1 on")
+    return Wanted(in_binary, None if most is None else min(most, classes))
+
+
+def answer(
+    tree: dict[str, Any],
+    wanted: dict[str, Wanted],
+    result: PredictionResult,
+    engine: Engine,
+    call: PredictionCall,
+    coding: Coding | None,
+) -> Response:
+    """The answer to a request, `tree`, compressed by `coding` where it is large enough."""
+    shown_outputs, parts = [], []
+    for output in _outputs(result, wanted):
+        shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
+        if wanted[output.name].binary:
+            parts.append(output.binary())
+            shown["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            shown["data"] = output.data()
+        shown_outputs.append(shown)
+    response: InferResponse = {
+        "model_name": engine.version.model,
+        "model_version": engine.version.version,
+        "outputs": shown_outputs,
+    }
+    if "id" in tree:
+        response["id"] = tree["id"]
+    said: dict[str, list[dict[str, int]]] = {}
+    for n, remarks in engine.input.remarks(call.inputs).items():
+        for name, remark in remarks.items():
+            said.setdefault(name, []).append({"row": n, **remark})
+    if said:
+        response["parameters"] = said
+    head = orjson.dumps(response)
+    headers = {HEADER_LENGTH: str(len(head))} if parts else {}
+    body = b"".join([head, *parts])
+    if coding and len(body) >= PACKED:
+        packer = Packer(coding)
+        body = packer.packed(body) + packer.rest()
+        headers["content-encoding"] = coding
+    headers["vary"] = "accept-encoding"
+    return Response(body, media_type=RAW if parts else JSON, headers=headers)
+
+
+def _outputs(result: PredictionResult, wanted: dict[str, Wanted]) -> Iterator[Output]:
+    """The tensors in the order in which they were named."""
+    values: dict[str, npt.NDArray[np.floating[Any]]] = {
+        "probabilities": result.probabilities_NC,
+        "logits": result.logits_NC,
+    }
+    for name, form in wanted.items():
+        if name == "prediction_id":
+            yield Output(name, BYTES, [len(result)], result.ids)
+        elif name == "label":
+            labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
+            yield Output(name, BYTES, [len(result)], labels)
+        elif form.most is None:
+            yield Output(name, DATATYPES[name], list(values[name].shape), values[name])
+        else:
+            texts = _classification(values[name], result, form.most)
+            yield Output(name, BYTES, [len(result), form.most], texts)
+
+
+def _classification(values_NC: npt.NDArray[np.floating[Any]], result: PredictionResult, most: int) -> list[str]:
+    """`value:index:label` of each row's highest values, the highest first, of equal ones the smaller index.
+
+    References:
+        https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_classification.md
+    """
+    order_NK = np.argsort(-values_NC, axis=1, kind="stable")[:, :most]
+    top_NK = np.take_along_axis(values_NC, order_NK, axis=1)
+    return [
+        f"{value}:{index}:{result.classes(n)[index]}"
+        for n, (indices, values) in enumerate(zip(order_NK.tolist(), top_NK, strict=True))
+        for index, value in zip(indices, values, strict=True)
+    ]
+
+
+def _invalid(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_request", message)

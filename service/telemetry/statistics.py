@@ -1,0 +1,53 @@
+"""What was counted of each version, in one object: for statistics that are not Prometheus's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from prometheus_client.core import Metric
+
+
+@dataclass
+class Statistics:
+    """Counts of a version since the start; seconds are sums over what is counted."""
+
+    rows: int = 0
+    batches: int = 0
+    last_time: float = 0.0
+    """Of the last batch, Unix time; 0: there was none."""
+    scored: int = 0
+    """Batches that the model took, stored or not."""
+    model_seconds: float = 0.0
+    answered: int = 0
+    answered_seconds: float = 0.0
+    failed: int = 0
+    failed_seconds: float = 0.0
+
+
+_FIELDS = {
+    "trueodds_batch_images_sum": "rows",
+    "trueodds_batch_images_count": "batches",
+    "trueodds_last_batch_timestamp_seconds": "last_time",
+    "trueodds_model_seconds_count": "scored",
+    "trueodds_model_seconds_sum": "model_seconds",
+    "trueodds_request_seconds_sum": "answered_seconds",
+    "trueodds_failed_request_seconds_total": "failed_seconds",
+}
+
+
+def by_version(families: Iterable[Metric]) -> dict[tuple[str, str], Statistics]:
+    """The counts in metrics that have a model and a version."""
+    found: dict[tuple[str, str], Statistics] = defaultdict(Statistics)
+    for sample in (sample for family in families for sample in family.samples):
+        labels, field = sample.labels, _FIELDS.get(sample.name)
+        if sample.name == "trueodds_requests_total":
+            field = "answered" if int(labels["status"]) < 400 else "failed"
+        if field and labels.get("model"):
+            of_version = found[labels["model"], labels["version"]]
+            kind = type(getattr(of_version, field))
+            setattr(of_version, field, getattr(of_version, field) + kind(sample.value))
+    for of_version in found.values():  # requests are timed together, those that failed once more
+        of_version.answered_seconds = max(0.0, of_version.answered_seconds - of_version.failed_seconds)
+    return dict(found)
