@@ -7,14 +7,12 @@ be held against what it really imports (tests/test_stages.py).
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.config import Params
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("pipeline.stages")
 
@@ -61,11 +59,21 @@ def plan(params: Params) -> None:
     write_json(PLAN, planned(params))
 
 
-def planned(params: Params) -> dict[str, Any]:
-    """The plan of a run as JSON: its settings as resolved, and the hashes of the code that it uses."""
+def fetched_card() -> dict[str, Any]:
+    """The card of the data set that was fetched. Raises DataError where none was."""
     from pipeline import data
 
-    kind = data.kind_of(params.data)
+    return data.read_card(DATA)
+
+
+def planned(params: Params, card: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The plan of a run as JSON: its settings as resolved, and the hashes of the code that it uses.
+
+    card: of the data set that was fetched; None: the data set is what `params.data` names.
+    """
+    from pipeline import data
+
+    kind = data.kind_of(params.data) if card is None else card["input"]["kind"]
     if params.training.model is not None:
         from pipeline.training import imported
 
@@ -73,8 +81,12 @@ def planned(params: Params) -> dict[str, Any]:
     from pipeline.data.shares import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
-    held_out = params.data.held_out_size is not None or params.training.recipe in OF_RECIPES
-    return plan_of(params.training, params.data.dataset, kind, held_out=held_out).to_json()
+    if card is not None:
+        dataset, held_out = card["name"], data.HELD_OUT in card["splits"]
+    else:
+        dataset = params.data.dataset
+        held_out = params.data.held_out_size is not None or params.training.recipe in OF_RECIPES
+    return plan_of(params.training, dataset, kind, held_out=held_out).to_json()
 
 
 def train(params: Params) -> None:
@@ -270,9 +282,11 @@ STAGES = {stage.__name__: stage for stage in (fetch, plan, train, shift, calibra
 """In the order of the graph, for machines without DVC: `trueodds all`."""
 
 
-def check_names(params: Params) -> None:
+def check_names(params: Params, card: Mapping[str, Any] | None = None) -> None:
     """Refuse an unknown recipe, net, method, option, calibrator or corruption, and settings that do not fit, before
     anything long.
+
+    card: as `planned` has it.
 
     Raises:
         ConfigError: naming it, what is allowed and the nearest.
@@ -281,7 +295,7 @@ def check_names(params: Params) -> None:
     from pipeline import calibrate
     from trueodds.evaluation.entries import check_compared
 
-    planned(params)
+    planned(params, card)
     calibrate.check(params.calibration)
     check_compared(params.evaluation.compare)
     if params.evaluation.shift is not None:
@@ -289,4 +303,4 @@ def check_names(params: Params) -> None:
         from pipeline import shift as shifted
 
         shifted.Options.of(params.evaluation.shift_options)
-        shifted.check_kind(data.kind_of(params.data))
+        shifted.check_kind(data.kind_of(params.data) if card is None else card["input"]["kind"])

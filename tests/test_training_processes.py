@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 from pipeline import config, data, stages
+from pipeline.__main__ import main
 from pipeline.config import Data, Training
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_overrides
 from pipeline.training import loop
+from pipeline.training.machine import launch
 from pipeline.training.machine.processes import ALONE, Processes
 from tests.conftest import run
 from tests.training_process import METHODS
@@ -61,6 +65,53 @@ def test_torchrun_writes_one_model(workspace: Path) -> None:
     assert training["processes"] == 2
     assert (workspace / "artifacts/model/epoch_rows.npz").exists()
     assert not list((workspace / ".run").glob("**/state.pt"))
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("from_here")
+def test_an_error_of_several_processes_is_one_line(workspace: Path) -> None:
+    stages.fetch(config.load(overrides={"train_size": 200}))
+    failed = run(
+        [sys.executable, "-m", "pipeline", "train", "--processes", "2", "batch_size=3"], workspace, check=False
+    )
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("error: 2 processes train together on batches of 3 rows")
+    assert failed.stderr.count("\n") == 1 and failed.stdout == ""
+
+
+def test_of_processes_that_fail_the_first_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.TCPStore("localhost", 0, is_master=True)
+    for name, value in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", str(store.port)), (launch.RUN, "of a test")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(launch, "PATIENCE", timedelta(seconds=0.2))
+    with pytest.raises(RuntimeError, match="a fault"), launch.said_once(2, 0):
+        raise RuntimeError("a fault of its own, which nobody explains")
+    with pytest.raises(ConfigError, match="no device"), launch.said_once(2, 1):
+        raise ConfigError("no device")
+    for error in (ConfigError("no device"), RuntimeError("Connection closed by peer")):
+        with pytest.raises(SystemExit, match="1"), launch.said_once(2, 0):
+            raise error
+
+
+def test_stages_by_hand_train_with_the_rows_that_were_fetched(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """data.held_out_size, data.dataset are fetch's: `train` finds what they made."""
+    assert main(["train"]) == 1
+    assert "card.json is missing; run the fetch stage first" in capfd.readouterr().err
+    assert main(["fetch", "dataset=breast_cancer", "held_out_size=60"]) == 0
+    assert main(["train", "method=ce+unit_l2", "epochs=1"]) == 0
+    notes = json.loads((workspace / "artifacts/model/training.json").read_text())["notes"]
+    assert "Training learned from the 60 held-out rows, too." in notes
+
+
+def test_stages_that_no_process_can_share_are_refused(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(launch, "_is_first_to_fail", lambda: True)
+    assert main(["all"]) == 1
+    assert "2 processes of all, and only train shares its work" in capfd.readouterr().err
 
 
 def test_what_processes_cannot_share_is_refused(workspace: Path) -> None:

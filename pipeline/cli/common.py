@@ -21,10 +21,10 @@ def examples(*lines: str, program: str = "trueodds") -> str:
     return "\n".join(["examples:", *(f"  {program} {line}" for line in lines)])
 
 
-def log_to_stderr() -> None:
-    """Prints what the pipeline logs, plain, beside what the command itself prints."""
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Prints what the pipeline logs from this level on, plain, beside what the command itself prints."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    logging.getLogger("pipeline").setLevel(logging.INFO)
+    logging.getLogger("pipeline").setLevel(level)
 
 
 def add_parameters(parser: Parser) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 
 from pipeline import config, parameters, stages
 from pipeline.cli import STAGE_COMMANDS, common
 from pipeline.config import Params
 from trueodds.cli import Subparsers
+from trueodds.errors import ConfigError
 from trueodds.processes import binding
 
 ALL, FOLD, INT8 = "all", "export --fold", "export --int8"
@@ -48,6 +51,9 @@ def add_parser(commands: Subparsers) -> None:
         parser = commands.add_parser(name, description=WORK[name].__doc__, epilog=epilog, intermixed=True)
         parser.set_defaults(work=name)
         common.add_parameters(parser)
+    commands.choices["train"].add_argument(
+        "--processes", type=int, default=1, metavar="N", help="train in N processes of this machine (default: 1)"
+    )
     forms = commands.choices["export"].add_mutually_exclusive_group()
     for option, work, about in (
         ("--fold", FOLD, f"{stages.FOLDED} from the bundle: one graph, rows in, calibrated probabilities out"),
@@ -58,15 +64,40 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     binding.obey()
-    common.log_to_stderr()
+    world, rank = (int(os.environ.get(name, standard)) for name, standard in (("WORLD_SIZE", "1"), ("RANK", "0")))
+    common.log_to_stderr(logging.CRITICAL if rank else logging.INFO)
+    if world == 1:
+        return _run(arguments)
+    from pipeline.training.machine.launch import said_once
+
+    with said_once(world, rank):
+        if arguments.work != "train":
+            raise ConfigError(
+                f"torchrun started {world} processes of {arguments.work}, and only train shares its work among several;"
+                f" run it alone: trueodds {arguments.work}"
+            )
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     work, overrides = arguments.work, parameters.parse_overrides(arguments.parameters)
     if work in parameters.STAGE_PARAMETERS:
         parameters.check_stage(work, overrides)
     params = config.load(arguments.params, overrides)
     if work in CHECKED:
-        stages.check_names(params)
+        stages.check_names(params, stages.fetched_card() if work == "train" else None)
     try:
+        if work == "train" and arguments.processes != 1:
+            return _launch(arguments)
         WORK[work](params)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the next run goes on from the last checkpoint") from None
     return 0
+
+
+def _launch(arguments: argparse.Namespace) -> int:
+    if arguments.processes < 1:
+        raise ConfigError(f"--processes is {arguments.processes}; allowed are whole numbers from 1 on")
+    from pipeline.training.machine.launch import launch
+
+    return launch(arguments.processes, ["train", *arguments.parameters, "--params", str(arguments.params)])

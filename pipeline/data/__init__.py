@@ -3,8 +3,20 @@
 Nothing here loads torch, but for the CIFAR downloads, which are torchvision's.
 """
 
-from pipeline.data.dataset import HELD_OUT, SPLITS, DataSet, read, save
+from pipeline.data.dataset import HELD_OUT, SPLITS, DataSet, read, read_card, save
 from pipeline.data.raw import DataError
 from pipeline.data.sources import downloads, kind_of, load, names
 
-__all__ = ["HELD_OUT", "SPLITS", "DataError", "DataSet", "downloads", "kind_of", "load", "names", "read", "save"]
+__all__ = [
+    "HELD_OUT",
+    "SPLITS",
+    "DataError",
+    "DataSet",
+    "downloads",
+    "kind_of",
+    "load",
+    "names",
+    "read",
+    "read_card",
+    "save",
+]

@@ -54,14 +54,14 @@ def read(out: Path) -> DataSet:
     Raises:
         DataError: a missing file, or arrays that are not those the card describes.
     """
+    card = read_card(out)
     try:
-        card = read_json(out / "card.json")
         flat = mapped.read_npz(out / "arrays.npz")
         arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in card["splits"]}
         stated, vectors = card["sha256"], flat.get("vectors")
         tokenizer = flat["tokenizer"].tobytes().decode() if "tokenizer" in flat else ""
     except FileNotFoundError as error:
-        raise DataError(f"{error.filename} is missing; run the fetch stage first: dvc repro fetch") from None
+        raise _missing(error) from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{out}: {error} is missing in arrays.npz or card.json; run: dvc repro fetch") from None
     if stated != sha256(arrays, vectors, tokenizer):
@@ -69,6 +69,23 @@ def read(out: Path) -> DataSet:
             f"{out}/arrays.npz does not hold the arrays that {out}/card.json describes; run: dvc repro fetch"
         )
     return DataSet(arrays, card, vectors=vectors, tokenizer=tokenizer)
+
+
+def read_card(out: Path) -> dict[str, Any]:
+    """Reads the card alone of a data set that `save` wrote.
+
+    Raises:
+        DataError: there is none.
+    """
+    try:
+        card: dict[str, Any] = read_json(out / "card.json")
+    except FileNotFoundError as error:
+        raise _missing(error) from None
+    return card
+
+
+def _missing(error: FileNotFoundError) -> DataError:
+    return DataError(f"{error.filename} is missing; run the fetch stage first: trueodds fetch, or dvc repro fetch")
 
 
 def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:

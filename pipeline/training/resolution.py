@@ -150,5 +150,5 @@ def _check_held_out(method: Composition, recipe: Recipe, held_out: bool) -> None
     if method.held_out_parts and not held_out:
         raise ConfigError(
             f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and"
-            " data.held_out_size is null; set it, such as held_out_size=5000 for CIFAR or 100 for digits"
+            " there are none; set data.held_out_size, such as 5000 for CIFAR or 100 for digits, and fetch again"
         )

@@ -85,7 +85,9 @@ def test_what_went_wrong_is_told(
         patch.setattr(GammaNet, "project", lambda part: part.weight_D.data.fill_(torch.nan))
         with pytest.raises(TrainingError, match=r"has diverged: gamma_net is no longer finite\. Lower its rate"):
             run(digits, tmp_path / "c", "flg")
-    with pytest.raises(ConfigError, match=r"unit_l2 learns from held-out rows, and data\.held_out_size is null"):
+    with pytest.raises(
+        ConfigError, match=r"unit_l2 learns from held-out rows, and there are none; set data\.held_out_size"
+    ):
         run(data.load(Data(train_size=200)), tmp_path / "d", "ce_meta_sece")
     x, y = digits.arrays["held_out"]
     single = {**digits.arrays, "held_out": (x[y == 3], y[y == 3])}

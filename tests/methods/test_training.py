@@ -98,7 +98,7 @@ def test_held_out_steps_do_not_change_the_order_of_the_training_rows(digits: Dat
 
 
 def test_interleaved_without_held_out_rows_is_refused(workspace: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"learns from held-out rows, and data\.held_out_size is null; set it"):
+    with pytest.raises(ConfigError, match=r"learns from held-out rows, and there are none; set data\.held_out_size"):
         train(data.load(Data(train_size=200)), Training(method="mmce_interleaved"), tmp_path / "c")
 
 
