@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.figures.bins import BINS
+from pipeline.figures.labels import label
 from pipeline.figures.reliability import panel
 from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
 from trueodds.metrics import CalibrationSums, ece, mce, noise_floor
@@ -101,6 +102,8 @@ def overlay(
     smoothing: a_t = s a_{t-1} + (1 - s) x_t, 0: none. Written to `out`.svg and `out`.png (Mukhoti et al. 2020, fig. 3;
     gamma-net paper, figs. 3, 6; BSCE-GRA paper, fig. 5).
     """
+    from matplotlib.ticker import MaxNLocator
+
     across = min(len(columns), 3)
     rows = -(-len(columns) // across)
     with drawn(out, title, (max(3.4 * across, 5.4), 2.9 * rows + 0.7), png=True) as figure:
@@ -116,7 +119,8 @@ def overlay(
                 if len(of_seeds) > 1:
                     band = values_SE.min(axis=0), values_SE.max(axis=0)
                     axes.fill_between(epochs, *band, color=style["color"], alpha=0.15, linewidth=0)
-            axes.set_title(column.replace("_", " "))
+            axes.set_title(label(column))
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             axes.grid(visible=True, axis="y", linewidth=0.6)
             bare(axes)
         for axes in grid[-1]:
@@ -143,12 +147,14 @@ def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) 
                 label=one.name + (" (on the front)" if one.on_front else ""),
             )  # fmt: skip
         axes.set(xlabel=labels[0], ylabel=labels[1])
+        if all(min(one.x.lower, one.y.lower) >= 0 for one in of):
+            axes.set(xlim=(max(0.0, axes.get_xlim()[0]), None), ylim=(max(0.0, axes.get_ylim()[0]), None))
         axes.grid(visible=True, linewidth=0.6)
         bare(axes)
         legend(figure, axes)
 
 
-def bars(groups: Mapping[str, Mapping[str, Interval]], label: str, out: Path, title: str) -> None:
+def bars(groups: Mapping[str, Mapping[str, Interval]], measure: str, out: Path, title: str) -> None:
     """A bar with its interval for each model, in groups. Written to `out`.svg and `out`.png (Karandikar et al. 2021,
     fig. 5; BSCE-GRA paper, fig. 3).
     """
@@ -165,34 +171,38 @@ def bars(groups: Mapping[str, Mapping[str, Interval]], label: str, out: Path, ti
                 [x for x, _ in at], values, width, color=COLOURS[number % len(COLOURS)], edgecolor="white", hatch=hatch,
                 yerr=spread, error_kw={"ecolor": INK, "elinewidth": 0.9, "capsize": 2}, label=name,
             )  # fmt: skip
-        axes.set_xticks(range(len(groups)), list(groups))
-        axes.set(ylabel=label, ylim=(0, None))
+        axes.set_xticks(range(len(groups)) if any(groups) else [], list(groups) if any(groups) else [])
+        ends = [end for of in groups.values() for one in of.values() for end in (one.lower, one.value, one.upper)]
+        axes.axhline(0, color=LINE, linewidth=0.8)
+        axes.set(ylabel=measure, ylim=(min(0.0, 1.05 * min(ends)), 1.05 * max(*ends, 1e-9)))
         axes.grid(visible=True, axis="y", linewidth=0.6)
         bare(axes)
         legend(figure, axes)
 
 
-def shift(lines: Mapping[str, Sequence[tuple[int, float, float | None]]], label: str, out: Path, title: str) -> None:
-    """(severity, mean, standard error) of each model, 0: rows as they are. Written to `out`.svg and `out`.png
-    (Karandikar et al. 2021, figs. 2, 7, 8, 9).
+def shift(lines: Mapping[str, Sequence[tuple[int, Interval]]], measure: str, out: Path, title: str) -> None:
+    """(severity, mean and one standard error beside it) of each model, 0: rows as they are. Written to `out`.svg and
+    `out`.png (Karandikar et al. 2021, figs. 2, 7, 8, 9).
     """
     with drawn(out, title, (8.2, 4.4), png=True) as figure:
         axes = figure.subplots()
         for number, (name, of) in enumerate(lines.items()):
             beside = (number - (len(lines) - 1) / 2) * 0.04
-            at, values, errors = zip(*of, strict=True)
+            at, means = zip(*of, strict=True)
+            spread = [[one.value - one.lower for one in means], [one.upper - one.value for one in means]]
             axes.errorbar(
-                [severity + beside for severity in at], values, yerr=[error or 0.0 for error in errors],
+                [severity + beside for severity in at], [one.value for one in means], yerr=spread,
                 **line_style(number), markersize=4.5, linewidth=1.4, elinewidth=0.9, capsize=2, label=name,
             )  # fmt: skip
-        axes.set(xlabel="severity of the corruption (0: none; bars: one standard error)", ylabel=label, ylim=(0, None))
+        axes.set(xlabel="severity of the corruption (0: none; bars: one standard error)", ylabel=measure)
+        axes.set_ylim(0, 1.05 * max(one.upper for of in lines.values() for _, one in of))
         axes.set_xticks(sorted({severity for of in lines.values() for severity, *_ in of}))
         axes.grid(visible=True, axis="y", linewidth=0.6)
         bare(axes)
         legend(figure, axes)
 
 
-def effects(groups: Mapping[str, Mapping[str, float]], label: str, out: Path, title: str) -> None:
+def effects(groups: Mapping[str, Mapping[str, float]], measure: str, out: Path, title: str) -> None:
     """Effect sizes as bars from 0, in groups. Written to `out`.svg and `out`.png (Karandikar et al. 2021, fig. 1)."""
     names = list(dict.fromkeys(name for of in groups.values() for name in of))
     width = 0.8 / max(1, len(names))
@@ -207,7 +217,7 @@ def effects(groups: Mapping[str, Mapping[str, float]], label: str, out: Path, ti
             )  # fmt: skip
         axes.axhline(0, color=INK, linewidth=0.8)
         axes.set_xticks(range(len(groups)), list(groups))
-        axes.set(ylabel=label)
+        axes.set(ylabel=measure)
         axes.grid(visible=True, axis="y", linewidth=0.6)
         bare(axes)
         legend(figure, axes)
@@ -237,4 +247,4 @@ def legend(figure: Figure, axes: Axes) -> None:
     """Of these axes, on the right of the figure."""
     handles, labels = axes.get_legend_handles_labels()
     columns = -(-len(labels) // LONGEST)
-    figure.legend(handles, labels, loc="outside right upper", ncols=columns, fontsize=7.5, frameon=False)
+    figure.legend(handles, labels, loc="outside right center", ncols=columns, fontsize=7.5, frameon=False)

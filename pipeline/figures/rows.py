@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipeline.figures.across import ACROSS, legend, line_style
 from pipeline.figures.close_look import RIGHT, WRONG, cloud, spearman, stretched
+from pipeline.figures.labels import label
 from pipeline.figures.style import bare, drawn
 from trueodds.sums.inputs import Array
 
@@ -48,8 +49,8 @@ def densities(of: Mapping[str, Rows], array: str, out: Path, title: str) -> None
                 axes.plot(at, density, **style, linewidth=1.3, label=name)
             axes.set(title=f"epoch {epoch}", ylim=(0, None), xlim=ends, yticks=[])
             bare(axes)
-        words = array.split("_", 1)[1].replace("_", " ").replace("p", "p_y" if array.endswith("_p") else "p", 1)
-        figure.supxlabel(f"{'square root of the ' if root else ''}{words}, {array.split('_')[0]} rows", fontsize=9)
+        split, name = array.split("_", 1)
+        figure.supxlabel(f"{'square root of the ' if root else ''}{label(name)}, {label(split)} rows", fontsize=9)
         for axes in grid[:, 0]:
             axes.set_ylabel("density")
         legend(figure, grid[0, 0])

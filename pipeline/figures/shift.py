@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.figures.labels import limits
 from pipeline.figures.style import AFTER, BEFORE, INK, LINE, bare, drawn
 from trueodds.evaluation.shift import ShiftMeasurement, ShiftResults
 
@@ -90,7 +91,10 @@ def _lines(axes: Axes, results: ShiftResults, figure: str) -> None:
         error = within.standard_error if within.degrees else 0.0
         at = [severity + beside for severity in (0, *results.severities)]
         values, errors = [one.clean(figure), *within.mean_S.tolist()], [0.0, *[error] * len(results.severities)]
-        axes.errorbar(at, values, yerr=errors, label=_label(one), linewidth=1.5, markersize=5, capsize=2.5,
+        least, most = limits(figure)
+        spread = [[min(e, v - least) for v, e in zip(values, errors, strict=True)],
+                  [min(e, most - v) for v, e in zip(values, errors, strict=True)]]  # fmt: skip
+        axes.errorbar(at, values, yerr=spread, label=_label(one), linewidth=1.5, markersize=5, capsize=2.5,
                       elinewidth=1, **style)  # fmt: skip
     axes.set(xticks=[0, *results.severities])
     axes.margins(y=0.08)

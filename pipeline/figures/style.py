@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 INK, BAR, GAP, LINE, PALE = "#1f2933", "#4c78a8", "#e8a33d", "#9aa5b1", "#e4e7eb"
 BEFORE: dict[str, Any] = {"color": GAP, "linestyle": (0, (4, 2)), "marker": "s", "markerfacecolor": "white"}
 AFTER: dict[str, Any] = {"color": BAR, "linestyle": "-", "marker": "o"}
+LETTERS = 9.2
+"""Of a title, to an inch."""
+LINE_HEIGHT = 0.2
+"""Of a title, in inches."""
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "trueodds",
     "font.size": 9,
@@ -36,8 +41,9 @@ def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        figure.suptitle(title, fontsize=11.5, x=0.01, ha="left", weight="bold")
+        words = fill(title, round(LETTERS * size[0]))
+        figure = Figure(figsize=(size[0], size[1] + LINE_HEIGHT * words.count("\n")), layout="constrained")
+        figure.suptitle(words, fontsize=11.5, x=0.01, ha="left", weight="bold")
         yield figure
         _settle(figure)
         figure.savefig(out.with_suffix(".svg"), metadata={"Date": None})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.figures import across, close_look, rows, training
+from pipeline.figures import across, close_look, labels, rows, training
 from pipeline.figures.across import Interval, Point
 from pipeline.studies import chance, choice, figure, shifted
 from pipeline.studies.choice import Row, Setting
@@ -20,8 +20,6 @@ from trueodds.errors import unknown
 from trueodds.evaluation.entries import name_and_options
 from trueodds.files import read_npz
 from trueodds.metrics import CalibrationSums
-
-PERCENT = {"error_rate": "error", "accuracy": "accuracy"}
 
 
 def draw(
@@ -46,7 +44,7 @@ def draw(
             path = out / f"figure{number}"
             drawing = _Drawing(study, settings, by_key, under_shift)
             try:
-                _DRAWN[spec.kind](spec, drawing, path, spec.title or study.title)
+                _DRAWN[spec.kind](spec, drawing, path, title_of(study, number))
             except _NothingError:
                 continue
             written.append(path.with_suffix(".png"))
@@ -167,10 +165,12 @@ def _shift(spec: figure.Shift, drawing: _Drawing, out: Path, title: str) -> None
     found = shifted.of_figure(drawing.study, drawing.under_shift, spec)
     if not found:
         raise _NothingError
-    lines = {
-        name: [(severity, *shifted.mean_and_error(of[severity], spec.y)) for severity in sorted(of)]
-        for name, of in found.items()
-    }
+
+    def interval(rows: Sequence[Row]) -> Interval:
+        mean, error = shifted.mean_and_error(rows, spec.y)
+        return _within(spec.y, mean, mean - (error or 0.0), mean + (error or 0.0))
+
+    lines = {name: [(at, interval(of[at])) for at in sorted(of)] for name, of in found.items()}
     across.shift(lines, _label(spec.y), out, title)
 
 
@@ -195,7 +195,32 @@ _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
 
 def _label(column: str) -> str:
     """Axis label of a measure."""
-    return column.replace("_", " ") + (", a plug-in estimate" if chance.is_plug_in(column) else "")
+    return labels.label(column) + (", a plug-in estimate" if chance.is_plug_in(column) else "")
+
+
+def title_of(study: Study, number: int) -> str:
+    """The title of the n-th figure, from 1: its own, or that of the study with what the figure shows."""
+    spec = study.figures[number - 1]
+    if spec.title:
+        return spec.title
+    shown = {
+        "reliability": "reliability diagrams", "bins": "ECE and MCE by the number of bins",
+        "curves": "epochs of training",
+        "gradients": "gradient norm by Brier score", "outcomes": "right and wrong rows by the true class's probability",
+    }  # fmt: skip
+    columns = [labels.name(getattr(spec, name)) for name in ("y", "x", "array") if hasattr(spec, name)]
+    joined = " against ".join(columns)
+    words = {"bars": f"{joined} of each setting", "points": joined, "densities": f"densities of the {joined}",
+             "shift": f"{joined} under corruption", "effects": f"effect sizes of the {joined}"}  # fmt: skip
+    where = "".join(f", {value}" for value in spec.where.values())
+    fitted = "" if spec.calibrator == "identity" else f" after {spec.calibrator}"
+    return f"{study.title}: {({**shown, **words})[spec.kind]}{fitted}{where}"
+
+
+def _within(column: str, value: float, lower: float, upper: float) -> Interval:
+    """An interval cut to the values that the column can have: of fractions 0 to 1."""
+    least, most = labels.limits(column)
+    return Interval(value, max(lower, least), min(upper, most))
 
 
 def _interval(setting: Setting, column: str) -> Interval | None:
@@ -206,7 +231,7 @@ def _interval(setting: Setting, column: str) -> Interval | None:
     if len(setting.rows) > 1:
         over = chance.over_seeds([row[column] for row in setting.rows])
         assert over.lower is not None and over.upper is not None
-        return Interval(mean, over.lower, over.upper)
+        return _within(column, mean, over.lower, over.upper)
     lower, upper = (setting.rows[0].get(f"{column}_{end}") for end in ("lower", "upper"))
     return Interval(mean, mean if lower is None else lower, mean if upper is None else upper)
 
@@ -230,7 +255,7 @@ def _name(setting: Setting, leaves: Sequence[str]) -> str:
         for leaf in leaves
         if row.get(leaf) is not None
     ]
-    return " ".join(said) or setting.name
+    return " ".join(said) or setting.name.replace("=", " ")
 
 
 def _text(setting: Setting, leaf: str) -> str:

@@ -97,7 +97,7 @@ def _time(name: str, difference: Difference, adjusted_p: float | None, tests: in
     if adjusted_p >= LEVEL:
         verdict = "not told from the baseline's: chance explains it"
         if (seen := difference.detectable(LEVEL / tests)) is not None:
-            verdict += f"; {math.exp(seen):.2f} times would have been seen in 80% of repetitions"
+            verdict += f"; {math.exp(seen):.3g} times would have been seen in 80% of repetitions"
     seeds = f"{difference.seeds} seeds"
     return f"{about} [{low:.2f}, {high:.2f}], {verdict} (p {adjusted_p:.2g} after Holm's correction; {seeds})."
 

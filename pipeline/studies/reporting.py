@@ -95,5 +95,4 @@ def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[
 
 
 def _words(study: Study, png: Path) -> str:
-    spec = study.figures[int(png.stem.removeprefix("figure")) - 1]
-    return f"{spec.title or study.title}: {spec.kind}"
+    return drawing.title_of(study, int(png.stem.removeprefix("figure")))

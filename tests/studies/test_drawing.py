@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.figures import across
+from pipeline.figures import across, labels, style
 from pipeline.figures import rows as row_figures
 from pipeline.studies import chance, drawing, measuring, reporting, running, shifted
 from pipeline.studies.format import StudyError, parse
@@ -85,7 +85,7 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
     }
     page = (tmp_path / "out" / "study.html").read_text()
     assert "1 &lt; 2 &amp; more" in page and "a &lt;b&gt; failed" in page and "tuned: kappa = 1" in page
-    assert page.count("data:image/png;base64,") == COUNT and 'alt="Over the epochs: curves"' in page
+    assert page.count("data:image/png;base64,") == COUNT and 'alt="Over the epochs"' in page
     assert "<td>fl3, identity</td>" in page and "| ce, identity | " in said and "| clean | severity 1 |" in said
     assert not re.search(r"https?://|<script|<link", page), "the page needs nothing from elsewhere"
     assert (
@@ -205,3 +205,42 @@ def test_a_density_adds_up_to_one_between_its_ends() -> None:
     share = np.trapezoid(density[at <= 0.2], at[at <= 0.2])
     assert share == pytest.approx((values <= 0.2).mean(), abs=0.03)
     assert np.isfinite(row_figures._density(np.zeros(9), (0.0, 1.0))[1]).all()
+
+
+def test_no_interval_is_outside_of_what_a_measure_can_be(tmp_path: Path) -> None:
+    """Two seeds whose errors differ: Student's interval of the mean ends below 0 and above 1."""
+    of = {"method": "ce", "calibrator": "identity"}
+
+    def interval(column: str, *values: float) -> across.Interval:
+        found = drawing._interval(drawing.Setting("ce", tuple({**of, column: value} for value in values)), column)
+        assert found is not None
+        return found
+
+    assert interval("error_rate", 0.05, 0.3).lower == 0 and interval("val_ece", 0.7, 0.95).upper == 1
+    assert interval("nll", 0.1, 0.5).lower == 0 and interval("nll", 0.1, 0.5).upper > 1
+    assert interval("phi_nll", 0.01, 0.1).lower < 0 and interval("debiased_ece", 0.01, 0.1).lower < 0
+
+
+def test_figures_have_titles_and_labels_of_their_own() -> None:
+    study = parse({**STUDY, "figures": FIGURES})
+    titles = [drawing.title_of(study, number) for number in range(1, COUNT + 1)]
+    assert len({*titles}) == COUNT
+    assert titles[0] == f"small: reliability diagrams after {T}" and titles[2] == "Over the epochs"
+    assert titles[3] == "small: ECE against error"
+    assert labels.label("val_error_rate") == "validation error (fraction)" and labels.label("nll") == "NLL (nats)"
+
+
+def test_epochs_are_whole_and_long_titles_are_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = style._settle
+
+    def settled(figure: Any) -> None:
+        settle(figure)
+        assert all(tick == int(tick) for axes in figure.axes for tick in axes.get_xticks())
+        title, (legend,) = figure._suptitle.get_window_extent(), figure.legends
+        assert title.x1 <= figure.bbox.x1 and title.y1 <= figure.bbox.y1
+        assert not title.overlaps(legend.get_window_extent())
+        assert not any(title.overlaps(axes.get_tightbbox()) for axes in figure.axes)
+
+    monkeypatch.setattr(style, "_settle", settled)
+    curves = {name: [{"epoch": np.arange(1.0, 4.0), "val_ece": np.array([0.1, 0.2, 0.1])}] for name in ("ce", "fl3")}
+    across.overlay(curves, ["val_ece"], 0.0, tmp_path / "curves", "A title of many words, " * 8)
