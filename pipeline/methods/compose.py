@@ -17,11 +17,18 @@ from pipeline.methods.meta.outer import outer_penalty
 from pipeline.methods.weighted import Schedule, When
 from trueodds.errors import ConfigError, unknown
 
-PENALTY: dict[str, OptionValue] = {"beta": 1.0, "start": 0.0, "when": "joint", "every": 1, "schedule": "constant"}
+PENALTY: dict[str, OptionValue] = {
+    "beta": 1.0,
+    "start": 0.0,
+    "when": "joint",
+    "every": 1,
+    "schedule": "constant",
+    "relative": False,
+}
 """The values of `WEIGHTING` where none are named."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
 PENALTY_CHOICES = {"when": get_args(When), "schedule": get_args(Schedule)}
-PENALTY_NEEDS = {"every": ("when", ("interleaved",))}
+PENALTY_NEEDS = {"every": ("when", ("interleaved",)), "relative": ("when", ("joint",))}
 META: dict[str, OptionValue] = {
     "outer": "sece", "outer_weight": 0.5, "lookahead": "head", "rate": 1e-3, "optimizer": "adam", "every": 1,
     "variant": "paper",
@@ -49,7 +56,7 @@ class Part:
     choices: option -> the texts that are allowed, besides numbers where the default is a number.
     needs: option -> (another, its values with which the first has an effect).
     exponent: (p_y, moment, **options) -> the gamma of each row, of a loss that takes the moment's where it brings one;
-    gives_gamma: of a meta part that makes the moment bring one.
+    gives_gamma: of a meta part that makes the moment bring one. weighs: of one that needs joint penalties.
     learner: of a part with the role meta, what trains it.
     defaults: of the options that all parts of the role have, those of this one that differ.
     """
@@ -63,6 +70,7 @@ class Part:
     needs: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     exponent: Callable[..., Tensor] | None = None
     gives_gamma: bool = False
+    weighs: bool = False
     defaults: Mapping[str, OptionValue] = field(default_factory=dict)
     learner: Callable[..., Meta] | None = None
 
@@ -143,6 +151,12 @@ def _check_meta(
             )
         if "gamma" in values[primary]:
             raise ConfigError(f"method {spec!r}: {name} gives each row its gamma; leave the option gamma out")
+    joint = [p for p in added if chosen[p].role == "penalty" and values[p].get("when", "joint") == "joint"]
+    if chosen[name].weighs and not joint:
+        raise ConfigError(
+            f"method {spec!r}: {name} learns the weights of joint penalties, and there is none; add one, such as"
+            f" ce+mmce+{name}"
+        )
     if primary == "consistency" and not values[primary].get("gra", True):
         raise ConfigError(
             f"method {spec!r}: without gra, consistency puts the features through the last layer again, which the"

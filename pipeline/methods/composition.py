@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipeline.nets.net import Net
 
 Role = Literal["primary", "penalty", "labels", "views", "meta", "outer"]
-WEIGHTING = ("beta", "start", "when", "every", "schedule")
+WEIGHTING = ("beta", "start", "when", "every", "schedule", "relative")
 """Options that every penalty has besides its own: its weight, and when it acts."""
 LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
 """Options that every meta part has besides its own: what its parameters learn to lower, and how."""
@@ -66,11 +66,14 @@ class Component:
         """(p_y, moment) -> the gamma of each row; None: the loss has none."""
         return None if self.exponent is None else functools.partial(self.exponent, **self.options)
 
-    def trained(self, outer_options: Mapping[str, OptionValue]) -> Meta:
-        """What learns the parameters of a meta part; outer_options: of the penalty in its outer loss."""
+    def trained(self, outer_options: Mapping[str, OptionValue], penalties: Sequence[str]) -> Meta:
+        """What learns the parameters of a meta part.
+
+        outer_options: of the penalty in its outer loss. penalties: the method's joint ones.
+        """
         assert self.learner is not None
         looking = {name: self.options[name] for name in LOOKING_AHEAD}
-        return self.learner(self.bind(), self.name, outer_options=outer_options, **looking)
+        return self.learner(self.bind(), self.name, outer_options=outer_options, penalties=penalties, **looking)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Composition:
 
     def _learned(self, meta: Component) -> Meta:
         outer = outer_penalty(str(meta.options["outer"]))
-        return meta.trained(next((part.own for part in self.components if part.name == outer), {}))
+        options = next((part.own for part in self.components if part.name == outer), {})
+        return meta.trained(options, [part.name for part in self.components if part.options.get("when") == "joint"])
 
     @property
     def has_views(self) -> bool:
@@ -145,8 +149,8 @@ class Composition:
 
 
 def _weighted(part: Component) -> Weighted:
-    beta, start, when, every, schedule = (part.options[name] for name in WEIGHTING)
-    return Weighted(part.bind(), float(beta), float(start), when, int(every), part.name, schedule)  # type: ignore[arg-type]
+    beta, start, when, every, schedule, relative = (part.options[name] for name in WEIGHTING)
+    return Weighted(part.bind(), beta, start, when, every, part.name, schedule, relative)  # type: ignore[arg-type]  # checked
 
 
 def _with_moment(function: Callable[..., Any]) -> PrimaryLoss:

@@ -54,6 +54,14 @@ class Meta:
         """A scalar added to the loss summed over the rows; None: nothing."""
         return None
 
+    def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
+        """A scalar added to the mean loss of the rows; None: nothing."""
+        return None
+
+    def factor(self, penalty: str) -> Tensor | None:
+        """What the weight of a joint penalty is multiplied by; None: nothing that is learned."""
+        return None
+
     def due(self, step: int) -> tuple[Meta, ...]:
         """Itself, if a meta step comes in step number `step` of the run, from 1 on."""
         return ()

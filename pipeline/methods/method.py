@@ -121,8 +121,8 @@ class Method:
             return self.exponent(p_N, Moment(batch.progress, features, batch.head, self.meta.gamma(features)))
 
     def objective(self, batch: Batch) -> Tensor:
-        """mean_n w_n per_sample_n + meta penalty / N + sum_j weight_j penalty_j, j the joint penalties, w_n the weights
-        of the batch, 1 where it has none.
+        """mean_n w_n per_sample_n + meta penalty / N + meta batch penalty + sum_j factor_j weight_j penalty_j, j the
+        joint penalties, w_n the weights of the batch, 1 where it has none, factor_j the meta part's, else 1.
 
         Where the method has views and the logits are theirs, the first view's rows are the batch, and the views'
         consistency is added.
@@ -135,11 +135,18 @@ class Method:
         labels, rows = batch.labels, len(batch.labels)
         logits, features = batch.logits[:rows], None if batch.features is None else batch.features[:rows]
         losses_N = self.per_sample(logits, batch.targets, features, head=batch.head, progress=batch.progress)
-        shaped = (losses_N if batch.weights is None else batch.weights * losses_N).mean()
+        loss = shaped = (losses_N if batch.weights is None else batch.weights * losses_N).mean()
         if (penalty := self.meta.penalty()) is not None:
             shaped = shaped + penalty / rows
-        joint = self._in_force("joint", batch.progress)
-        terms = [term.at(batch.progress) * term.value(logits, labels, counted) for term in joint]
+        if (penalty := self.meta.batch_penalty(logits, labels)) is not None:
+            shaped = shaped + penalty
+        terms = []
+        for term in self._in_force("joint", batch.progress):
+            value = term.joined(logits, labels, batch.progress, loss, counted)
+            if (factor := self.meta.factor(term.name)) is None:
+                terms.append(value)
+            else:
+                shaped = shaped + factor * value
         if self.views is not None and len(batch.logits) > rows:
             terms.append(self.views.consistency(batch.logits.view(-1, rows, logits.shape[1])))
         return [shaped, *terms]
@@ -222,7 +229,8 @@ class Method:
     def figures(self) -> dict[str, float | None]:
         """What its parts have learned so far, as columns of history: the same ones in every epoch."""
         mine = {name: value for learner in self._learners() for name, value in learner.figures().items()}
-        return {**mine, **self.meta.figures()}
+        weights = {name: value for term in self.penalties for name, value in term.figures().items()}
+        return {**mine, **weights, **self.meta.figures()}
 
     def check(self, steps: int) -> None:
         """Refuses a run of so many steps in which a part would never learn.
@@ -259,15 +267,15 @@ class Method:
     def state(self) -> dict[str, Any]:
         """The state that the parts learned and the penalties' tallies, for checkpoints."""
         learned = [learner.state() for learner in self._learners()]
-        tallies = [term.tally.state() for term in self.penalties]
-        return {"learned": learned, "penalties": tallies, "meta": self.meta.state()}
+        penalties = [term.state() for term in self.penalties]
+        return {"learned": learned, "penalties": penalties, "meta": self.meta.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a `state` again."""
         for learner, learned in zip(self._learners(), state["learned"], strict=True):
             learner.restore(learned)
-        for term, tally in zip(self.penalties, state["penalties"], strict=True):
-            term.tally.restore(tally)
+        for term, kept in zip(self.penalties, state["penalties"], strict=True):
+            term.restore(kept)
         self.meta.restore(state["meta"])
 
     def _learners(self) -> list[Learner]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.looking_ahead import Descent
 from pipeline.methods.meta.gamma_net import POSITIVE, GammaNet
+from pipeline.methods.meta.histogram import LearnedHistogram
 from pipeline.methods.meta.learner import MetaLearner
 from pipeline.methods.meta.lookahead import logit_tangent
 from pipeline.methods.meta.outer import OuterLoss, outer_penalty
+from pipeline.methods.meta.weights import LearnedWeights
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from tests.reference_meta import outer_after
@@ -28,6 +31,9 @@ PARTS: dict[str, tuple[str, dict[str, OptionValue]]] = {
     "gamma_net, dual_focal": ("dual_focal+gamma_net+mdca", {"tau": 0.5, "positive": "softplus", "outer": "ce+dece"}),
     "unit_l2": ("ce+unit_l2+smoothing", {"outer": "ce"}),
     "learned_smoothing": ("focal+learned_smoothing", {"per": "class", "outer": "mmce"}),
+    "learned_weights": ("focal+learned_weights+mmce+mdca", {"mmce.beta": 2.0, "mdca.schedule": "decay", "outer": "ce"}),
+    "learned_weights, relative": ("ce+cpc+learned_weights", {"relative": True, "outer": "ce"}),
+    "learned_histogram": ("ce+learned_histogram", {"bins": 4, "outer": "sece", "sece.bandwidth": 0.1}),
 }  # fmt: skip
 
 
@@ -229,6 +235,71 @@ def test_learned_smoothing_stays_between_0_and_a_half() -> None:
     assert torch.allclose(method.per_sample(logits, mixed), expected)
 
 
+def test_learned_weights_multiply_the_betas() -> None:
+    method, net = made("ce+learned_weights+mmce+mdca", **{"mmce.beta": 2.0, "most": 1.5})
+    one, part = batch(net), learner(method).part
+    assert isinstance(part, LearnedWeights)
+    for name, log in (("mmce", 0.25), ("mdca", -0.5)):
+        part.logs[name].data.fill_(log)
+    betas = {"mmce.beta": 2.0 * math.exp(0.25), "mdca.beta": math.exp(-0.5)}
+    plain = methods.build("ce+mmce+mdca", **betas).loss(one.logits, one.labels)
+    assert torch.allclose(method.loss(one.logits, one.labels), plain, rtol=1e-12)
+    part.project()
+    assert learner(method).figures()["factor_mmce"] == pytest.approx(math.exp(0.25))
+    assert learner(method).figures()["factor_mdca"] == pytest.approx(1 / 1.5)
+    fresh = methods.resolve("ce+learned_weights+mmce", {}).build(net)
+    assert torch.equal(fresh.loss(one.logits, one.labels), methods.build("ce+mmce").loss(one.logits, one.labels))
+
+
+def test_learned_weights_move_against_a_harmful_penalty() -> None:
+    """The outer loss is cross entropy, and the penalty rewards wrong answers: its weight falls."""
+    method, net = made("ce+mmce+learned_weights", beta=1.0, rate=0.1, outer="ce")
+    method.penalties[0].__dict__["penalty"] = lambda z, y: -torch.nn.functional.cross_entropy(z, y)
+    one = batch(net, 40)
+    (log,) = learner(method).part.parameters()
+    log.data.zero_()
+    for _ in range(5):
+        learner(method).learn(method, net, one, rows(40, 2), Descent(0.1, False, 0.0))
+    assert float(log.detach()) < -0.1
+
+
+def slow_histogram(
+    logits: Tensor, labels: Tensor, centres: list[float], widths: list[float], beta: float
+) -> float:  # fmt: skip
+    total, bins = 0.0, len(centres)
+    for centre, width in zip(centres, widths, strict=True):
+        gap = 0.0
+        for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
+            p = [math.exp(z - max(row)) for z in row]
+            c = min(max(max(p) / sum(p), 0.5 / bins), 1 - 0.5 / bins)
+            right = float(row.index(max(row)) == label)
+            gap += max(0.0, 1 - abs(c - centre) / width) * (right - max(p) / sum(p))
+        total += abs(gap) / len(logits)
+    return beta * total
+
+
+def test_a_learned_histogram_is_the_slow_twin_and_starts_as_the_fixed_one() -> None:
+    method, net = made("ce+learned_histogram", bins=5, **{"learned_histogram.beta": 2.0})
+    part = learner(method).part
+    assert isinstance(part, LearnedHistogram)
+    logits = 2 * torch.randn(30, CLASSES, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    labels = torch.arange(30) % CLASSES
+    part.attach(net, whole=False)
+    start = penalties.soft_histogram(logits, labels, bins=5)
+    assert torch.allclose(part.batch_penalty(logits, labels), 2 * start, rtol=1e-12)
+    centres, widths = [0.05, 0.31, 0.45, 0.74, 0.88], [0.12, 0.5, 0.2, 0.15, 0.3]
+    part.centre_B.data = torch.tensor(centres, dtype=torch.float64)
+    part.log_width_B.data = (torch.tensor(widths, dtype=torch.float64) * 5).log()
+    expected = slow_histogram(logits, labels, centres, widths, 2.0)
+    assert part.batch_penalty(logits, labels).item() == pytest.approx(expected, rel=1e-12)
+    parameters = (part.centre_B, part.log_width_B)
+    assert torch.autograd.gradcheck(lambda z, *_: part.batch_penalty(z, labels), (logits.requires_grad_(), *parameters))
+    part.centre_B.data[0], part.log_width_B.data[1] = -0.5, 9.0
+    part.project()
+    figures = part.figures()
+    assert float(figures["centre_1"]) == 0 and float(figures["width_2"]) == pytest.approx(2.0)
+
+
 def test_outer_losses() -> None:
     logits, labels = batch(made("flg")[1]).logits.detach(), rows(10, 2)[1]
     ce = torch.nn.functional.cross_entropy(logits, labels)
@@ -278,6 +349,8 @@ def test_an_outer_losss_penalty_has_its_options(
         ("flg", {"sece.bandwidth": 0.1}, "unknown option of method 'flg': 'sece.bandwidth'"),
         ("flg_sece", {"sece.bandwidth": 0.0}, "option bandwidth = 0.0 of method 'flg_sece': allowed is 1e-06 to"),
         ("flg_sece", {"sece.beta": 1.0}, "unknown option of method 'flg_sece': 'sece.beta'"),
+        ("ce+learned_weights", {}, "learned_weights learns the weights of joint penalties, and there is none; add one"),
+        ("ce+mmce+learned_weights", {"when": "separate"}, "weights of joint penalties, and there is none; add one"),
         ("flg", {"lookahead": "tail"}, "unknown value of option lookahead .* allowed: head, all"),
         ("flg", {"every": 0}, "option every = 0 .* allowed is 1 to"),
     ],
@@ -289,7 +362,7 @@ def test_what_does_not_fit_is_explained(spec: str, options: dict[str, Any], mess
 
 def test_a_part_without_a_net_or_features_says_so() -> None:
     logits, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)
-    for spec in ("ce+unit_l2", "ce+learned_smoothing"):
+    for spec in ("ce+unit_l2", "ce+learned_smoothing", "ce+mmce+learned_weights", "ce+learned_histogram"):
         with pytest.raises(ValueError, match=r"build the method with (one|it): Composition.build\(net\)"):
             methods.build(spec).loss(logits, labels)
     with pytest.raises(ValueError, match="reads the features before the last layer"):

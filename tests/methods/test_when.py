@@ -205,3 +205,42 @@ def test_a_tally_counts_what_is_not_0_where_gradients_are_on() -> None:
     with torch.no_grad():
         assert term.value(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64)) == 1
     assert (term.tally.steps, *term.tally.read()) == (4, 2, -0.375)
+
+
+def test_a_relative_weight_follows_the_loss() -> None:
+    """weight m(L) / m(penalty), written out over three steps; a step that is looked at moves nothing."""
+    method = methods.build("ce+mmce", beta=0.5, relative=True)
+    loss_mean = penalty_mean = 0.0
+    for step in range(3):
+        logits, labels = batch(4, rows=20, seed=step)
+        ce = methods.build("ce").loss(logits, labels).item()
+        value = penalties.mmce(logits, labels).item()
+        loss_mean = ce if step == 0 else 0.99 * loss_mean + 0.01 * ce
+        penalty_mean = value if step == 0 else 0.99 * penalty_mean + 0.01 * value
+        with torch.no_grad():
+            looked = method.loss(logits, labels)
+        total = method.loss(logits.requires_grad_(), labels)
+        assert total.item() == pytest.approx(ce + 0.5 * loss_mean / penalty_mean * value, rel=1e-12)
+        assert looked.item() == pytest.approx(total.item(), rel=1e-12)
+    assert method.figures() == {"weight_mmce": pytest.approx(0.5 * loss_mean / penalty_mean)}
+    again = methods.build("ce+mmce", beta=0.5, relative=True)
+    again.restore(method.state())
+    assert again.loss(logits, labels).item() == pytest.approx(method.loss(logits, labels).item(), rel=1e-12)
+
+
+def test_a_relative_weight_makes_the_scale_of_a_penalty_no_matter() -> None:
+    logits, labels = batch(4, rows=20)
+    logits.requires_grad_()
+    plain, scaled = methods.build("ce+mmce", relative=True), methods.build("ce+mmce", relative=True)
+    scaled.penalties[0].__dict__["penalty"] = lambda z, y: 30 * penalties.mmce(z, y)
+    losses = [method.loss(logits, labels) for method in (plain, scaled)]
+    assert losses[0].item() == pytest.approx(2 * methods.build("ce").loss(logits, labels).item())
+    slopes = [torch.autograd.grad(loss, logits)[0] for loss in losses]
+    assert torch.allclose(slopes[0], slopes[1], rtol=1e-10)
+    term = Weighted(lambda z, y: z.sum() * 0, 1.0, relative=True)
+    assert term.joined(logits, labels, 0.0, torch.tensor(2.0), counted=True).item() == 0
+
+
+def test_a_relative_weight_is_for_joint_penalties() -> None:
+    with pytest.raises(ConfigError, match=r"option relative .* has an effect with when: joint only"):
+        methods.build("mmce_separate", relative=True)

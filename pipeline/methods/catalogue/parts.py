@@ -148,4 +148,19 @@ PARTS = {
         choices={"per": ("scalar", "class")},
         learner=MetaLearner,
     ),
+    "learned_weights": Part(
+        meta.LearnedWeights,
+        "survey, Multi-objective optimization: meta-learned weights of the joint penalties",
+        role="meta",
+        limits={"most": (1, 1e6)},
+        weighs=True,
+        learner=MetaLearner,
+    ),
+    "learned_histogram": Part(
+        meta.LearnedHistogram,
+        "Wang et al. 2016; survey: histogram layer with learnable centres and widths",
+        role="meta",
+        limits={"bins": BINS, "beta": (0, 1e6)},
+        learner=MetaLearner,
+    ),
 }

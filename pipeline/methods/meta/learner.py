@@ -25,18 +25,19 @@ class MetaLearner(Meta):
     """A meta part with its optimizer.
 
     outer: the outer loss (`pipeline.methods.meta.outer`), outer_weight that of its second term, outer_options those of
-    its penalty. lookahead: head, through a step of the last layer, or all. rate and optimizer: of the meta parameters,
-    without decay. every: a meta step each so many steps of training. variant paper: the look-ahead is the step that the
-    net will take, but for momentum and weight decay; official: what the public code of meta-calibration does
-    (`lookahead.as_their_code`).
+    its penalty. penalties: the names of the method's joint penalties. lookahead: head, through a step of the last
+    layer, or all. rate and optimizer: of the meta parameters, without decay. every: a meta step each so many steps of
+    training. variant paper: the look-ahead is the step that the net will take, but for momentum and weight decay;
+    official: what the public code of meta-calibration does (`lookahead.as_their_code`).
     """
 
     def __init__(
         self, part: MetaPart, name: str, *, outer: str, outer_weight: float, lookahead: str, rate: float,
         optimizer: str, every: int, variant: str,
-        outer_options: Mapping[str, OptionValue],
+        outer_options: Mapping[str, OptionValue], penalties: Sequence[str],
     ) -> None:  # fmt: skip
         self.part, self.name = part, name
+        part.weigh(penalties)
         self.outer = OuterLoss(outer, outer_weight, outer_options)
         self._whole, self._official = lookahead == "all", variant == "official"
         self._rate, self._optimizer, self._every = rate, OPTIMIZERS[optimizer], every
@@ -58,6 +59,12 @@ class MetaLearner(Meta):
 
     def penalty(self) -> Tensor | None:
         return self.part.penalty()
+
+    def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
+        return self.part.batch_penalty(logits_NC, labels_N)
+
+    def factor(self, penalty: str) -> Tensor | None:
+        return self.part.factor(penalty)
 
     def due(self, step: int) -> tuple[Meta, ...]:
         return (self,) if step % self._every == 0 else ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,12 @@ from pipeline.nets.net import Net
 
 
 class MetaPart(nn.Module):
-    """Parameters phi of a training loss. A part overrides what it shapes: `gamma`, `targets` or `penalty`."""
+    """Parameters phi of a training loss. A part overrides what it shapes: `gamma`, `targets`, `penalty`,
+    `batch_penalty` or `factor`.
+    """
+
+    def weigh(self, penalties: Sequence[str]) -> None:
+        """Take the names of the method's joint penalties, before `attach`."""
 
     def attach(self, net: Net, *, whole: bool) -> None:
         """Make the parameters, of the sizes of this net; whole: the look-ahead moves all layers, not just the last."""
@@ -25,6 +32,14 @@ class MetaPart(nn.Module):
 
     def penalty(self) -> Tensor | None:
         """A scalar added to the loss summed over the rows; None: nothing."""
+        return None
+
+    def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
+        """A scalar added to the mean loss of the rows; None: nothing."""
+        return None
+
+    def factor(self, penalty: str) -> Tensor | None:
+        """What the weight of a joint penalty is multiplied by; None: nothing."""
         return None
 
     def project(self) -> None:
