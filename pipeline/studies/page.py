@@ -10,6 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.studies.format import Study
+from trueodds.files import write_text
 from trueodds.reports.style import PALETTE
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -39,7 +40,7 @@ def write(path: Path, study: Study, findings: Findings, figures: Sequence[Path])
         for png in figures
     ]
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text(encoding="utf-8"))
-    path.write_text(template.render(study=study, style=PALETTE, figures=shown, **vars(findings)), encoding="utf-8")
+    write_text(path, template.render(study=study, style=PALETTE, figures=shown, **vars(findings)))
     return path
 
 
