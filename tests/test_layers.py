@@ -143,7 +143,7 @@ LAYERS = {
         methods
         nets
         data
-        parameters
+        parameters foreign trial
         config
     """,
     "pipeline/export": """

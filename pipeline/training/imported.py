@@ -88,6 +88,13 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     logits.write(logits_file, scored.splits, notes)
 
 
+def score_stored(training: Training, data: Path, folder: Path, logits_file: Path) -> None:
+    """`score` with the data set of the file `data`; raises as that and `pipeline.data.read` do."""
+    from pipeline.data import read
+
+    score(training, read(data), folder, logits_file)
+
+
 def _checked(training: Training, kind: Kind) -> Path:
     """The file that `training.model` names."""
     assert training.model is not None
