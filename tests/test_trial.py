@@ -139,7 +139,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
         rng.normal(0, 3, (400, 2)).astype(np.float32), rng.integers(0, 2, 400), np.arange(400, dtype=np.int64)
     )
     choice = choose(bundle.calibrator, rows.logits_NC, rows.labels_N)
-    request = Recalibration(Client(), ModelFolder(models))
+    request = Recalibration(Client(), ModelFolder(tmp_path / "models"))
     with pytest.raises(BundleError, match=words):
         publish_candidate(request, ModelState("bag", bundle, None, 0), choice, rows)
     assert not Path(models).exists()
