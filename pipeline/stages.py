@@ -98,9 +98,10 @@ def train(params: Params) -> None:
 
     dataset = data.read(DATA)
     if params.training.model is not None:
-        from pipeline.training import imported
+        from pipeline import foreign
 
-        imported.score(params.training, dataset, MODEL, LOGITS)
+        words = f"training.model = {params.training.model}"
+        foreign.call("pipeline.training.imported:score_stored", params.training, DATA, MODEL, LOGITS, model=words)
         return
     from pipeline.training import loop
     from pipeline.training.machine.processes import joined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -66,9 +66,9 @@ def test_how_often_the_middle_of_an_epoch_is_kept(
     """After a minute, or after 20 times what writing took."""
     clock = {"now": 0.0}
 
-    def slowly(state: Any, path: Path) -> None:
+    def slowly(state: Any, file: IO[bytes]) -> None:
         clock["now"] += writing
-        path.write_bytes(b"")
+        file.write(b"")
 
     monkeypatch.setattr("pipeline.training.checkpoint.time.monotonic", lambda: clock["now"])
     monkeypatch.setattr("pipeline.training.checkpoint.torch.save", slowly)

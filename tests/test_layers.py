@@ -144,7 +144,7 @@ LAYERS = {
         methods
         nets
         data
-        parameters
+        parameters foreign trial
         config
     """,
     "pipeline/export": """

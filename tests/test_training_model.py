@@ -47,7 +47,9 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_model_of_vectors(wine: Path, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_vectors(
+    wine: Path, workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["all", "dataset=wine", f"model={wine}"]) == 0, capsys.readouterr().err
     card = json.loads((workspace / "artifacts/bundle/card.json").read_text())
     assert card["input"] == {"kind": "vector", "features": load_wine().feature_names, "missing": False}
@@ -55,6 +57,9 @@ def test_a_model_of_vectors(wine: Path, workspace: Path, capsys: pytest.CaptureF
     assert main(["plan", f"model={wine}"]) == 0, "of digits: that it does not fit is found where rows are there"
     assert main(["fetch"]) == 0 and main(["train", f"model={wine}"]) == 1
     assert "that is one of kind vector" in capsys.readouterr().err
+    monkeypatch.setattr("pipeline.foreign.SHARE", 1e-4)
+    assert main(["fetch", "dataset=wine"]) == 0 and main(["train", f"model={wine}"]) == 1
+    assert "GB of memory, the limit" in capsys.readouterr().err, "the file is read by another process"
 
 
 @pytest.mark.full

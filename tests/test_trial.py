@@ -12,12 +12,15 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.cli import COMMANDS
+from pipeline.recalibrate import Client, Labelled, Recalibration, choose
+from pipeline.recalibrate.loop import publish_candidate
+from pipeline.recalibrate.state import ModelState
 from service.models.model import Model
 from tests.importing.test_texts import WORDS, write_model
 from tests.inputs.test_text import backtracking
 from tests.service.tiny_bundle import tokenizer_json
 from trueodds import cli
-from trueodds.bundle import Bundle, BundleError, Description, trial
+from trueodds.bundle import Bundle, BundleError, Description, ModelFolder, trial
 from trueodds.calibrators import Temperature
 from trueodds.importing import onnx_file, scoring
 from trueodds.inputs import Inputs, TensorSignature, TextInput
@@ -131,6 +134,15 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
     models = str(tmp_path / "models")
     assert cli.main("trueodds", COMMANDS, ["publish", "--bundle", str(bundle.directory), "--models", models]) == 1
     assert words in capsys.readouterr().err and not Path(models).exists()
+    rng = np.random.default_rng(0)
+    rows = Labelled(
+        rng.normal(0, 3, (400, 2)).astype(np.float32), rng.integers(0, 2, 400), np.arange(400, dtype=np.int64)
+    )
+    choice = choose(bundle.calibrator, rows.logits_NC, rows.labels_N)
+    request = Recalibration(Client(), ModelFolder(tmp_path / "models"))
+    with pytest.raises(BundleError, match=words):
+        publish_candidate(request, ModelState("bag", bundle, None, 0), choice, rows)
+    assert not Path(models).exists()
     whole = bundle_of(tmp_path, most=8, golden=golden, trial=scoring.try_bundle)
     assert Model.load(whole.directory, threads=1).version.version == whole.version
 

@@ -22,7 +22,7 @@ from pipeline.data.raw import Inputs, Labels
 from trueodds import metrics
 from trueodds.bundle import ModelFolder
 from trueodds.cli import Subparsers
-from trueodds.files import read_json
+from trueodds.files import read_json, write_bytes
 from trueodds.metrics import CalibrationSums
 from trueodds.processes.progress import bar
 from trueodds.sums.inputs import Array
@@ -69,7 +69,7 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
         _feedback(url, ids, labels)
         address = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
         report, page = json.loads(call(address)), call(address, accept="text/html")
-    (work / "calibration-report.html").write_bytes(page)
+    write_bytes(work / "calibration-report.html", page)
     recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
     _check(report, recomputed, table, len(labels))
     print(_summary(dataset.card["name"], table, report, recomputed))

@@ -17,6 +17,7 @@ from typing import Any
 from pipeline import stages
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from trueodds.bundle import ModelFolder
+from trueodds.files import write_bytes
 from trueodds.processes import binding, output
 from trueodds.texts import plural
 
@@ -56,7 +57,7 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
         _replay(url, artifacts / stages.DATA.name / "arrays.npz", speed)
         report = json.loads(call(f"{url}/calibration-report"))
         page = call(f"{url}/calibration-report", accept="text/html")
-    (work / "calibration-report.html").write_bytes(page)
+    write_bytes(work / "calibration-report.html", page)
     print(_closing(report, work))
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pipeline import stages
 from pipeline.cli import common
-from trueodds.bundle import Bundle, Role
+from pipeline.trial import try_bundle
+from trueodds.bundle import Role
 from trueodds.cli import Subparsers
 
 ROLES: dict[str, Role | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
@@ -36,19 +37,9 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
-    _try(arguments.bundle)
+    if note := try_bundle(arguments.bundle):
+        print(note, file=sys.stderr)
     path = arguments.models.publish(arguments.bundle, role, unnamed=arguments.unnamed, why=why)
     key = path.parent.name, path.name
     print(arguments.models.address(*key), arguments.models.standing(*key), sep="\n")
     return 0
-
-
-def _try(folder: Path) -> None:
-    """Raises BundleError where the service would refuse the bundle."""
-    bundle = Bundle.load(folder)
-    try:
-        from trueodds.importing.scoring import try_bundle
-    except ModuleNotFoundError as error:
-        print(f"note: the bundle was not tried, for {error.name} is not installed here", file=sys.stderr)
-        return
-    try_bundle(bundle)

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import DataError
-from trueodds.files import read_npz, write_npz
+from trueodds.files import read_npz, write_bytes, write_npz
 from trueodds.sums.inputs import check_counts
 
 log = logging.getLogger("pipeline.data")
@@ -102,8 +102,7 @@ def _cifar10h(folder: Path, downloads: Path) -> Path:
                 " and name that folder: TRUEODDS_DATA=<folder>"
             ) from None
         _check_download(content)
-        path.with_suffix(".part").write_bytes(content)
-        path.with_suffix(".part").replace(path)
+        write_bytes(path, content)
     return path
 
 

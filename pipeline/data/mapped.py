@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.raw import DataError
-from trueodds.files import FileError
+from trueodds.files import FileError, written
 from trueodds.files import read_npz as read_whole
 
 Array = npt.NDArray[Any]
@@ -126,8 +126,7 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """What `trueodds.files.write_npz` writes, to the byte, block by block."""
-    aside = path.with_name(path.name + ".part")
-    with zipfile.ZipFile(aside, "w") as archive:
+    with written(path) as aside, zipfile.ZipFile(aside, "w") as archive:
         for name, array in arrays.items():
             descr = np.lib.format.dtype_to_descr(array.dtype)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -135,7 +134,6 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
                 np.lib.format.write_array_header_1_0(member, header)
                 for block in blocks(array):
                     member.write(np.ascontiguousarray(block).data)
-    aside.replace(path)
 
 
 def _map(mapping: mmap.mmap, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array | None:

@@ -22,6 +22,7 @@ from pipeline.training.batches import NORMALISERS, VectorNormaliser
 from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
+from trueodds.files import write_bytes
 from trueodds.importing.onnx_file import without_metadata
 from trueodds.inputs import SERVED, Input, InputKind
 from trueodds.logits import Logits
@@ -207,7 +208,7 @@ def write_onnx(servable: Servable, example: Mapping[str, Inputs], path: Path) ->
             quiet.setLevel(level)
     if program is None:
         raise ExportError("torch.onnx.export returned no program")
-    path.write_bytes(without_metadata(program.model_proto).SerializeToString(deterministic=True))
+    write_bytes(path, without_metadata(program.model_proto).SerializeToString(deterministic=True))
 
 
 def _checked(servable: nn.Module, rows: Inputs, path: Path, kind: InputKind) -> Any:

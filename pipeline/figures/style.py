@@ -8,6 +8,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from trueodds.files import written
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -46,9 +48,11 @@ def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False
         figure.suptitle(words, fontsize=11.5, x=0.01, ha="left", weight="bold")
         yield figure
         _settle(figure)
-        figure.savefig(out.with_suffix(".svg"), metadata={"Date": None})
+        with written(out.with_suffix(".svg")) as aside:
+            figure.savefig(aside, format="svg", metadata={"Date": None})
         if png:
-            figure.savefig(out.with_suffix(".png"), dpi=140, metadata={"Software": None})
+            with written(out.with_suffix(".png")) as aside:
+                figure.savefig(aside, format="png", dpi=140, metadata={"Software": None})
 
 
 def _settle(figure: Figure) -> None:

@@ -24,6 +24,7 @@ from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.client import SERVICE
+from pipeline.trial import try_bundle
 from trueodds.bundle import ModelFolder
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
@@ -110,6 +111,8 @@ def _train(**leaves: Any) -> None:
         artifacts.show_results(place.folder, title)
         if role != "never" and (place.folder / stages.BUNDLE).is_dir():
             why = f"trained by {experiment_name(title, run)}"
+            if note := try_bundle(place.folder / stages.BUNDLE):
+                log.warning(note)
             models = models_of(home)
             bundle = models.publish(place.folder / stages.BUNDLE, role, why=why)
             words = models.standing(bundle.parent.name, bundle.name)

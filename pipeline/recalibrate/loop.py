@@ -16,6 +16,7 @@ from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
 from pipeline.recalibrate.state import LOCK, ModelState, check_folder
+from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
 
 POLL_SECONDS = 2.0
@@ -159,6 +160,8 @@ def publish_candidate(request: Recalibration, state: ModelState, choice: Choice,
     """Publish the chosen calibrator as a version, and make it the shadow unless it will answer at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
         bundle = write_candidate(state.served, choice, Path(folder) / "bundle")
+        if note := try_bundle(bundle.directory):
+            request.say(note)
         version = request.models.publish(bundle.directory, None).name
     if request.promote != "now":
         # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.

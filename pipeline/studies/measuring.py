@@ -18,7 +18,7 @@ from trueodds.calibrators import FitError, Temperature
 from trueodds.errors import MissingExtraError
 from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.measurement import measure
-from trueodds.files import read_json, write_json
+from trueodds.files import read_json, write_json, written
 from trueodds.processes.progress import bar
 
 MEASURED = "measured.json"
@@ -94,7 +94,7 @@ def write(folder: Path, table: Sequence[Mapping[str, Any]]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for row in table for name in row))
     path = folder / "study.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(table)

@@ -13,6 +13,7 @@ from pipeline.studies import choice, comparison, drawing, measuring, printing, s
 from pipeline.studies.choice import Row
 from pipeline.studies.format import Study
 from pipeline.studies.whole import Done
+from trueodds.files import write_text
 from trueodds.reports.style import PALETTE
 from trueodds.texts import plural
 
@@ -90,7 +91,7 @@ def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[
         for png in figures
     ]
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text(encoding="utf-8"))
-    path.write_text(template.render(study=study, style=PALETTE, figures=shown, **vars(findings)), encoding="utf-8")
+    write_text(path, template.render(study=study, style=PALETTE, figures=shown, **vars(findings)))
     return path
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pipeline.training.state import Epoch, TrainingState
+from trueodds.files import written
 
 log = logging.getLogger("pipeline.training")
 
@@ -59,12 +60,15 @@ class Checkpoint:
         self._write(state, epoch)
 
     def _write(self, state: TrainingState, epoch: Epoch | None) -> None:
-        """Written aside and renamed."""
+        """Written aside and renamed; a checkpoint that cannot be written leaves the last one, and ends no training."""
         started = time.monotonic()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / "state.pt.part"
-        torch.save(state.to_dict(epoch), aside)
-        aside.replace(self.folder / "state.pt")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with written(self.folder / "state.pt") as aside, aside.open("wb") as file:
+                torch.save(state.to_dict(epoch), file)
+        except OSError as error:
+            cure = "The training goes on; a kill costs what is done since the last checkpoint. Free some space"
+            log.warning("no checkpoint could be written: %s. %s", error, cure)
         self._written = time.monotonic()
         self._cost = self._written - started
 

@@ -15,7 +15,7 @@ from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
 from trueodds import logits
 from trueodds.errors import ConfigError, unknown
-from trueodds.files import write_json, write_npz
+from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
 from trueodds.importing.conversion import Options
 from trueodds.importing.preprocessing import Preprocessing
@@ -78,14 +78,21 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     for note in scored.notes:
         log.warning(note)
     empty_network(folder)
-    (folder / IMPORTED).write_bytes(scored.converted.data)
+    write_bytes(folder / IMPORTED, scored.converted.data)
     code = fingerprint(code_hashes(["pipeline.training.imported"]))
     notes = [*data.card["notes"], *scored.notes]
     origin = {"method": {"name": importer.METHOD}, "model": dict(scored.converted.origin), "notes": notes}
     write_json(folder / SETTINGS, {**origin, "data_sha256": data.card["sha256"], "code_sha256": code})
-    (folder / EPOCHS).write_text(",".join(COLUMNS) + "\n", encoding="utf-8")
+    write_text(folder / EPOCHS, ",".join(COLUMNS) + "\n")
     write_npz(folder / EPOCH_ROWS, {"epochs": np.empty(0, np.int64)})
     logits.write(logits_file, scored.splits, notes)
+
+
+def score_stored(training: Training, data: Path, folder: Path, logits_file: Path) -> None:
+    """`score` with the data set of the file `data`; raises as that and `pipeline.data.read` do."""
+    from pipeline.data import read
+
+    score(training, read(data), folder, logits_file)
 
 
 def _checked(training: Training, kind: Kind) -> Path:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from pipeline.nets.net import Net
 from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS, empty_network
 from trueodds import logits
-from trueodds.files import write_json, write_npz
+from trueodds.files import write_bytes, write_json, write_npz, written
 
 if TYPE_CHECKING:
     from pipeline.data.dataset import DataSet
@@ -44,7 +44,7 @@ class Trained:
         """
         empty_network(folder)
         weights = {name: tensor.contiguous() for name, tensor in self.net.state_dict().items()}
-        save_file(weights, folder / WEIGHTS)
+        write_bytes(folder / WEIGHTS, save(weights))
         write_json(folder / SETTINGS, self.settings)
         write_epochs(folder / EPOCHS, self.history)
         write_npz(folder / EPOCH_ROWS, self.epoch_rows)
@@ -55,7 +55,7 @@ class Trained:
 
 def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:
     """epochs.csv: one row an epoch, nan for None (`dvc plots` leaves nan out, and would draw an empty cell as 0)."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(history[0]))
         writer.writeheader()
         writer.writerows({k: math.nan if value is None else value for k, value in row.items()} for row in history)

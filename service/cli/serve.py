@@ -22,6 +22,7 @@ from service.http.server import Config, Server
 from service.settings import Settings
 from service.store import StoreError, open_store
 from trueodds.cli import Subparsers
+from trueodds.files import write_text
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 APP = "service.cli.serve:worker_app"
@@ -201,9 +202,7 @@ def _announce(url: str, url_file: Path | None) -> None:
     print(f"TrueOdds is serving on {url}", f"  report  {url}/calibration-report", sep="\n")
     print(f"  docs    {url}/docs", flush=True)
     if url_file:
-        aside = url_file.with_name(url_file.name + ".part")
-        aside.write_text(url + "\n", encoding="utf-8")
-        aside.replace(url_file)
+        write_text(url_file, url + "\n")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -158,7 +158,7 @@ class Prefect:
 
     def worker_of(self, run: str) -> psutil.Process:
         """The worker that started the run's engine."""
-        return next(parent for parent in self.engine(run).parents() if "worker" in parent.cmdline())
+        return next(parent for parent in self.engine(run).parents() if "pipeline.flows.worker" in parent.cmdline())
 
     def _start_worker(self, name: str) -> subprocess.Popen[bytes]:
         with (self.home / server.STATE / f"{name}.log").open("ab") as log:

@@ -75,12 +75,12 @@ def kill_engine(prefect: Prefect, run: str) -> None:
 
 
 def test_a_retry_right_after_a_crash_is_not_lost(prefect: Prefect) -> None:
-    run = prefect.submit(epochs=EPOCHS, publish="never")
+    run = prefect.submit(epochs=30, publish="never")
     prefect.training(run)
     prefect.engine(run).kill()
     wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", 60, lambda: prefect.logs(run))
     retry(prefect, run)
-    prefect.completed(run, 240)
+    prefect.completed(run, 400)
 
 
 def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:

@@ -17,7 +17,7 @@ from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.evaluation import human_labels
 from trueodds.evaluation.entries import ALL, check_compared, name_and_options
 from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure
-from trueodds.files import write_json
+from trueodds.files import write_json, written
 from trueodds.logits import Logits
 from trueodds.metrics.significance.power import detectable
 from trueodds.sums.positive import PositiveClass
@@ -42,7 +42,7 @@ class Results:
         if self.panel is not None:
             table["label_counts"] = self.panel
         write_json(folder / "metrics.json", {**table, "notes": [*notes, *table["notes"]]})
-        with (folder / "calibrators.csv").open("w", newline="", encoding="utf-8") as file:
+        with written(folder / "calibrators.csv") as aside, aside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, ["calibrator", "role", *self.before.values, "problem"])
             writer.writeheader()
             writer.writerows(rows_of(self.before, self.after, self.others))

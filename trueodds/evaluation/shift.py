@@ -17,7 +17,7 @@ from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.evaluation.measurement import Settings
 from trueodds.evaluation.results import fit_compared
 from trueodds.evaluation.shifted_logits import ShiftedLogits
-from trueodds.files import write_json
+from trueodds.files import write_json, written
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 from trueodds.metrics.intervals.within_types import WithinTypes, within_types
@@ -71,7 +71,7 @@ class ShiftResults:
     def write(self, folder: Path) -> None:
         """Writes shift.json (means by severity, with limits) and shift.csv (each corruption) into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "shift.csv").open("w", newline="", encoding="utf-8") as file:
+        with written(folder / "shift.csv") as aside, aside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["calibrator", "role", "corruption", "severity", *FIGURES])
             writer.writerows(self._rows())

@@ -14,7 +14,7 @@ from trueodds import calibrators
 from trueodds.calibrators.selection import CANDIDATES, CURVES, default_candidates
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError
-from trueodds.files import write_json
+from trueodds.files import write_json, write_text
 from trueodds.importing import logit_rows
 from trueodds.importing.candidates import Comparison, compare
 from trueodds.importing.logit_rows import FORMS, LogitRows
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_json(arguments.out / "calibrator.json", comparison.calibrator.to_json())
     for when, report in (("before", comparison.before), ("after", comparison.after)):
         files[f"reliability-{when}.svg"] = f"the reliability diagram {when}"
-        (arguments.out / f"reliability-{when}.svg").write_text(report.svg(), encoding="utf-8")
+        write_text(arguments.out / f"reliability-{when}.svg", report.svg())
     if arguments.onnx:
         files["model_calibrated.onnx"] = "its output: calibrated probabilities"
         _fold(arguments.onnx, comparison, arguments.out / "model_calibrated.onnx", source)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
+from trueodds.files import write_bytes
 
 TOLERANCE = 1e-6
 CHECKED_ROWS = 256
@@ -84,9 +85,7 @@ def fold(path: Path, calibrator: Calibrator, out: Path, logits_NC: npt.NDArray[n
     alone = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
     session = onnxruntime.InferenceSession(alone.SerializeToString(), providers=["CPUExecutionProvider"])
     check(calibrator, rows_NC, session.run([PROBABILITIES], {name: rows_NC})[0])
-    aside = out.with_name(out.name + ".part")
-    aside.write_bytes(model.SerializeToString(deterministic=True))
-    aside.replace(out)
+    write_bytes(out, model.SerializeToString(deterministic=True))
 
 
 def _classes(graph: Any, path: Path) -> int:

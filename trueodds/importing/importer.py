@@ -19,6 +19,7 @@ from trueodds.calibrators.selection import default_candidates
 from trueodds.errors import ConfigError, UserError
 from trueodds.evaluation.results import Results, evaluate, table_of
 from trueodds.evaluation.splits import balanced
+from trueodds.files import write_bytes
 from trueodds.importing import kinds, onnx_file, scoring
 from trueodds.importing.classes import agree, check_expected, check_order, check_seen, class_names, read_expected
 from trueodds.importing.conversion import SAMPLE, Converted, Options, convert
@@ -221,7 +222,7 @@ def write_bundle(
     )
     with tempfile.TemporaryDirectory(prefix="trueodds-import-") as folder:
         model = Path(folder) / MODEL
-        model.write_bytes(converted.data)
+        write_bytes(model, converted.data)
         try:
             return Bundle.write(
                 out,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
+from trueodds.files import written
 from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.training")
@@ -60,19 +61,15 @@ def features_of(data: DataSet, net: Net, device: torch.device, folder: Path) -> 
 
 
 def _write(path: Path, batches: Batches, net: Net, width: int, split: str) -> None:
-    """Written aside and renamed."""
-    aside = path.with_suffix(".part")
-    shape = (len(batches), width)
-    taken: Any = np.lib.format.open_memmap(aside, mode="w+", dtype=np.float32, shape=shape)
-    begin = 0
-    with torch.inference_mode(), bar(len(batches), f"features of {split}", "row") as shown:
-        for inputs, _ in batches.ordered(ROWS):
-            taken[begin : begin + len(inputs)] = net.features(inputs).cpu().numpy()
-            begin += len(inputs)
-            shown.update(len(inputs))
-    taken.flush()
-    del taken
-    aside.replace(path)
+    """The rows one after another: a full disk would kill a process that writes by a mapping."""
+    descr = np.lib.format.dtype_to_descr(np.dtype(np.float32))
+    header = {"descr": descr, "fortran_order": False, "shape": (len(batches), width)}
+    with written(path) as aside, aside.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        with torch.inference_mode(), bar(len(batches), f"features of {split}", "row") as shown:
+            for inputs, _ in batches.ordered(ROWS):
+                file.write(net.features(inputs).cpu().numpy().astype(np.float32).tobytes())
+                shown.update(len(inputs))
 
 
 def _key(data: DataSet, net: Net) -> str:

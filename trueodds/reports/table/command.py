@@ -13,6 +13,7 @@ from typing import get_args
 
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError
+from trueodds.files import write_text
 from trueodds.metrics import Costs
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Report
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         files[arguments.html] = _page(report)
     for path, text in files.items():
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     if files:
         print(f"\nWritten: {', '.join(map(str, files))}")
     return 0

@@ -1,0 +1,89 @@
+"""A disk that is full: the path is named, no part of a file stays, and what was there stays whole."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.data import mapped
+from pipeline.figures.style import drawn
+from pipeline.training.checkpoint import Checkpoint
+from pipeline.training.trained import write_epochs
+from trueodds import files
+
+BIG_N = np.zeros(100_000)
+
+
+@contextmanager
+def full(largest: int = 4096) -> Iterator[None]:
+    """The kernel takes no file of this process beyond so many bytes: EFBIG, by the way that ENOSPC comes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def draw(path: Path) -> None:
+    with drawn(path.with_suffix(""), "a title", (4, 3)) as figure:
+        figure.subplots().plot(range(500), np.sin(range(500)))
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "a.json": lambda path: files.write_json(path, BIG_N.tolist()),
+    "a.npz": lambda path: files.write_npz(path, {"a": BIG_N}),
+    "b.npz": lambda path: mapped.write_npz(path, {"a": BIG_N}),
+    "a.bin": lambda path: files.write_bytes(path, BIG_N.tobytes()),
+    "a.txt": lambda path: files.write_text(path, "x" * 9000),
+    "a.csv": lambda path: write_epochs(path, [{"epoch": n, "val_nll": 0.1} for n in range(5000)]),
+    "a.svg": draw,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_that_does_not_fit_is_named_and_leaves_what_was_there(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"before")
+    with pytest.raises(OSError, match="File too large") as caught, full():
+        WRITERS[name](path)
+    assert caught.value.filename == str(path)
+    assert [file.name for file in tmp_path.iterdir()] == [name] and path.read_bytes() == b"before"
+    WRITERS[name](path)
+    assert path.stat().st_size > 6 and [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_device_is_written_in_place() -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        files.write_text(Path("/dev/full"), "x")
+    files.write_text(Path("/dev/null"), "x")
+    assert not Path("/dev/null.part").exists() and Path("/dev/null").is_char_device()
+
+
+class State:
+    """The part of a training's state that a checkpoint asks for."""
+
+    history = (1,)
+
+    def to_dict(self, _epoch: object) -> dict[str, Any]:
+        return {"weights": torch.zeros(100_000)}
+
+
+def test_a_checkpoint_that_does_not_fit_warns_and_the_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = Checkpoint(tmp_path / "run", share=1e9)
+    checkpoint.save(State(), last=True)  # type: ignore[arg-type]
+    (file,) = (tmp_path / "run").iterdir()
+    before = file.read_bytes()
+    with full():
+        checkpoint.save(State(), last=True)  # type: ignore[arg-type]
+    assert "no checkpoint could be written" in caplog.text and f"File too large: '{file}'" in caplog.text
+    assert [*(tmp_path / "run").iterdir()] == [file] and file.read_bytes() == before
