@@ -14,6 +14,7 @@ from PIL import Image
 from pipeline.figures import across, labels, style
 from pipeline.figures import rows as row_figures
 from pipeline.studies import chance, drawing, measuring, reporting, running, shifted
+from pipeline.studies.choice import Setting
 from pipeline.studies.format import StudyError, parse
 from pipeline.studies.whole import Done
 from tests.studies.test_table import STUDY, T, done
@@ -212,7 +213,7 @@ def test_no_interval_is_outside_of_what_a_measure_can_be(tmp_path: Path) -> None
     of = {"method": "ce", "calibrator": "identity"}
 
     def interval(column: str, *values: float) -> across.Interval:
-        found = drawing._interval(drawing.Setting("ce", tuple({**of, column: value} for value in values)), column)
+        found = drawing._interval(Setting("ce", tuple({**of, column: value} for value in values)), column)
         assert found is not None
         return found
 

@@ -26,7 +26,7 @@ def detectable(error: float, freedom: float, level: float = 0.05, power: float =
 
     Examples:
         >>> round(detectable(1.0, 1000), 2), round(detectable(1.0, 1), 1)
-        (2.81, 16.3)
+        (2.8, 16.3)
     """
     critical = float(stdtrit(freedom, 1 - level / 2))
     spread = np.sqrt(chdtri(freedom, (np.arange(DRAWS) + 0.5) / DRAWS) / freedom)
