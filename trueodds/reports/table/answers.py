@@ -18,7 +18,7 @@ from trueodds.reports.table.classes import (
     given,
     order_note,
 )
-from trueodds.sums.inputs import Array, check_probabilities, check_top
+from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, check_probabilities, check_top
 from trueodds.sums.positive import CLASSES
 from trueodds.texts import plural, short, without_point
 
@@ -108,7 +108,7 @@ def of_probabilities(
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
-        notes=tuple(filter(None, (note, how, groups.note if groups else ""))),
+        notes=tuple(filter(None, (note, how, _rounding_note(p_NC), groups.note if groups else ""))),
     )
 
 
@@ -193,6 +193,17 @@ def agreement(
 
 
 _NONE = -1
+
+
+def _rounding_note(p_NC: npt.NDArray[np.floating]) -> str:
+    """How many rows do not sum to 1, but for rounding; else ""."""
+    sums_N = p_NC.sum(axis=1, dtype=np.float64)
+    rounded_N = sums_N[np.abs(sums_N - 1) > ROW_SUM_TOLERANCE]
+    if not len(rounded_N):
+        return ""
+    rows = plural(len(rounded_N), "answer has", "answers have")
+    span = f"{rounded_N.min():.4g} to {rounded_N.max():.4g}"
+    return f"{rows} rounded probabilities with a sum of {span} in place of 1. They are taken as they are."
 
 
 def _check_length(source: str, name: str, given: int, rows: int) -> None:
