@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ MOST_ROUNDING = 0.1
 """How far from 1 rounded probabilities may sum."""
 BELOW_ZERO = 1e-6
 """A negative probability that arithmetic leaves in place of 0, as in 1 - p."""
+_Float = TypeVar("_Float", bound=np.floating)
 _DECIMALS = range(2, 7)
 MOST_VOTES = 1_000_000
 """For one class of one row."""
@@ -211,7 +212,7 @@ def check_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> n
 MUST_SUM = "must sum to 1 (within 1e-3, or as far as rounding to two decimals or more explains, up to 0.1)"
 
 
-def without_noise(values: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
+def without_noise(values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
     """Values whose negative ones of -1e-6 and more are 0."""
     noise = (values < 0) & (values >= -BELOW_ZERO)
     return np.where(noise, values.dtype.type(0), values) if noise.any() else values
