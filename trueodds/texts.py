@@ -38,6 +38,17 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(repr(name) for name in names[:most]) + more
 
 
+def columns_listed(names: Sequence[str]) -> str:
+    """The names in quotes; of many the first eight and, for labels often stand there, the last three.
+
+    >>> columns_listed([f"x{k}" for k in range(20)])
+    "'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7', ..., 'x17', 'x18', 'x19' (20 in all)"
+    """
+    if len(names) <= 12:
+        return listed(names, 12)
+    return f"{listed(names[:8])}, ..., {listed(names[-3:])} ({len(names):,} in all)"
+
+
 def as_name(value: Any) -> Any:
     """The name of a class that a whole number is: its digits. Anything else as it is; True is no number here.
 

@@ -27,7 +27,7 @@ from trueodds.reports.table.answers import (
 from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
 from trueodds.reports.table.numbers import checked
 from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
-from trueodds.texts import listed, plural
+from trueodds.texts import columns_listed, listed, plural
 
 Scale = Literal["probabilities", "logits"]
 LABEL = "label"
@@ -251,7 +251,9 @@ def _missing(path: Path, names: Sequence[str], held: Sequence[str] | Mapping[str
 
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
-    words = f"{path} has no column {name!r}; it has {listed(header)}; name it with {option}.{nearest(name, header)}"
+    words = (
+        f"{path} has no column {name!r}; it has {columns_listed(header)}; name it with {option}.{nearest(name, header)}"
+    )
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
     return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
 
