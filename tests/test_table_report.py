@@ -239,6 +239,47 @@ def test_without_a_label_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "No labels yet" in (tmp_path / "a.html").read_text()
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".csv"])
+def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path, suffix: str) -> None:
+    """Issue: 1..4 of five classes were read as indices, because the fifth happens to be absent."""
+    p_NC, labels_N = np.eye(5)[[0, 1, 2, 3]] * 0.5 + 0.1, np.array([1, 2, 3, 4])
+    path, labels, names = tmp_path / f"a{suffix}", None, ["a", "b", "c", "d", "e"]
+    if suffix == ".npz":
+        npz(path, probabilities=p_NC, labels=labels_N)
+    elif suffix == ".npy":
+        np.save(path, p_NC)
+        np.save(labels := tmp_path / "labels.npy", labels_N)
+    else:
+        table(path, {**dict(zip(names, p_NC.T, strict=True)), "label": labels_N})
+    with pytest.raises(FileError, match="and none is 0; say which number the first class has: --first-label 0 or"):
+        reading.read(path, Form(labels=labels))
+    named = Form(labels=labels, classes=tuple(names))
+    for first, right in ((1, 4), (0, 0)):
+        assert reading.read(path, replace(named, first_label=first)).correct_N.sum() == right
+    if suffix != ".csv":
+        assert reading.read(path, Form(labels=labels, first_label=1)).label_N == pytest.approx([0, 1, 2, 3])
+        assert reading.read(path, Form(labels=labels, classes=("1", "2", "3", "4", "5"))).correct_N.all()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
+def test_rounded_probabilities_are_taken_and_said(tmp_path: Path, suffix: str) -> None:
+    """Issue: 1 - p leaves -1e-9, and three classes rounded to two decimals sum to .99 or 1.01."""
+    p_NC = np.array([[0.33, 0.33, 0.33], [0.34, 0.34, 0.33], [1.000000001, -1e-9, 0], [0.2, 0.3, 0.5]])
+    data = {**dict(zip(NAMES, p_NC.T, strict=True)), "label": [NAMES[k] for k in (0, 1, 0, 2)]}
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".npz":
+        npz(path, probabilities=p_NC, labels=np.array([0, 1, 0, 2]))
+    else:
+        table(path, data)
+    answers = reading.read(path)
+    assert answers.probabilities_NC is not None and answers.probabilities_NC.min() == 0
+    said = "2 answers have rounded probabilities with a sum of 0.99 to 1.01 in place of 1. They are taken as they are."
+    assert said in answers.notes
+    with pytest.warns(UserWarning, match="1 of 4 rows gave the true class a probability of 0"):
+        assert np.isfinite(metrics.nll(p_NC, [0, 1, 1, 2]))
+    assert trueodds.report(p_NC, [0, 1, 0, 2]).n == 4
+
+
 def test_times_in_each_form() -> None:
     expected = [1_767_225_600_000, 1_767_229_200_500]
     texts = np.array(["2026-01-01T00:00:00Z", "2026-01-01T02:00:00.5+01:00"])
@@ -258,7 +299,7 @@ def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: 
     factor = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}[unit]
     moments = [1_767_225_600 * factor, 1_767_229_200 * factor]
     if suffix == ".npz":
-        path = npz(tmp_path / "a.npz", probabilities=P[:2], labels=Y[:2], times=np.array(moments))
+        path = npz(tmp_path / "a.npz", probabilities=P[:2], labels=np.array([0, 1]), times=np.array(moments))
     else:
         path = table(
             tmp_path / f"a{suffix}", {"neg": [0.2, 0.7], "pos": [0.8, 0.3], "label": ["pos", "neg"], "time": moments}
@@ -316,10 +357,10 @@ GOOD = {"probabilities": P, "labels": Y}
         (GOOD, ["--logits"], "has no 'logits'; it holds probabilities, labels"),
         (GOOD | {"logits": Z}, [], "say which to report on: --probabilities or --logits"),
         (GOOD | {"probabilities": Z}, [], "give --logits if these are logits"),
-        (GOOD | {"probabilities": P / 2}, [], "sums to 0.5; every row must sum to 1 (within 1e-3); give --logits"),
+        (GOOD | {"probabilities": P / 2}, [], "sums to 0.5; every row must sum to 1 (within 1e-3, or as far"),
         ({"logits": P, "labels": Y}, [], "logits holds probabilities: every row lies in [0, 1] and sums to 1; give"),
         (GOOD | {"probabilities": np.where(P > 0.9, np.nan, P)}, [], "is nan; every value must be finite"),
-        (GOOD | {"labels": Y + 1}, [], "has the label '3'; allowed are 0..2; leave the cell empty"),
+        (GOOD | {"labels": Y + 1}, [], "none is 0; say which number the first class has: --first-label 0 or"),
         (GOOD | {"labels": Y[1:]}, [], "labels has 899 rows for 900 answers"),
         (GOOD | {"labels": P}, [], "labels has shape (900, 3); expected (rows,)"),
         (GOOD | {"labels": Y.astype(object)}, [], "is not a whole .npz file without Python objects"),

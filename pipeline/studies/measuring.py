@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from trueodds.calibrators import FitError, Temperature
 from trueodds.errors import MissingExtraError
 from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.measurement import measure
-from trueodds.files import read_json, write_json, written
+from trueodds.files import read_json, write_json
+from trueodds.inputs.table import write as write_csv
 from trueodds.processes.progress import bar
 
 MEASURED = "measured.json"
@@ -94,10 +94,7 @@ def write(folder: Path, table: Sequence[Mapping[str, Any]]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for row in table for name in row))
     path = folder / "study.csv"
-    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(table)
+    write_csv(path, names, table)
     try:
         return [path, _parquet(folder / "study.parquet", table, names)]
     except MissingExtraError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +21,8 @@ from trueodds.evaluation import shifted_logits
 from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.shift import FIGURES, ShiftMeasurement, by_severity, figures
 from trueodds.evaluation.shifted_logits import ShiftedLogits
-from trueodds.files import read_json, write_json, written
+from trueodds.files import read_json, write_json
+from trueodds.inputs.table import write as write_csv
 from trueodds.processes.progress import bar
 
 MEASURED = "shifted.json"
@@ -51,10 +51,7 @@ def write(folder: Path, table: Sequence[choice.Row]) -> list[Path]:
     if not table:
         return []
     path = folder / "shift.csv"
-    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in table for name in row)))
-        writer.writeheader()
-        writer.writerows(table)
+    write_csv(path, list(dict.fromkeys(name for row in table for name in row)), table)
     return [path]
 
 

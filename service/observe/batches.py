@@ -19,7 +19,16 @@ from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
 from trueodds.errors import ConfigError
-from trueodds.sums.inputs import ROW_SUM_TOLERANCE, TELLING_ROWS, Array, check_logits, logits_of
+from trueodds.sums.inputs import (
+    MUST_SUM,
+    ROW_SUM_TOLERANCE,
+    TELLING_ROWS,
+    Array,
+    check_logits,
+    logits_of,
+    sums_to_one,
+    without_noise,
+)
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import listed, short
 
@@ -192,8 +201,8 @@ def _sound(rows: list[Observation], values_NC: Array, refusals: list[Refusal]) -
     as_logits_N = np.array([row.form == "logits" for row in rows], bool)
     finite_N = np.isfinite(values_NC).all(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
-        sums_N = values_NC.sum(axis=1)
-        inside_N = (values_NC >= 0).all(axis=1) & (np.abs(sums_N - 1) <= ROW_SUM_TOLERANCE)
+        values_NC = np.where(as_logits_N[:, None], values_NC, without_noise(values_NC))
+        inside_N = (values_NC >= 0).all(axis=1) & sums_to_one(values_NC)
         storable_N = np.ptp(values_NC, axis=1) <= MOST_SPREAD
     sound_N = finite_N & np.where(as_logits_N, storable_N, inside_N)
     doubt = _doubt(values_NC[finite_N & as_logits_N])
@@ -228,7 +237,7 @@ def _problem(row: Observation, values_C: Array) -> str:
         return f"logits reach from {low:.6g} to {high:.6g}; they are stored as float32, {MOST_SPREAD:.3g} apart at most"
     if (outside_C := (values_C < 0) | (values_C > 1 + ROW_SUM_TOLERANCE)).any():
         return f"probabilities holds {values_C[outside_C][0]:.6g}; allowed is [0, 1]; {LOGITS_CURE}"
-    return f"probabilities sum to {values_C.sum():.6g}; they must sum to 1 (within {ROW_SUM_TOLERANCE}); {LOGITS_CURE}"
+    return f"probabilities sum to {values_C.sum():.6g}; they {MUST_SUM}; {LOGITS_CURE}"
 
 
 def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:

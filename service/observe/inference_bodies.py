@@ -13,7 +13,7 @@ import numpy as np
 
 from service.errors import ServiceError
 from service.observe.observation import Form
-from trueodds.sums.inputs import ROW_SUM_TOLERANCE
+from trueodds.sums.inputs import BELOW_ZERO, ROW_SUM_TOLERANCE, sums_to_one
 from trueodds.texts import listed, short
 
 PROBABILITIES = ("probabilities", "probability", "predict_proba", "output_probability", "scores")
@@ -127,8 +127,8 @@ def _sums_to_one(row: Any) -> bool:
     numbers = list(row.values()) if isinstance(row, dict) else row
     return (
         len(numbers) > 1
-        and all(type(number) in (int, float) and number >= 0 for number in numbers)
-        and abs(sum(numbers) - 1) <= ROW_SUM_TOLERANCE
+        and all(type(number) in (int, float) and -BELOW_ZERO <= number <= 1 + ROW_SUM_TOLERANCE for number in numbers)
+        and bool(sums_to_one(np.array([numbers], np.float64)).all())
     )
 
 

@@ -17,7 +17,7 @@ from service.predict.options import check_propensity, check_tag
 from trueodds.bundle.card import NAME
 from trueodds.errors import nearest
 from trueodds.inputs import times
-from trueodds.sums.inputs import Array
+from trueodds.sums.inputs import BELOW_ZERO, Array
 from trueodds.texts import as_name, as_whole, plural, short
 
 Form = Literal["probabilities", "logits", "confidence"]
@@ -151,9 +151,9 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
         raise RowError(f"the row has {' and '.join(held) or 'no answer'}; {_ONE_FORM}")
     answer = value[form]
     if form == "confidence":
-        if type(answer) not in _NUMBERS or not 0 <= answer <= 1:
+        if type(answer) not in _NUMBERS or not -BELOW_ZERO <= answer <= 1:
             raise RowError(f"confidence is {short(answer)}; allowed is a number in [0, 1]")
-        return form, [answer], None
+        return form, [max(answer, 0)], None
     names = None
     if isinstance(answer, dict):
         answer = Named(tuple(answer), list(answer.values()))

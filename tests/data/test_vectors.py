@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError, table
+from pipeline.data.texts.own import read_table as read_texts
 from trueodds.errors import ConfigError
 
 X = np.random.default_rng(0).normal(size=(40, 3))
@@ -187,3 +188,17 @@ def test_a_column_of_dates_is_no_feature(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("day,label\n2026-01-01,a\n2026-01-02,b\n")
     with pytest.raises(DataError, match="row 2, column 'day' holds '2026-01-01'; allowed are numbers"):
         table.read(tmp_path / "own.csv", "label")
+
+
+def test_a_quantity_is_no_label_and_the_last_columns_are_named(tmp_path: Path) -> None:
+    """Issue: a price became the names of as many classes; of many columns the last one, the label, was not named."""
+    path = tmp_path / "own.csv"
+    path.write_text("size,price\n" + "".join(f"{k},{k * 1.25}\n" for k in range(30)))
+    with pytest.raises(DataError, match=r"the column 'price' holds 30 different numbers in 30 rows: a quantity"):
+        table.read(path, "price")
+    path.write_text("size,stars\n" + "".join(f"{k},{k % 5}\n" for k in range(30)))
+    assert table.read(path, "stars").classes == ("0", "1", "2", "3", "4")
+    path.write_text(",".join(f"x{k}" for k in range(30)) + ",outcome\n")
+    for door in (table.read, read_texts):
+        with pytest.raises(DataError, match=r"has no column '.*'x7', \.\.\., 'x28', 'x29', 'outcome' \(31 in all\)"):
+            door(path, "label")

@@ -14,7 +14,9 @@ import trueodds
 from tests.importing.models import Linear
 from trueodds import calibrators, cli, metrics
 from trueodds.calibrators.held_out import stratified
+from trueodds.importing import logit_rows
 from trueodds.importing.candidates import compare
+from trueodds.importing.errors import LabelledRowsError
 from trueodds.logits import Logits
 
 RNG = np.random.default_rng(0)
@@ -93,7 +95,7 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
     [
         ({"x": Z}, "has no array logits, labels; it holds x. Expected an .npz with logits and labels"),
         ({"logits": Z}, "has no array labels; it holds logits"),
-        ({"logits": Z, "labels": Y + 1}, "labels holds 3; allowed are the class indices 0..2"),
+        ({"logits": Z, "labels": Y + 1}, "has labels from 1 to 3 of 3 classes, and none is 0"),
         (
             {"logits": Z, "labels": Y - 1},
             "labels holds -1; allowed are the class indices 0..2; give each row the place",
@@ -141,3 +143,15 @@ def test_bad_words(
     (tmp_path / "one.csv").write_text("spam,label\n0.9,spam\n0.2,ham\n")
     assert calibrate(*words) == 1
     assert message in capsys.readouterr().err
+
+
+def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
+    """Issue: 1 and 2 of three classes were read as indices, because the third happens to be absent."""
+    path = tmp_path / "a.npz"
+    np.savez(path, logits=Z, labels=Y % 2 + 1)
+    with pytest.raises(LabelledRowsError, match="has labels from 1 to 2 of 3 classes, and none is 0; say which number"):
+        logit_rows.read(path, "label")
+    for first in (0, 1):
+        assert (logit_rows.read(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()
+    np.savez(path, logits=Z, labels=Y % 2 + 1, test_logits=Z, test_labels=Y)
+    assert (logit_rows.read(path, "label").rows.labels_N == Y % 2 + 1).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -324,3 +325,12 @@ def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
 def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the name '\.\./up' cannot be a model's"):
         importer.import_model(tmp_path / "m.onnx", labelled(), tmp_path / "out", name="../up")
+
+
+def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant() -> None:
+    """Issue: "Sepal Length" was not the input sepal_length."""
+    table = rows.LabelledRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
+    assert np.asarray(table.ordered(["age", "sepal_length"]).x).tolist() == [[2, 1]]
+    twice = replace(table, features=("Sepal Length", "sepal.length"))
+    with pytest.raises(UserError, match="has no column 'sepal_length', 'age', which the model"):
+        twice.ordered(["sepal_length", "age"])

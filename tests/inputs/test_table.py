@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trueodds.inputs import table
+from trueodds.inputs import columns, table
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.table import escaped, unescaped
 
@@ -52,3 +55,12 @@ def test_the_separator_is_that_of_the_first_lines(mark: str) -> None:
 def test_what_is_no_csv_is_refused_by_its_line(body: bytes, words: str) -> None:
     with pytest.raises(InputError, match=words):
         list(table.rows_of(table.lines_of(body))[1])
+
+
+def test_a_written_table_runs_nothing_in_a_spreadsheet(tmp_path: Path) -> None:
+    """Issue: study.csv and calibrators.csv held texts such as =1+1 as they are."""
+    rows: list[dict[str, Any]] = [{"name": "=1+1", "@x": -1.5}, {"name": 'two, "2"'}]
+    table.write(tmp_path / "a.csv", ["name", "@x"], rows)
+    assert (tmp_path / "a.csv").read_bytes() == b'name,\'@x\r\n\'=1+1,-1.5\r\n"two, ""2""",\r\n'
+    found = columns.read(tmp_path / "a.csv", ["@x"], ["name"])
+    assert found.texts["name"].as_list() == ["=1+1", 'two, "2"'] and found.numbers["@x"][0] == -1.5

@@ -209,7 +209,7 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
     [
         (
             {"probabilities": [0.5, 0.6]},
-            "probabilities sum to 1.1; they must sum to 1 (within 0.001); if these are logits",
+            "probabilities sum to 1.1; they must sum to 1 (within 1e-3, or as far as",
         ),
         ({"probabilities": [1.5, -0.5]}, "probabilities holds 1.5; allowed is [0, 1]"),
         ({"probabilities": [0.5, "0.5"]}, "probabilities holds '0.5'; allowed are numbers"),
@@ -460,3 +460,26 @@ def test_three_classes_have_no_positive_one(client: Client) -> None:
     observe(client, body)
     assert client.report(**WHOSE)["positive"] is None
     assert "mail/7 has no positive class, the call names 'spam'" in refusal(client, 422, body, positive="spam")
+
+
+@pytest.mark.parametrize("how", ["json", "csv", "parquet"])
+def test_rounded_probabilities_and_noise_below_0_are_taken(client: Client, how: str) -> None:
+    """Issue: three classes rounded to two decimals sum to .99, and 1 - p leaves -1e-9."""
+    rows = {"r": [0.33, 0.33, 0.33], "n": [1.000000001, -1e-9, 0.0]}
+    whose = {"model": "rounded", "version": how}
+    if how == "json":
+        for id_, numbers in rows.items():
+            row = {"id": f"{how}-{id_}", "probabilities": dict(zip("abc", numbers, strict=True)), **whose}
+            assert client.post("/observe", json=row).json()["stored"] == 1
+    elif how == "csv":
+        body = "id,a,b,c\n" + "".join(f"{how}-{id_},{','.join(map(str, row))}\n" for id_, row in rows.items())
+        assert client.post("/observe", params=whose, content=body.encode(), headers=CSV).json()["stored"] == 2
+    else:
+        file, numbers_NC = io.BytesIO(), np.array([*rows.values()])
+        columns = {"id": [f"{how}-{id_}" for id_ in rows], **dict(zip("abc", numbers_NC.T, strict=True))}
+        parquet.write_table(pa.table(columns), file)
+        headers = {"content-type": PARQUET}
+        answer = client.post("/observe", params=whose, content=file.getvalue(), headers=headers)
+        assert answer.json()["stored"] == 2, answer.text
+    assert client.get(f"/predictions/{how}-r").json()["confidence"] == 0.33
+    assert client.get(f"/predictions/{how}-n").json()["confidence"] == 1

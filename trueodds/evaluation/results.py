@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,8 @@ from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.evaluation import human_labels
 from trueodds.evaluation.entries import ALL, check_compared, name_and_options
 from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure
-from trueodds.files import write_json, written
+from trueodds.files import write_json
+from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
 from trueodds.metrics.significance.power import detectable
 from trueodds.sums.positive import PositiveClass
@@ -42,10 +42,8 @@ class Results:
         if self.panel is not None:
             table["label_counts"] = self.panel
         write_json(folder / "metrics.json", {**table, "notes": [*notes, *table["notes"]]})
-        with written(folder / "calibrators.csv") as aside, aside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, ["calibrator", "role", *self.before.values, "problem"])
-            writer.writeheader()
-            writer.writerows(rows_of(self.before, self.after, self.others))
+        names = ["calibrator", "role", *self.before.values, "problem"]
+        write_csv(folder / "calibrators.csv", names, rows_of(self.before, self.after, self.others))
 
 
 def evaluate(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.evaluation.measurement import Settings
 from trueodds.evaluation.results import fit_compared
 from trueodds.evaluation.shifted_logits import ShiftedLogits
-from trueodds.files import write_json, written
+from trueodds.files import write_json
+from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 from trueodds.metrics.intervals.within_types import WithinTypes, within_types
@@ -71,10 +71,8 @@ class ShiftResults:
     def write(self, folder: Path) -> None:
         """Writes shift.json (means by severity, with limits) and shift.csv (each corruption) into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        with written(folder / "shift.csv") as aside, aside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["calibrator", "role", "corruption", "severity", *FIGURES])
-            writer.writerows(self._rows())
+        names = ["calibrator", "role", "corruption", "severity", *FIGURES]
+        write_csv(folder / "shift.csv", names, (dict(zip(names, row, strict=True)) for row in self._rows()))
         level = self.settings.level
         tables = {one.name: {"role": one.role, **by_severity(one, self.severities, level)} for one in self.measurements}
         problems = {name: {"role": "compared", "problem": reason} for name, reason in self.problems.items()}

@@ -49,6 +49,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--probabilities", action="store_true", help=words)
     default = f"{', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)}"
     words = f"calibrators to choose from, with commas, or {ALL} (default: {default})"
+    first = "the number of the first class in arrays of labels (default: 0 if there is a 0; else it must be said)"
+    parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="fold the calibrator into this graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
@@ -60,10 +62,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.labels and arguments.logits.suffix != ".npy":
         raise OptionsError(f"--labels {arguments.labels}: {arguments.logits} holds its labels; leave out --labels")
     source = logit_rows.read(
-        arguments.logits, arguments.label, labels=arguments.labels, probabilities=arguments.probabilities
+        arguments.logits,
+        arguments.label,
+        labels=arguments.labels,
+        probabilities=arguments.probabilities,
+        first=arguments.first_label,
     )
     if arguments.test:
-        test = logit_rows.read(arguments.test, arguments.label, probabilities=arguments.probabilities)
+        first = arguments.first_label or 0
+        test = logit_rows.read(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
         source = LogitRows(source.rows, test.test or test.rows)
     names = default_candidates(source.rows.logits_NC.shape[1])
     if arguments.candidates:

@@ -20,7 +20,7 @@ from trueodds.importing.texts import hostile, lengths
 from trueodds.importing.texts.hub_files import HubFiles
 from trueodds.inputs import ImageInput, Input, Limits, TextInput, VectorInput
 from trueodds.inputs.text.tokens import Stated
-from trueodds.texts import listed
+from trueodds.texts import alike, listed
 
 CHANNELS = (1, 3)
 LARGEST_TOKENIZER = 2**27
@@ -51,9 +51,10 @@ def vector_input(
     if isinstance(rows.x, tuple) or rows.x.ndim != 2:
         what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
         raise LabelledRowsError(f"{path} takes vectors, {signature.inputs[0]}; {rows.source} holds {what}")
-    columns, notes = rows.x.shape[1], []
+    columns, notes = rows.x.shape[1], list[str]()
     if len(signature.inputs) > 1:
         names: Sequence[str] = [tensor.name for tensor in signature.inputs]
+        notes += [f"The column {other!r} is the input {name!r}." for name, other in alike(names, rows.features).items()]
         rows = rows.ordered(names)
     else:
         names = rows.features or [f"x{k}" for k in range(columns)]

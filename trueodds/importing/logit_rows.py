@@ -34,8 +34,12 @@ class LogitRows:
     test: Logits | None = None
 
 
-def read(path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False) -> LogitRows:
+def read(
+    path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False, first: int | None = None
+) -> LogitRows:
     """Rows of a file; of `probabilities`, their logarithms. `labels`: the file of those of an .npy.
+
+    `first`: the number of the first class in arrays of labels; None: 0, if one of them holds a 0.
 
     Raises:
         LabelledRowsError: no such file, another form, logits or labels that cannot be used: it says what is missing.
@@ -48,8 +52,10 @@ def read(path: Path, label: str, *, labels: Path | None = None, probabilities: b
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
         pair = next((pair for pair in PAIRS if pair[0] in arrays), PAIRS[0])
-        rows = _of_arrays(path, arrays, pair, probabilities)
-        test = _of_arrays(path, arrays, TEST, probabilities) if TEST[0] in arrays else None
+        if first is None:
+            _check_first(path, arrays, pair)
+        rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
+        test = _of_arrays(path, arrays, TEST, probabilities, first or 0) if TEST[0] in arrays else None
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
     except UserError:
@@ -68,13 +74,28 @@ def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
     return dict(zip(PAIRS[0], map(read_npy, (path, labels)), strict=True))
 
 
-def _of_arrays(path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool) -> Logits:
+def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pair: tuple[str, str]) -> None:
+    """Raises LabelledRowsError for labels that may count from 0 or from 1."""
+    labels = [arrays[name] for name in (pair[1], TEST[1]) if name in arrays and arrays[name].dtype.kind in "iu"]
+    numbers = np.unique(np.concatenate([array.ravel() for array in labels])) if labels else np.zeros(0, int)
+    classes = arrays[pair[0]].shape[-1] if pair[0] in arrays and arrays[pair[0]].ndim == 2 else 0
+    if len(numbers) and numbers[0] >= 1 and numbers[-1] <= classes:
+        problem = f"{path} has labels from {numbers[0]} to {numbers[-1]} of {classes:,} classes, and none is 0"
+        cure = "say which number the first class has: --first-label 0 or --first-label 1"
+        raise LabelledRowsError(f"{problem}; {cure}")
+
+
+def _of_arrays(
+    path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool, first: int
+) -> Logits:
     if missing := [name for name in names if name not in arrays]:
         held = ", ".join(arrays)
         raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {held}. Expected {FORMS}")
     logits_NC = _logits(arrays[names[0]], probabilities)
     rows, classes = logits_NC.shape
-    return Logits(logits_NC, check_labels(arrays[names[1]], rows, classes, names[1]))
+    labels_N = arrays[names[1]]
+    labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
+    return Logits(logits_NC, check_labels(labels_N, rows, classes, names[1]))
 
 
 def _of_table(path: Path, label: str, probabilities: bool) -> Logits:

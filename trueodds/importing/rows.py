@@ -17,7 +17,7 @@ from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
 from trueodds.inputs.text import labelled
-from trueodds.texts import is_whole_number, listed
+from trueodds.texts import alike, is_whole_number, listed
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
@@ -62,13 +62,16 @@ class LabelledRows:
         return replace(self, x=x, y=self.y[np.asarray(index)])
 
     def ordered(self, features: Sequence[str]) -> LabelledRows:
-        """The columns in the order of `features`, by their names.
+        """The columns in the order of `features`, by their names, which `alike` finds too.
 
         Raises:
             LabelledRowsError: a name that is missing, or one too many.
         """
         if isinstance(self.x, tuple) or not self.features or self.features == tuple(features):
             return self
+        if others := alike(features, self.features):
+            names = {other: name for name, other in others.items()}
+            return replace(self, features=tuple(names.get(name, name) for name in self.features)).ordered(features)
         if missing := [name for name in features if name not in self.features]:
             near = nearest(missing[0], self.features)
             problem = f"{self.source} has no column {listed(missing)}, which the model takes"

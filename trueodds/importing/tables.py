@@ -11,7 +11,11 @@ import numpy.typing as npt
 from trueodds.errors import nearest
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
-from trueodds.texts import listed
+from trueodds.inputs.table import is_number
+from trueodds.texts import columns_listed
+
+MANY = 20
+"""Rows from which on labels are refused that are numbers, and of which more than half are different."""
 
 
 def read(
@@ -22,14 +26,14 @@ def read(
     `apart` is a further column that is no feature. `setting` is what names the column `label`, for messages.
 
     Raises:
-        LabelledRowsError: no such column, rows without a label.
+        LabelledRowsError: no such column, rows without a label, a column of a quantity.
         FileError: cells that are no numbers, and what else `columns` refuses.
         MissingExtraError: a Parquet file without pyarrow.
     """
     header = columns.names(path)
     if label not in header:
         cure = f"name the column of the labels: {setting}.{nearest(label, header)}"
-        raise LabelledRowsError(f"{path} has no column {label!r}; it has {listed(header)}; {cure}")
+        raise LabelledRowsError(f"{path} has no column {label!r}; it has {columns_listed(header)}; {cure}")
     features = tuple(name for name in header if name not in (label, apart))
     if not features:
         raise LabelledRowsError(f"{path} has no column but {label!r}; expected one for each feature of the model")
@@ -38,4 +42,9 @@ def read(
     if not labels.is_known_N.all():
         row = int(labels.is_known_N.argmin()) + 2
         raise LabelledRowsError(f"{path}, row {row} has no label; take out rows without one")
+    count = sum(map(bool, labels.values))
+    if len(labels) >= MANY and count > len(labels) / 2 and all(map(is_number, filter(None, labels.values))):
+        problem = f"{path}: the column {label!r} holds {count:,} different numbers in {len(labels):,} rows"
+        cure = f"a quantity, rather than classes. Name the column of the classes: {setting}, or make classes of it"
+        raise LabelledRowsError(f"{problem}: {cure}; it has {columns_listed(header)}")
     return features, np.stack([table.numbers[name] for name in features], axis=1), np.array(labels.as_list(), str)

@@ -6,9 +6,12 @@ import contextlib
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
+from typing import Any
 
+from trueodds.files import written
 from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import plural
 
@@ -45,6 +48,16 @@ def unescaped(cell: str) -> str:
     ('=1+1', "'n' Roll")
     """
     return cell[1:] if cell[:1] == "'" and _would_run(cell[1:]) else cell
+
+
+def write(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a CSV file that spreadsheets may open: names and texts are `escaped`, a cell that a row lacks is empty."""
+    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(map(escaped, names))
+        for row in rows:
+            cells = (row.get(name, "") for name in names)
+            writer.writerow([escaped(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def _would_run(cell: str) -> bool:

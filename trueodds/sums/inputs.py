@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,12 @@ from trueodds.texts import plural
 
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
+MOST_ROUNDING = 0.1
+"""How far from 1 rounded probabilities may sum."""
+BELOW_ZERO = 1e-6
+"""A negative probability that arithmetic leaves in place of 0, as in 1 - p."""
+_Float = TypeVar("_Float", bound=np.floating)
+_DECIMALS = range(2, 7)
 MOST_VOTES = 1_000_000
 """For one class of one row."""
 NAMED_ROWS = 10
@@ -104,7 +110,7 @@ def check_top(
     confidence_N, correct_N = as_numbers(confidence, "confidence"), as_numbers(correct, "correct")
     if confidence_N.ndim != 1 or correct_N.shape != confidence_N.shape:
         raise ValueError(f"confidence {confidence_N.shape} and correct {correct_N.shape} must be vectors of one length")
-    confidence_N = confidence_N.astype(np.float64, copy=False)
+    confidence_N = without_noise(confidence_N.astype(np.float64, copy=False))
     inside_N = (confidence_N >= 0) & (confidence_N <= 1)
     if not inside_N.all():
         raise ValueError(f"confidence holds {confidence_N[~inside_N][0]}; allowed is [0, 1]")
@@ -183,21 +189,56 @@ def check_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
 
 
 def check_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> npt.NDArray[np.floating]:
-    """A finite N x C array with values in [0, 1] and rows that sum to 1 within 1e-3.
+    """A finite N x C array with values in [0, 1] and rows that sum to 1 within 1e-3, or as `sums_to_one` says.
+
+    A value from -1e-6 to 0 counts as 0.
 
     Raises:
         ValueError: as `check_matrix`; a value outside [0, 1] or a row that does not sum to 1 (logits, perhaps).
     """
-    probabilities_NC = check_matrix(values, name)
+    probabilities_NC = without_noise(check_matrix(values, name))
     low, high = float(probabilities_NC.min()), float(probabilities_NC.max())
     if low < 0 or high > 1 + ROW_SUM_TOLERANCE:
         worst = low if low < 0 else high
         raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. If these are logits, apply a calibrator first")
-    sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
-    off = int(np.abs(sums_N - 1).argmax())
-    if abs(sums_N[off] - 1) > ROW_SUM_TOLERANCE:
-        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row must sum to 1 (within 1e-3)")
+    wrong_N = ~sums_to_one(probabilities_NC)
+    if wrong_N.any():
+        sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
+        off = int(np.where(wrong_N, np.abs(sums_N - 1), 0).argmax())
+        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}")
     return probabilities_NC
+
+
+MUST_SUM = "must sum to 1 (within 1e-3, or as far as rounding to two decimals or more explains, up to 0.1)"
+
+
+def without_noise(values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
+    """Values whose negative ones of -1e-6 and more are 0."""
+    noise = (values < 0) & (values >= -BELOW_ZERO)
+    return np.where(noise, values.dtype.type(0), values) if noise.any() else values
+
+
+def sums_to_one(p_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
+    """Which rows sum to 1 within 1e-3, or as far as rounding explains.
+
+    Of a row with d decimals, from 2 on, a value above 0 is at most 10^-d / 2 too high, and each at most as much too
+    low. The sum may then be off by that much for all of them, and by 0.1 at most.
+
+    >>> sums_to_one(np.array([[0.33, 0.33, 0.33], [0.3, 0.3, 0.3]])).tolist()
+    [True, False]
+    """
+    excess_N = p_NC.sum(axis=1, dtype=np.float64) - 1
+    sound_N: npt.NDArray[np.bool_] = np.abs(excess_N) <= ROW_SUM_TOLERANCE
+    for decimals in _DECIMALS:
+        doubtful = np.flatnonzero(~sound_N & (np.abs(excess_N) <= MOST_ROUNDING))
+        if not len(doubtful):
+            break
+        rows_MC, half = p_NC[doubtful].astype(np.float64), 0.5 * 10.0**-decimals
+        is_rounded_M = (np.abs(rows_MC - rows_MC.round(decimals)) < 1e-7).all(axis=1)  # of float32, too
+        most_M, least_M = half * (rows_MC > 0).sum(axis=1), -half * rows_MC.shape[1]
+        explained_M = (excess_N[doubtful] <= most_M + 1e-7) & (excess_N[doubtful] >= least_M - 1e-7)
+        sound_N[doubtful] = is_rounded_M & explained_M
+    return sound_N
 
 
 def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floating]:
@@ -244,7 +285,7 @@ def logits_of(probabilities: npt.ArrayLike) -> Array:
     in float32), or as the smallest other one of its row if that is smaller: it stays the least of its row.
 
     Raises:
-        ValueError: a value outside [0, 1], or a row that does not sum to 1 within 1e-3.
+        ValueError: as `check_probabilities`.
 
     >>> import trueodds
     >>> trueodds.logits_of([[0.75, 0.25], [1.0, 0.0]]).round(3)

@@ -44,8 +44,8 @@ def checked_blocks(
         with np.errstate(invalid="ignore", over="ignore"):
             sound = block.min() >= 0 and (np.abs(block @ one_C - 1) < 0.9 * ROW_SUM_TOLERANCE).all()
         if doubtful and not sound:
-            check_probabilities(matrix_NC, name)
-            doubtful = False
+            matrix_NC = check_probabilities(matrix_NC, name)
+            block, doubtful = np.ascontiguousarray(matrix_NC[start : start + step], dtype=dtype), False
         yield slice(start, start + len(block)), block
 
 

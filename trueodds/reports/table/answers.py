@@ -18,7 +18,7 @@ from trueodds.reports.table.classes import (
     given,
     order_note,
 )
-from trueodds.sums.inputs import Array, check_probabilities, check_top
+from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, check_probabilities, check_top
 from trueodds.sums.positive import CLASSES
 from trueodds.texts import plural, short, without_point
 
@@ -69,12 +69,13 @@ def of_probabilities(
     predicted: Texts | None = None,
     groups: Groups | None = None,
     note: str = "",
+    first_label: int | None = None,
 ) -> Answers:
     """Answers by all their probabilities: each names the class of the highest one, the first of equal ones.
 
     Labels are names of `classes` or their numbers, as `class_indices` reads them. `ordered`: the order of the classes
-    was stated; where it was not, numbers that fit another order better are refused. `note`: how the probabilities were
-    read.
+    was stated; where it was not, numbers that fit another order better are refused. `first_label`: the number of the
+    first class, 0 or 1. `note`: how the probabilities were read.
 
     Raises:
         ValueError: probabilities outside [0, 1] or rows that do not sum to 1; other lengths.
@@ -84,12 +85,12 @@ def of_probabilities(
     p_NC = check_probabilities(probabilities_NC)
     if len(classes) != p_NC.shape[1]:
         raise FileError(f"{source}: {len(classes)} names of classes for {p_NC.shape[1]} columns; give one for each")
-    label_N, scheme = class_indices(source, "label", labels, classes)
+    label_N, scheme = class_indices(source, "label", labels, classes, first=first_label, beside=predicted)
     _check_length(source, "labels", len(label_N), len(p_NC))
     top_N = p_NC.argmax(axis=1)
     if predicted is not None:
         _check_length(source, "predicted", len(predicted), len(p_NC))
-        own_N = class_indices(source, "predicted class", predicted, classes).index_N
+        own_N = class_indices(source, "predicted class", predicted, classes, first=first_label, beside=labels).index_N
         if (own_N != top_N).any():
             row = int((own_N != top_N).argmax())
             problem = f"{source}: answer {row + 1} predicts {predicted.as_list()[row]!r}, and its highest probability"
@@ -97,7 +98,7 @@ def of_probabilities(
             raise FileError(f"{problem} is that of {classes[top_N[row]]!r}; {cure}")
     if scheme != "names" and not ordered:
         check_order(source, top_N, label_N, classes)
-    how = "" if scheme == "numbers" and ordered else order_note(scheme, classes)
+    how = "" if scheme == "numbers" and ordered else order_note(scheme, classes, first_label or 0)
     return Answers(
         source=source,
         confidence_N=np.minimum(np.take_along_axis(p_NC, top_N[:, None], 1)[:, 0], 1).astype(np.float64),
@@ -107,7 +108,7 @@ def of_probabilities(
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
-        notes=tuple(filter(None, (note, how, groups.note if groups else ""))),
+        notes=tuple(filter(None, (note, how, _rounding_note(p_NC), groups.note if groups else ""))),
     )
 
 
@@ -163,11 +164,16 @@ def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt
 
 
 def agreement(
-    source: str, predicted: Texts, labels: Texts, classes: tuple[str, ...] = ()
+    source: str,
+    predicted: Texts,
+    labels: Texts,
+    classes: tuple[str, ...] = (),
+    first: int | None = None,
 ) -> tuple[Texts, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """The predicted classes, which answers have a label, and which of these are the class that was predicted.
 
-    `classes`: all of them, where they are stated. Else both columns must write them alike.
+    `classes`: all of them, where they are stated. Else both columns must write them alike. `first`: the number of the
+    first class, 0 or 1.
 
     Raises:
         FileError: an answer without a predicted class; other lengths; a class that is not stated; a label that may be
@@ -181,12 +187,23 @@ def agreement(
         classes = tuple(dict.fromkeys(map(without_point, predicted.values)))
         check_alike(source, classes, given(labels, classes))
         classes += tuple(name for name in given(labels, classes) if name not in classes)
-    predicted_N = class_indices(source, "predicted class", predicted, classes).index_N
-    label_N = class_indices(source, "label", labels, classes).index_N
+    predicted_N = class_indices(source, "predicted class", predicted, classes, first=first, beside=labels).index_N
+    label_N = class_indices(source, "label", labels, classes, first=first, beside=predicted).index_N
     return Texts(classes, predicted_N), label_N >= 0, label_N == predicted_N
 
 
 _NONE = -1
+
+
+def _rounding_note(p_NC: npt.NDArray[np.floating]) -> str:
+    """How many rows do not sum to 1, but for rounding; else ""."""
+    sums_N = p_NC.sum(axis=1, dtype=np.float64)
+    rounded_N = sums_N[np.abs(sums_N - 1) > ROW_SUM_TOLERANCE]
+    if not len(rounded_N):
+        return ""
+    rows = plural(len(rounded_N), "answer has", "answers have")
+    span = f"{rounded_N.min():.4g} to {rounded_N.max():.4g}"
+    return f"{rows} rounded probabilities with a sum of {span} in place of 1. They are taken as they are."
 
 
 def _check_length(source: str, name: str, given: int, rows: int) -> None:

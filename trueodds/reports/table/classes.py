@@ -52,31 +52,59 @@ def given(labels: Texts, names: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys(without_point(value) for value in labels.values if value in names or not is_none(value)))
 
 
-def numbered(labels: Texts, count: int) -> tuple[str, ...]:
-    """Names of the classes of an array that has none: their numbers, or -1 and 1 where the labels are these."""
-    return tuple(_SIGNS) if count == len(_SIGNS) and _are_signs(given(labels)) else tuple(map(str, range(count)))
+def numbered(source: str, labels: Texts, count: int, first: int | None = None) -> tuple[str, ...]:
+    """Names of the classes of an array that has none: their numbers from `first` on, or -1 and 1 where the labels are
+    these. None: from 0 on, if the labels say so.
+
+    Raises:
+        FileError: labels that may count from 0 or from 1.
+    """
+    if count == len(_SIGNS) and _are_signs(given(labels)):
+        return tuple(_SIGNS)
+    if first is None:
+        check_first(source, given(labels), count)
+    return tuple(map(str, range(first or 0, count + (first or 0))))
 
 
-def class_indices(source: str, what: str, texts: Texts, classes: Sequence[str]) -> ClassIndices:
+def check_first(source: str, cells: Sequence[str], count: int) -> None:
+    """Raises FileError for labels that are numbers of classes, all from 1 on: the first class has 0, or it has 1."""
+    if cells and {*cells} <= {str(number) for number in range(1, count + 1)}:
+        problem = f"{source} has the labels {listed(sorted(cells, key=int))} of {count:,} classes, and none is 0"
+        cure = "say which number the first class has: --first-label 0 or --first-label 1"
+        raise FileError(f"{problem}; {cure}, or name the classes as the labels do: --classes 1,2,3")
+
+
+def class_indices(
+    source: str,
+    what: str,
+    texts: Texts,
+    classes: Sequence[str],
+    *,
+    first: int | None = None,
+    beside: Texts | None = None,
+) -> ClassIndices:
     """The class that each text names.
 
     Where the names of the classes are whole numbers, or a text is a name, all are names. Else they are the numbers of
-    the classes, 0 for the first; of two classes also -1 and 1, or false and true.
+    the classes, `first` for the first one; of two classes also -1 and 1, or false and true. `first` None: 0, if these
+    texts or those of the column `beside` say so.
 
     Raises:
-        FileError: a text that is no class.
+        FileError: a text that is no class; numbers that may count from 0 or from 1.
     """
     by_name = {without_point(name): k for k, name in enumerate(classes)} | {name: k for k, name in enumerate(classes)}
     cells = given(texts, classes)
     whole = all(map(is_whole_number, classes))
-    place = {str(k): k for k in range(len(classes))}
+    place = {str(k + (first or 0)): k for k in range(len(classes))}
     scheme: Scheme = "numbers"
     if whole or any(value in by_name for value in cells):
         place, scheme = by_name, "names"
     elif len(classes) == len(_SIGNS) and _are_signs(cells):
         place, scheme = _SIGNS, "signs"
-    elif len(classes) == len(_SIGNS):
-        place |= {"false": 0, "true": 1}
+    else:
+        if first is None:
+            check_first(source, (*cells, *(given(beside, classes) if beside else ())), len(classes))
+        place |= {"false": 0, "true": 1} if len(classes) == len(_SIGNS) else {}
     folded = place if scheme == "names" else {value: place[value.lower()] for value in cells if value.lower() in place}
     for value in cells:
         if value not in folded:
@@ -172,11 +200,11 @@ def check_order(
         raise FileError(f"{problem} {listed(classes)}, {most:,} if they are {other}; {cure}")
 
 
-def order_note(scheme: Scheme, classes: Sequence[str]) -> str:
+def order_note(scheme: Scheme, classes: Sequence[str], first: int = 0) -> str:
     """How labels that are no names are read; empty where there is nothing to say."""
     if scheme == "names":
         return "The label -1 is a class; an empty cell is no label." if "-1" in classes else ""
-    numbers = _SIGNS if scheme == "signs" else range(len(classes))
+    numbers = _SIGNS if scheme == "signs" else range(first, first + len(classes))
     pairs = [f"{number} is {name!r}" for number, name in zip(numbers, classes, strict=True)]
     more = f" and {len(pairs) - _SHOWN:,} more" if len(pairs) > _SHOWN else ""
     return f"The labels are numbers, in the order of the classes: {', '.join(pairs[:_SHOWN])}{more}."

@@ -54,6 +54,8 @@ def add_parser(commands: Subparsers) -> None:
     )
     words += " numbers (--classes=-1,1 where a name begins with a minus)"
     parser.add_argument("--classes", default="", metavar="NAMES", help=words)
+    words = "the number of the first class where labels are numbers (default: 0 if there is a 0; else it must be said)"
+    parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
     words = "the class of two that the model is asked about: figures of its probability, and alerts by it; a single"
     words += " column of probabilities is this class's, unless it is named as one"
     parser.add_argument("--positive", metavar="CLASS", help=words)
@@ -79,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         label=arguments.label,
         scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
         classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
+        first_label=arguments.first_label,
         labels=arguments.labels,
         positive=arguments.positive,
     )

@@ -27,7 +27,7 @@ from trueodds.reports.table.answers import (
 from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
 from trueodds.reports.table.numbers import checked
 from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
-from trueodds.texts import listed, plural
+from trueodds.texts import columns_listed, listed, plural
 
 Scale = Literal["probabilities", "logits"]
 LABEL = "label"
@@ -56,6 +56,8 @@ class Form:
     """Names of the classes in the order of their numbers; of a table, its columns that are classes."""
     positive: str | None = None
     """The class whose probability a single column is that is not named as one."""
+    first_label: int | None = None
+    """The number of the first class, 0 or 1, where labels are numbers; None: as they say themselves."""
     labels: Path | None = None
     """The file of the labels beside an array."""
 
@@ -110,7 +112,7 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         if "confidence" not in arrays:
             raise _missing(path, ["probabilities"], arrays)
         correct = _vector(arrays, "correct")
-        return _of_confidence(path, arrays["confidence"], correct, predicted, labels, groups, arrays, classes)
+        return _of_confidence(path, arrays["confidence"], correct, predicted, labels, groups, arrays, classes, form)
     if labels is None:
         raise _missing(path, ["labels"], arrays)
     values, note = arrays[scale], ""
@@ -126,11 +128,12 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         path.name,
         p_NC,
         labels,
-        classes or numbered(labels, p_NC.shape[-1]),
+        classes or numbered(path.name, labels, p_NC.shape[-1], form.first_label),
         ordered=True,
         predicted=predicted,
         groups=groups,
         note=note,
+        first_label=form.first_label,
     )
 
 
@@ -156,7 +159,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if by_confidence:
         confidence = table.numbers["confidence"]
-        return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes)
+        return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
     assert labels is not None
     scale, note = form.scale or "probabilities", ""
     values_NC = checked(path, {name: table.numbers[name] for name in of_classes}, scale)
@@ -177,6 +180,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
         predicted=predicted,
         groups=groups,
         note=note,
+        first_label=form.first_label,
     )
 
 
@@ -189,12 +193,13 @@ def _of_confidence(
     groups: Groups,
     held: Sequence[str] | Mapping[str, Any],
     classes: tuple[str, ...],
+    form: Form,
 ) -> Answers:
     names = tuple[str, ...]()
     if correct is not None:
         labelled_N, correct_N = correctness(path.name, correct)
     elif predicted is not None and labels is not None:
-        predicted, labelled_N, correct_N = agreement(path.name, predicted, labels, classes)
+        predicted, labelled_N, correct_N = agreement(path.name, predicted, labels, classes, form.first_label)
         names = predicted.values
     else:
         raise _missing(path, ["correct"] if predicted is None else ["labels"], held)
@@ -246,7 +251,9 @@ def _missing(path: Path, names: Sequence[str], held: Sequence[str] | Mapping[str
 
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
-    words = f"{path} has no column {name!r}; it has {listed(header)}; name it with {option}.{nearest(name, header)}"
+    words = (
+        f"{path} has no column {name!r}; it has {columns_listed(header)}; name it with {option}.{nearest(name, header)}"
+    )
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
     return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
 
