@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueodds.calibrators.checks import Check
 from trueodds.errors import UserError
-from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask
+from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
 Logits = npt.NDArray[np.floating[Any]]
@@ -164,7 +164,7 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
     """
     check_no_mask(value, name)
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(without_tensors(value), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is not an array of numbers; allowed is the output of to_json") from None
     wanted = tuple(size if size is not None else length for size, length in zip(shape, array.shape, strict=False))

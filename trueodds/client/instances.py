@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError
-from trueodds.sums.inputs import check_no_mask
+from trueodds.sums.inputs import check_no_mask, without_tensors
 from trueodds.texts import short
 
 LARGE = 50_000
@@ -55,6 +55,7 @@ def instances_of(inputs: Any) -> Iterator[Instance]:
 
 def _rows(inputs: Any) -> Iterable[Any]:
     """The rows of many, or the one row that the inputs are."""
+    inputs = without_tensors(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
     if isinstance(inputs, bytes | bytearray | str | Path | Mapping):
@@ -75,6 +76,7 @@ def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
 
 
 def _instance(row: Any) -> Instance:
+    row = without_tensors(row)
     if isinstance(row, np.ndarray) and row.dtype.kind in "uif" and row.ndim:
         return _of_array(row)
     if isinstance(row, bytes | bytearray):

@@ -30,7 +30,7 @@ from trueodds.reports.verdict import (
 from trueodds.reports.words import decimal, percent, signed, span
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.inputs import as_array, both_classes, check_level
+from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -234,6 +234,7 @@ def report(
     answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
     certain = figures_of(sums, bins, binning, CERTAIN, False)
     verdict, of_top_label, positive = _judged(answers, figures, certain), None, None
+    probabilities = without_tensors(probabilities)
     if np.ndim(probabilities) == 1:
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
         counts_C = by_p.cells[0].astype(np.int64)
