@@ -21,7 +21,7 @@ from trueodds.texts import short
 LARGE = 50_000
 """Values from which an image goes alone, as .npy: as JSON it would take longer to read than to classify."""
 EXPECTED = (
-    "uint8 images (N x H x W x C, or one), paths or bytes of PNG or JPEG files, or vectors: an array N x F, lists of"
+    "uint8 images (N x H x W x C, or one), paths or bytes of image files, or vectors: an array N x F, lists of"
     ' numbers, or objects with a number for each feature, or texts: {"text": ".."} for each'
 )
 
