@@ -247,3 +247,12 @@ def test_a_class_that_stands_twice_is_refused(tmp_path: Path) -> None:
 def test_the_examples_run(module: str) -> None:
     results = doctest.testmod(importlib.import_module(module))
     assert results.attempted and not results.failed
+
+
+def test_a_calibrator_of_other_classes(good: Path) -> None:
+    (good / "calibrator.json").write_text('{"calibrator": "temperature", "temperature": 2.0, "fitted_classes": 7}')
+    card = json.loads((good / "card.json").read_text())
+    card["files"]["calibrator.json"] = digest(good / "calibrator.json")
+    (good / "card.json").write_text(json.dumps(card))
+    with pytest.raises(BundleError, match=r"calibrator.json was fitted on 7 classes, and card.json names 3: put back"):
+        Bundle.load(good)

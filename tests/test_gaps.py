@@ -8,13 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pyarrow
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression
 
 import trueodds
 from trueodds import calibrators, metrics
+from trueodds.client.instances import instances_of
+from trueodds.client.observations import observation_rows
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums
 
@@ -165,6 +169,42 @@ def test_masked_and_missing_values_are_refused(
         null = pyarrow.array([*sound.tolist()[:1], None, *sound.tolist()[2:]])
         with pytest.raises(ValueError, match=rf"({name}|right).*(nan|None|whole numbers|between 0 and count)"):
             run(call, arrays | {argument: null}, others)
+
+
+@pytest.mark.parametrize(("call", "arrays", "others", "argument"), ARGUMENTS)
+def test_tensors_are_taken(
+    call: Callable[..., Any], arrays: dict[str, Array], others: dict[str, Any], argument: str
+) -> None:
+    """With a gradient, and in bfloat16, whose numbers NumPy does not know."""
+    sound = arrays[argument]
+    given: list[Any] = [torch.tensor(sound)]
+    if "answers_C" in arrays and argument != "answers_C":
+        arrays = arrays | {"answers_C": np.full_like(COUNTS, N)}
+    if sound.dtype.kind == "f":
+        sound = np.round(sound * 16) / 16  # exact in bfloat16
+        sound = sound.clip(1 / 16, 15 / 16) if sound.max() <= 1 else sound
+        tensor = torch.tensor(sound, requires_grad=True)
+        given = [tensor, list(tensor), tensor.to(torch.bfloat16), sound.astype(ml_dtypes.bfloat16)]
+    expected = repr(run(call, arrays | {argument: sound}, others))
+    single = repr(run(call, arrays | {argument: sound.astype(np.float32)}, others)) if len(given) > 1 else expected
+    for one in given:
+        assert repr(run(call, arrays | {argument: one}, others)) in (expected, single)
+
+
+def test_the_client_and_calibrated_take_tensors() -> None:
+    options: Any = {"predicted": torch.tensor(Y), "propensities": torch.full((N,), 0.5, requires_grad=True)}
+    ids, top = [str(k) for k in range(N)], torch.tensor(TOP, requires_grad=True)
+    rows, _ = observation_rows(ids, top, options)
+    plain, _ = observation_rows(ids, TOP, {"predicted": Y, "propensities": np.full(N, 0.5)})
+    assert [*rows] == [*plain]
+    for x in (LOGITS.astype(np.float32), np.zeros((2, 4, 4, 3), np.uint8)):
+        expected = [one.body for one in instances_of(x)]
+        assert [one.body for one in instances_of(torch.tensor(x))] == expected
+        assert [one.body for one in instances_of(list(torch.tensor(x)))] == expected
+    half = torch.tensor(LOGITS, requires_grad=True).to(torch.bfloat16)
+    assert [one.body for one in instances_of(half)] == [one.body for one in instances_of(half.float().detach().numpy())]
+    model = trueodds.Calibrated(LogisticRegression(), method="temperature").fit(half, torch.tensor(Y))
+    assert model.predict_proba(half).shape == (N, 2)
 
 
 @pytest.mark.parametrize(("call", "arrays", "others", "argument"), LABELS)

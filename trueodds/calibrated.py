@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import SELECT, Calibrator
 from trueodds.errors import MissingExtraError, UserError
-from trueodds.sums.inputs import Array, as_array, check_no_mask, logits_of
+from trueodds.sums.inputs import Array, as_array, check_no_mask, logits_of, without_tensors
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -84,6 +84,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if self.ensemble not in (True, False, "auto"):
             raise ValueError(f"ensemble is {self.ensemble!r}; allowed are True, False and 'auto'")
         check_no_mask(X, "X")
+        X = without_tensors(X)
         X, y = indexable(X, y)
         y = column_or_1d(as_array(y, "y"), warn=True)
         check_classification_targets(y)
@@ -111,6 +112,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         """Calibrated probabilities, (rows, classes), in the order of `classes_`."""
         check_is_fitted(self)
         check_no_mask(X, "X")
+        X = without_tensors(X)
         pairs = zip(self.estimators_, self.calibrators_, strict=True)
         mean_NC: Array = np.mean([calibrator(self._logits(model, X)) for model, calibrator in pairs], axis=0)
         return mean_NC
@@ -150,7 +152,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if not hasattr(model, "decision_function"):
             logits_NC = logits_of(model.predict_proba(X))
         else:
-            logits_NC = np.asarray(model.decision_function(X), dtype=np.float64)
+            logits_NC = as_array(model.decision_function(X), "decision_function").astype(np.float64)
             if logits_NC.ndim == 1:
                 logits_NC = np.stack([np.zeros(len(logits_NC)), logits_NC], axis=1)
         if logits_NC.shape[1] != len(self.classes_):

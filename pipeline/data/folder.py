@@ -10,17 +10,17 @@ import numpy as np
 from PIL import Image
 
 from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, checked
+from trueodds.inputs.image.formats import ALLOWED, SUFFIXES, readable
 from trueodds.inputs.image.pictures import upright_size
 from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.data")
 
-SUFFIXES = {".png", ".jpg", ".jpeg"}
 SPLITS = ("train", "val", "test")
 
 
 def read(folder: Path, image_size: int | None) -> Raw:
-    """All PNG and JPEG files below each class folder, in sorted order; classes are the folder names, sorted.
+    """All image files below each class folder, in sorted order; classes are the folder names, sorted.
 
     Beside test/ the rows of val/ are validation rows; without it they are the test rows, as in ImageNet's layout.
 
@@ -71,7 +71,7 @@ def raw_of(
 
 
 def images_in(folder: Path) -> list[Path]:
-    """The PNG and JPEG files below a folder, sorted; others are left out, with a warning."""
+    """The image files below a folder, sorted; others are left out, with a warning."""
     every = [path for path in folder.rglob("*") if path.is_file()]
     images = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
     if len(images) < len(every):
@@ -106,7 +106,7 @@ def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tupl
     with bar(len(files), "look at headers", "image") as shown:
         for path in files:
             try:
-                with Image.open(path, formats=["PNG", "JPEG"]) as image:
+                with Image.open(path, formats=readable()) as image:
                     sizes.setdefault(upright_size(image), path)
                     grey &= image.mode in ("1", "L", "LA", "I", "I;16")
             except (OSError, Image.DecompressionBombError):
@@ -114,7 +114,7 @@ def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tupl
             shown.update()
     if not sizes:
         raise DataError(
-            f"{folder}: none of its {len(files):,} images can be read; allowed are whole PNG and JPEG files"
+            f"{folder}: none of its {len(files):,} images can be read; allowed are whole files of {ALLOWED}"
         )
     if image_size is None and len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]

@@ -101,6 +101,8 @@ class Model:
             BundleError: a damaged bundle, a graph onnxruntime refuses, another input shape, another answer.
         """
         model = cls._by_first(Bundle.load(directory), providers)
+        if missing := model.bundle.card.input.missing_packages:
+            log.warning("%s: %s", directory, missing)
         if (threads == 1 and not inline_seconds) or model.provider != CPU:
             return model
         row = model.bundle.golden_input()

@@ -529,3 +529,16 @@ def test_what_a_prior_holds_is_not_checked_for_overfitting() -> None:
     for name in ("identity", "temperature", "ensemble_temperature"):
         calibrator = calibrators.fit(logits, labels, name)
         assert calibrator.held and not any("overfits" in note for note in calibrator.warnings)
+
+
+@pytest.mark.parametrize("name", [*calibrators.names(), "select"])
+def test_a_calibrator_knows_how_many_classes_it_was_fitted_on(name: str) -> None:
+    rng = np.random.default_rng(3)
+    logits_NC = rng.normal(0, 2, (300, 3))
+    labels_N = (logits_NC + rng.gumbel(size=(300, 3))).argmax(axis=1)
+    fitted = calibrators.fit(logits_NC, labels_N, name)
+    restored = calibrators.from_json(json.loads(json.dumps(fitted.to_json())))
+    for calibrator in (fitted, restored):
+        assert calibrator.classes == 3
+        with pytest.raises(ValueError, match=r"logits has shape \(5, 4\); this calibrator was fitted on 3 classes"):
+            calibrator(rng.normal(0, 1, (5, 4)))

@@ -197,3 +197,13 @@ def test_vectors_have_no_files() -> None:
     assert not kind.files
     with pytest.raises(NotImplementedError, match="vectors are not sent as files"):
         kind.from_files([], ANY)
+
+
+@pytest.mark.parametrize("kind", ["WEBP", "TIFF", "BMP", "GIF"])
+def test_every_format_comes_in_as_a_file_and_as_base64(kind: str) -> None:
+    out = io.BytesIO()
+    Image.fromarray(np.full((8, 8), 7, np.uint8)).save(out, kind, **({"lossless": True} if kind == "WEBP" else {}))
+    images = ImageInput(height=8, width=8, channels=1)
+    instance = {"b64": base64.b64encode(out.getvalue()).decode()}
+    for rows in (images.from_files([("a", out.getvalue())], Limits()), images.from_json([instance], Limits())):
+        assert (rows == 7).all() and rows.shape == (1, 8, 8, 1)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.png_files import png_chunk, png_header, png_of_rows
-from trueodds.inputs.image import pictures, png
+from trueodds.inputs.image import formats, pictures, png
 from trueodds.inputs.image.pictures import PictureError, Scaling
 
 Pixels = npt.NDArray[np.uint8]
@@ -158,10 +158,67 @@ def test_the_limit_is_inclusive() -> None:
         pictures.read(data, 3, max_pixels=34)
 
 
-@pytest.mark.parametrize("data", [b"", b"not an image", b"\x89PNG\r\n\x1a\n", encoded(Image.new("L", (2, 2)), "GIF")])
+@pytest.mark.parametrize("data", [b"", b"not an image", b"\x89PNG\r\n\x1a\n", encoded(Image.new("L", (2, 2)), "PPM")])
 def test_not_an_image(data: bytes) -> None:
-    with pytest.raises(PictureError, match=r"allowed are .*PNG and JPEG"):
+    with pytest.raises(PictureError, match=r"allowed are .*PNG"):
         pictures.read(data, 3)
+
+
+EXACT = {"WEBP": {"lossless": True}, "TIFF": {}, "BMP": {}}
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_other_formats_are_exact(kind: str) -> None:
+    pixels = noise(16, 9)
+    data = encoded(Image.fromarray(pixels), kind, **EXACT[kind])
+    assert np.array_equal(pictures.read(data, 3), pixels)
+    with pytest.raises(PictureError, match="9 x 16 = 144 pixels; the limit is 143"):
+        pictures.read(data, 3, max_pixels=143)
+    for length in (0, 10, len(data) // 2, len(data) - 40):
+        with pytest.raises(PictureError):
+            pictures.read(data[:length], 3)
+
+
+def test_a_gif_is_read_and_an_avif_where_pillow_reads_it() -> None:
+    grey = np.repeat(noise(16, 9, 1), 3, axis=2)
+    data = encoded(Image.fromarray(grey[..., 0]), "GIF")
+    assert np.array_equal(pictures.read(data, 3), grey)
+    for length in (10, len(data) // 2):
+        with pytest.raises(PictureError):
+            pictures.read(data[:length], 3)
+    if "AVIF" in formats.readable():
+        smooth = np.full((16, 16, 3), 100, np.uint8)
+        assert np.abs(pictures.read(encoded(Image.fromarray(smooth), "AVIF"), 3).astype(int) - 100).max() <= 3
+
+
+@pytest.mark.parametrize(("kind", "what"), [("GIF", "frames"), ("TIFF", "pages"), ("WEBP", "frames")])
+def test_several_frames_are_refused(kind: str, what: str) -> None:
+    first, second = (Image.fromarray(np.full((8, 8, 3), value, np.uint8)) for value in (0, 200))
+    data = encoded(first, kind, save_all=True, append_images=[second])
+    with pytest.raises(PictureError, match=f"the {kind} has several {what}; expected one: save the one that is meant"):
+        pictures.read(data, 3)
+
+
+def test_what_is_not_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "readable", lambda: formats.BASIC)
+    for brand, name, package in ((b"heic", "HEIC", "pillow-heif"), (b"avif", "AVIF", "pillow-avif")):
+        data = b"\0\0\0\x18ftyp" + brand + bytes(40)
+        words = f"the image is {name}, which is not read here: convert it to PNG or JPEG, or pip install {package}"
+        with pytest.raises(PictureError, match=words):
+            pictures.read(data, 3)
+    with pytest.raises(PictureError, match=r"pixels of 32 bits \(mode F\); convert it to 8 or 16 bits"):
+        pictures.read(encoded(Image.fromarray(np.zeros((4, 4), np.float32)), "TIFF"), 1)
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+def test_a_webp_bomb_costs_nothing(lossless: bool) -> None:
+    data = bytearray(encoded(Image.new("RGB", (2, 2)), "WEBP", lossless=lossless))
+    data[12:30] = b"VP8X" + (10).to_bytes(4, "little") + bytes(4) + b"\xfe\x3f\0" + b"\xfe\x3f\0"
+    tracemalloc.start()
+    with pytest.raises(PictureError, match="16383 x 16383"):
+        pictures.read(bytes(data), 3)
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])

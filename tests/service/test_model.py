@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
@@ -169,3 +170,14 @@ def test_a_provider_that_is_not_installed_is_refused_at_once(text: str, words: s
     with pytest.raises(ValidationError, match=f"{words}; the installed onnxruntime has azure, cpu; cuda comes with"):
         Settings(providers=text)
     assert Settings(providers="Azure, cpu,azure").providers == ("azure", "cpu")
+
+
+def test_a_package_that_some_inputs_need_is_said_at_loading(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Model.load(folder, threads=1)
+    assert "simplejpeg" not in caplog.text
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    Model.load(folder, threads=1)
+    assert "reading a JPEG needs the package simplejpeg, which is not installed here; install" in caplog.text
+    assert "pip install 'trueodds[serve]'" in caplog.text

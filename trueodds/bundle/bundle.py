@@ -178,6 +178,9 @@ class Bundle:
             card = card.model_copy(update={"input": card.input.with_files(beside)})
         except (InputError, MissingExtraError) as error:
             raise BundleError(f"{directory}: {error}") from None
+        if calibrator.classes not in (None, len(card.classes)):
+            problem = f"{directory / CALIBRATOR} was fitted on {calibrator.classes} classes, and {CARD} names"
+            raise BundleError(f"{problem} {len(card.classes)}: put back the calibrator of this model")
         return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
 
     def golden_input(self) -> Inputs:

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.calibrators.checks import Check
+from trueodds.calibrators.checks import Check, check_number
 from trueodds.errors import UserError
-from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask
+from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
 Logits = npt.NDArray[np.floating[Any]]
@@ -60,8 +60,13 @@ class Calibrator(ABC):
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Faults of the fit, sentence by sentence: a bound that was met, worse accuracy, worse NLL."""
 
+    fitted_classes: int | None = field(default=None, kw_only=True)
+    """Classes of the fit, which `fit` and `select` note; None: not known."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(self.warnings))
+        if self.fitted_classes is not None:
+            check_number("fitted_classes", self.fitted_classes, 1, 10**9, whole=True)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(
@@ -123,8 +128,8 @@ class Calibrator(ABC):
 
     @property
     def classes(self) -> int | None:
-        """Classes of the fit; None for a calibrator of any number of classes."""
-        return None
+        """Classes of the fit; None where no fit has noted them: logits of any number of classes are taken then."""
+        return self.fitted_classes
 
     def affine(self, classes: int) -> tuple[Array, Array] | None:
         """(W_CC, b_C) with p = softmax(W z + b), or None for a calibrator that is not of this form."""
@@ -132,7 +137,10 @@ class Calibrator(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """`{"calibrator": name, ...fitted numbers}`; `trueodds.calibrators.from_json` restores the object exactly."""
-        return {"calibrator": self.name} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        if self.fitted_classes is None:
+            del values["fitted_classes"]
+        return {"calibrator": self.name} | values
 
     def _faults(self) -> list[str]:
         """`warnings` about the fitted numbers themselves: a bound that was met, a curve that falls."""
@@ -164,7 +172,7 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
     """
     check_no_mask(value, name)
     try:
-        array = np.array(value, dtype=np.float64)
+        array = np.array(without_tensors(value), dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is not an array of numbers; allowed is the output of to_json") from None
     wanted = tuple(size if size is not None else length for size, length in zip(shape, array.shape, strict=False))

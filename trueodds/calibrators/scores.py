@@ -40,15 +40,11 @@ class Curves(Calibrator):
     knots: Sequence[npt.ArrayLike]
     values: Sequence[npt.ArrayLike]
     mixed: float
-    fitted_classes: int | None = None
-    """Classes of the fit; None: logits of any number of classes are taken."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("form", self.form, ("one_vs_rest", "top_label", "pooled"))
         check_number("mixed", self.mixed, 0.0, 1.0)
-        if self.fitted_classes is not None:
-            check_number("fitted_classes", self.fitted_classes, 1, 10**9, whole=True)
         knots = [frozen_array(k, "knots", (None,)) for k in self.knots]
         if not knots or len(self.values) != len(knots) or (self.form != "one_vs_rest" and len(knots) > 1):
             raise ValueError(

@@ -93,7 +93,7 @@ class Client(_Arguments[httpx.Client]):
         """Calibrated predictions; the service has stored them when they arrive.
 
         `inputs`: images, uint8 (N x H x W x C, N x H x W of grey ones, or one of them; a last axis of 1 or 3 is that of
-        the channels); paths or bytes of PNG or JPEG files; vectors, as an array N x F, as lists of numbers, or as
+        the channels); paths or bytes of image files; vectors, as an array N x F, as lists of numbers, or as
         objects with a number for each feature, NaN or None where one is missing. One row or many.
 
         `ids`: of your own, one for each row, unique for the model: sent again with the same input they get the stored

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError
-from trueodds.sums.inputs import check_no_mask
+from trueodds.sums.inputs import check_no_mask, without_tensors
 from trueodds.texts import short
 
 LARGE = 50_000
 """Values from which an image goes alone, as .npy: as JSON it would take longer to read than to classify."""
 EXPECTED = (
-    "uint8 images (N x H x W x C, or one), paths or bytes of PNG or JPEG files, or vectors: an array N x F, lists of"
+    "uint8 images (N x H x W x C, or one), paths or bytes of image files, or vectors: an array N x F, lists of"
     ' numbers, or objects with a number for each feature, or texts: {"text": ".."} for each'
 )
 
@@ -55,6 +55,7 @@ def instances_of(inputs: Any) -> Iterator[Instance]:
 
 def _rows(inputs: Any) -> Iterable[Any]:
     """The rows of many, or the one row that the inputs are."""
+    inputs = without_tensors(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
     if isinstance(inputs, bytes | bytearray | str | Path | Mapping):
@@ -75,6 +76,7 @@ def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
 
 
 def _instance(row: Any) -> Instance:
+    row = without_tensors(row)
     if isinstance(row, np.ndarray) and row.dtype.kind in "uif" and row.ndim:
         return _of_array(row)
     if isinstance(row, bytes | bytearray):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds.client.queries import ObserveOptions
 from trueodds.errors import ConfigError
-from trueodds.sums.inputs import Array, check_no_mask
+from trueodds.sums.inputs import Array, check_no_mask, without_tensors
 from trueodds.texts import as_name, as_whole, short
 
 NUMBERS = 200_000
@@ -55,7 +55,7 @@ def observation_rows(
         columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
-            columns[key] = [_plain(value) for value in values]  # type: ignore[attr-defined]
+            columns[key] = [_plain(value) for value in without_tensors(values)]
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
         raise ConfigError(f"there are {lengths}; expected one of each for every row")
@@ -90,7 +90,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
 
 def plain_class(value: Any, key: str) -> str | int | None:
     """A class as JSON has it: of the key `index` a whole number from 0 on, else a name; None where it is none."""
-    value = value.item() if isinstance(value, np.generic) else value
+    value = without_tensors(value)
+    value = value.item() if isinstance(value, np.generic) or getattr(value, "shape", None) == () else value
     if key == "index":
         index = as_whole(value)
         return None if index is None or index < 0 else index
@@ -129,7 +130,7 @@ def _numbers(numbers: npt.ArrayLike) -> Array:
         ConfigError: something else, or what is not finite, naming the row.
     """
     try:
-        array = np.asarray(numbers)
+        array = np.asarray(without_tensors(numbers))
     except ValueError as error:
         raise ConfigError(f"the numbers are no array ({error}); expected as many in each row") from None
     if array.dtype.kind not in "iuf" and array.size:

@@ -43,14 +43,14 @@ def folded(path: Path, calibrator: Calibrator) -> Any:
         raise FoldError(f"{path} is no ONNX model ({error}); export the model to ONNX first") from None
     lifted(model)
     classes = _classes(model.graph, path)
+    if calibrator.classes not in (None, classes):
+        raise FoldError(f"the calibrator was fitted on {calibrator.classes} classes; {path} has {classes}")
     affine = calibrator.affine(classes)
     if affine is None:
         raise FoldError(
             f"calibrator {calibrator.name!r} is not of the form softmax(W z + b) and cannot be folded into a graph;"
             " serve it with calibrator.json, or fit 'temperature', 'vector', 'matrix' or a structured one"
         )
-    if affine[0].shape != (classes, classes):
-        raise FoldError(f"the calibrator was fitted on {len(affine[1])} classes; {path} has {classes}")
     _append(model.graph, affine, classes)
     onnx.checker.check_model(model)
     return model

@@ -15,7 +15,7 @@ from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
 from trueodds.bundle.card import NAME
 from trueodds.calibrators import Calibrator
-from trueodds.calibrators.selection import default_candidates
+from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError, UserError
 from trueodds.evaluation.results import Results, evaluate, table_of
 from trueodds.evaluation.splits import balanced
@@ -58,6 +58,8 @@ class Imported:
     results: Results
     calibration: int
     """Rows that the calibrator was fitted on."""
+    selection: Selection
+    """What the calibrator was chosen by."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def import_model(
     step("")
     logits.write(out / LOGITS, scored.splits, scored.notes)
     judged.write(out, scored.notes)
-    return Imported(bundle, judged, len(val.labels_N))
+    return Imported(bundle, judged, len(val.labels_N), selection)
 
 
 def score(

@@ -16,10 +16,10 @@ from trueodds.files import FileError, read_npz
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
+from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.texts import alike, is_whole_number, listed
 
-SUFFIXES = {".png", ".jpg", ".jpeg"}
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
 LABEL = "label"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import base64
 import pickle
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trueodds.cli import status_of
 from trueodds.evaluation.measurement import Measurement, Problem
@@ -16,9 +18,11 @@ from trueodds.importing.kinds import TextOptions
 from trueodds.importing.preprocessing import Preprocessing
 from trueodds.importing.signature import Kind
 from trueodds.processes.limited import step
+from trueodds.reports.table.evaluation import aligned
 from trueodds.texts import plural
 
-COLUMNS = ("calibrator", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+COLUMNS = ("calibrator", "chosen by NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+OF_POSITIVE = ("calibrator", "mean p", "Brier (0 to 1)", "ECE", "its interval", "noise floor (95%)")
 
 
 def main(word: str) -> int:
@@ -60,17 +64,22 @@ def summary(imported: Imported) -> str:
     """The table of calibrators with what is to be known about it."""
     card, results = imported.bundle.card, imported.results
     size = card.input.size
-    rows = [COLUMNS, _line("none", results.before), _line(f"* {results.after.name}", results.after)]
-    rows += [_line(f"  {one.name}", one) for one in results.others]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(COLUMNS))]
+    nll = {one.name: one.nll for one in imported.selection.table}
+    named: list[tuple[str, Measurement | Problem]] = [("none", results.before)]
+    named.append((f"* {results.after.name}", results.after))
+    named += [(f"  {one.name}", one) for one in results.others]
+    rows = [COLUMNS, *(_line(name, one, nll.get("identity" if name == "none" else one.name)) for name, one in named)]
     lines = [
         f"{card.name}: {plural(len(card.classes), 'class', 'classes')}, {card.input.kind} {size};"
         f" {plural(imported.calibration, 'calibration row')}, {plural(results.after.sums.n, 'test row')}",
         *(f"note: {note}" for note in card.notes),
         "",
-        *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+        *aligned(rows, "<" * len(COLUMNS)),
         "",
-        "On the test rows. *: chosen, of least cross-validated NLL on the calibration rows. ECE: a fraction, of"
+        *(f"{one.name} was passed over: {one.passed_over}." for one in imported.selection.table if one.passed_over),
+        *_of_positive(named),
+        "On the test rows, but for the NLL that chose: cross-validated, on the calibration rows. *: chosen, of the"
+        " least that is sound. ECE: of the more probable class, a fraction, of"
         f" {results.settings.bins} bins, with its {results.settings.level:.0%} interval; the noise floor is the"
         " mean ECE of right probabilities in samples of this size, and what it stays below in 95 of 100.",
     ]
@@ -84,10 +93,26 @@ def _classes(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _line(name: str, one: Measurement | Problem) -> tuple[str, ...]:
+def _line(name: str, one: Measurement | Problem, chosen_by: float | None) -> tuple[str, ...]:
+    cross = "" if chosen_by is None else f"{chosen_by:.4f}"
     if isinstance(one, Problem):
-        return (name, "", "", "", "", one.reason)
-    values = one.values
+        return (name, cross, "", "", "", "", one.reason)
+    return (name, cross, *_numbers(one.values, "error_rate", "nll", "ece"))
+
+
+def _numbers(values: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
+    """Values, then the interval of the ECE and its noise floor."""
     interval = f"{values['ece_lower']:.4f} .. {values['ece_upper']:.4f}"
-    numbers = (f"{values[key]:.4f}" for key in ("error_rate", "nll", "ece"))
-    return (name, *numbers, interval, f"{values['floor_mean']:.4f} ({values['floor_p95']:.4f})")
+    floor = f"{values['floor_mean']:.4f} ({values['floor_p95']:.4f})"
+    return (*(f"{values[key]:.4f}" for key in keys), interval, floor)
+
+
+def _of_positive(named: Sequence[tuple[str, Measurement | Problem]]) -> list[str]:
+    """The table of p(positive), with its title and a blank line; empty where there is no positive class."""
+    known = [(name, one.positive) for name, one in named if isinstance(one, Measurement) and one.positive]
+    if not known:
+        return []
+    first = known[0][1]
+    rows = [OF_POSITIVE, *((name, *_numbers(p, "mean_probability", "brier", "ece")) for name, p in known)]
+    title = f"p({first['class']}), over all of 0 to 1; {first['prevalence']:.4f} of the test rows are {first['class']}"
+    return [title, *aligned(rows, "<" * len(OF_POSITIVE)), ""]

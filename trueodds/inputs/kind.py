@@ -111,6 +111,11 @@ class InputKind(BaseModel, ABC):
         """Of one row as a tensor of the Open Inference Protocol."""
         return self.shape
 
+    @property
+    def missing_packages(self) -> str:
+        """What some inputs need and this environment has not, with the cure; empty: nothing. Said at loading."""
+        return ""
+
     def with_files(self, files: Mapping[str, bytes]) -> Self:
         """The same with what the files `beside` hold. Raises InputError where they do not fit it."""
         return self

@@ -61,8 +61,25 @@ def check_no_mask(values: object, name: str) -> None:
         raise ValueError(f"{name} has {plural(count, 'masked value')}; {GAP_CURE}: numpy.ma.getmaskarray tells which")
 
 
+def without_tensors(values: Any) -> Any:
+    """Tensors of torch as arrays, alone or in a list, and numbers that NumPy itself does not know as float32.
+
+    A tensor may require its gradient, lie on a GPU, or be of bfloat16, as arrays of JAX are too. All else is as it was.
+    """
+    if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
+        return [without_tensors(value) for value in values]
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        try:
+            values = values.numpy()
+        except TypeError:  # bfloat16, float8
+            values = values.float().numpy()
+    kind = getattr(getattr(values, "dtype", None), "name", "")
+    return np.asarray(values).astype(np.float32) if str(kind).startswith(("bfloat", "float8")) else values
+
+
 def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """`np.asarray` of values without a gap; NaN in floats is left to the checks of numbers.
+    """`np.asarray` of values without a gap; NaN in floats is left to the checks of numbers. Tensors are taken.
 
     Raises:
         ValueError: lists of unequal lengths, masked values, None and what else of another library stands for a missing
@@ -70,7 +87,7 @@ def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """
     check_no_mask(values, name)
     try:
-        array = np.asarray(values)
+        array = np.asarray(without_tensors(values))
     except ValueError:
         raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
     if array.dtype.kind == "O" and array.ndim:

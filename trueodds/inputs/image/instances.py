@@ -75,7 +75,7 @@ class Reading:
         return images_NHWC
 
     def encoded(self, data: bytes, name: str) -> Pixels:
-        """One PNG or JPEG as H x W x C, scaled where the model's images are; errors as `images`.
+        """One encoded image as H x W x C, scaled where the model's images are; errors as `images`.
 
         What its header says is judged before a pixel is decoded: a few bytes can hold gigabytes of nothing.
         """

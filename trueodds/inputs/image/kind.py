@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from trueodds.errors import MissingExtraError
 from trueodds.inputs import npy
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.image import instances, pictures
@@ -43,7 +45,7 @@ class ImageInput(InputKind):
         "npy": "N x rows x columns x channels; numbers of any type, as long as they are 0..255",
         "bytes": "one byte a value, whole images one after the other",
     }
-    files: ClassVar[str] = "PNG or JPEG"
+    files: ClassVar[str] = "PNG, JPEG, WebP, GIF, TIFF or BMP"
     schemas: ClassVar[Sequence[Mapping[str, Any]]] = instances.SCHEMAS
     instance: ClassVar[str] = 'a nested list of pixels, {"b64": "<PNG or JPEG>"} or {"pixels_b64": "<raw bytes>"}'
 
@@ -70,12 +72,18 @@ class ImageInput(InputKind):
     def shape(self) -> tuple[int, int, int]:
         return self.height, self.width, self.channels
 
+    @property
+    def missing_packages(self) -> str:
+        if importlib.util.find_spec("simplejpeg") is None:
+            return str(MissingExtraError("reading a JPEG", "simplejpeg", "serve"))
+        return ""
+
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Pixels:
         """Images of nested lists, {"b64": PNG or JPEG} and {"pixels_b64": raw bytes}."""
         return self._reading(limits).images(instances)
 
     def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Pixels:
-        """Images of PNG and JPEG files."""
+        """Images of encoded files."""
         self.check_count(len(files), limits)
         reading = self._reading(limits)
         return np.stack([reading.encoded(data, name) for name, data in files])

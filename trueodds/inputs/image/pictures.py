@@ -15,10 +15,9 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from trueodds.errors import MissingExtraError
-from trueodds.inputs.image import png
+from trueodds.inputs.image import formats, png
 
 Pixels = npt.NDArray[np.uint8]
-FORMATS = {"PNG": ".png", "JPEG": ".jpg"}
 MAX_PIXELS = 4096 * 4096
 CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
 """libjpeg's warnings of image data that are missing or make no sense."""
@@ -66,14 +65,16 @@ def read(
     max_pixels: int = MAX_PIXELS,
     accept: Callable[[int, int], None] | None = None,
 ) -> Pixels:
-    """Decode a PNG or JPEG into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
+    """Decode an image into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
 
+    PNG, JPEG, WebP, GIF, TIFF and BMP are read, and AVIF and HEIC where Pillow or its plugin reads them.
     The size is read from the header and checked before a pixel is decoded, so a decompression bomb costs nothing.
     `accept`, given its upright width and height, may refuse it then, by an error of its own.
     An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
 
     Raises:
-        PictureError: not a PNG or JPEG, damaged or cut short; PictureTooLargeError: more than `max_pixels` pixels.
+        PictureError: no such image, several frames or pages, pixels of more than 16 bits, damaged or cut short.
+        PictureTooLargeError: more than `max_pixels` pixels.
         MissingExtraError: a JPEG, and simplejpeg is not installed.
         OSError: a path that cannot be read.
     """
@@ -105,8 +106,11 @@ def read(
 def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
     """Pillow's image, nothing decoded yet; Pillow's errors, in the block too, as PictureError."""
     try:
-        with Image.open(io.BytesIO(png.pixels_only(data)), formats=list(FORMATS)) as image:
+        if size := formats.webp_size(data):
+            _check_size(*size, max_pixels)
+        with Image.open(io.BytesIO(png.pixels_only(data)), formats=formats.readable()) as image:
             _check_size(*image.size, max_pixels)
+            _check_still(image)
             yield image
     except PictureError:
         raise
@@ -114,11 +118,20 @@ def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
         message = f"the image has too many pixels; the limit is {max_pixels:,}. Scale it down first"
         raise PictureTooLargeError(message) from None
     except UnidentifiedImageError:
-        raise PictureError(f"not an image that can be read; allowed are {' and '.join(FORMATS)}") from None
+        raise PictureError(formats.unreadable(data)) from None
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for damage
         raise PictureError(
-            f"the image is damaged or cut short ({error}); allowed are whole PNG and JPEG files"
+            f"the image is damaged or cut short ({error}); allowed are whole files of {formats.ALLOWED}"
         ) from None
+
+
+def _check_still(image: Image.Image) -> None:
+    """Refuses several frames or pages: which of them the label is for, nothing says."""
+    if image.format not in ("PNG", "JPEG", "MPO") and getattr(image, "is_animated", False):
+        what = "pages" if image.format == "TIFF" else "frames"
+        raise PictureError(f"the {image.format} has several {what}; expected one: save the one that is meant by itself")
+    if image.format == "TIFF" and image.mode in ("F", "I"):
+        raise PictureError(f"the TIFF has pixels of 32 bits (mode {image.mode}); convert it to 8 or 16 bits")
 
 
 def _check_whole(data: bytes, image: Image.Image) -> None:
@@ -126,6 +139,8 @@ def _check_whole(data: bytes, image: Image.Image) -> None:
     if image.format == "PNG":
         png.check_whole(data)
         return
+    if image.format not in ("JPEG", "MPO"):
+        return  # Pillow itself says where their data end too early
     try:
         import simplejpeg
     except ModuleNotFoundError:

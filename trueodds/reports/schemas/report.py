@@ -192,16 +192,19 @@ class Report(BaseModel):
         """The main numbers and the reading, a few lines."""
         labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
         lines = [f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"]
+        of_top = " of the top class" if self.positive is not None else ""
         if self.ece is not None:
             interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"
             floor = f"noise floor {self.floor_mean:.4f} (95th percentile {self.floor_p95:.4f})"
             lines += [
-                f"ECE                 {self.ece:.4f}, {interval}, {floor}",
+                f"ECE{of_top:<17}{self.ece:.4f}, {interval}, {floor}",
                 f"accuracy            {self.accuracy:.4f}, mean confidence {self.mean_confidence:.4f}",
             ]
         if (p := self.positive) is not None and p.ece is not None:
             mean = f"mean {p.mean_probability:.4f}, prevalence {p.prevalence:.4f}"
             lines.append(f"p({p.label})  ECE {p.ece:.4f}, interval {p.ece_lower:.4f} .. {p.ece_upper:.4f}, {mean}")
         if self.nll is not None:
-            lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f}")
+            lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f} (of 0 to 2, over all classes)")
+            if p is not None and p.brier is not None:
+                lines.append(f"Brier score of p    {p.brier:.4f} (of 0 to 1)")
         return "\n".join([*lines, self.reading])

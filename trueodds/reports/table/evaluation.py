@@ -30,7 +30,7 @@ from trueodds.reports.verdict import (
 from trueodds.reports.words import decimal, percent, signed, span
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.inputs import as_array, both_classes, check_level
+from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -153,19 +153,25 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     worst = figures["mce_bin"]
     place = f"{plural(worst.count, 'row')}, {worst.lo:.0%} to {worst.hi:.0%}"
     scores = "" if figures["nll"] is not None else "not known without the probabilities of all classes"
+    of_top = "of the more probable class; " if figures.get("positive") is not None else ""
     classwise = ("classwise ECE", decimal(figures.get("classwise_ece"), 4), "", "mean over the classes")
     return [
         ("accuracy", percent(figures["accuracy"]), limits("accuracy", "percent"), ""),
         ("mean confidence", percent(figures["mean_confidence"]), "", "should equal the accuracy"),
         ("gap, points", signed(figures["signed_gap"], ""), limits("signed_gap", "signed"), ""),
-        ("ECE", decimal(figures["ece"], 4), "", bins),
+        ("ECE", decimal(figures["ece"], 4), "", of_top + bins),
         ("  estimate", decimal(figures["ece_estimate"], 4), limits("ece"), "without what chance adds"),
         ("  noise floor", decimal(figures["floor_mean"], 4), "", floor),
         ("smooth ECE", decimal(figures["smooth_ece"], 4), "", "without bins"),
         *([classwise] if "classwise_ece" in figures else []),
         ("worst bin (MCE)", decimal(figures["mce"], 4), "", place),
         ("NLL, nats", decimal(figures["nll"], 4), limits("nll") if not scores else "", scores),
-        ("Brier score", decimal(figures["brier"], 4), limits("brier") if not scores else "", scores),
+        (
+            "Brier score",
+            decimal(figures["brier"], 4),
+            limits("brier") if not scores else "",
+            scores or "0 to 2, over all classes",
+        ),
     ]
 
 
@@ -234,6 +240,7 @@ def report(
     answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
     certain = figures_of(sums, bins, binning, CERTAIN, False)
     verdict, of_top_label, positive = _judged(answers, figures, certain), None, None
+    probabilities = without_tensors(probabilities)
     if np.ndim(probabilities) == 1:
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
         counts_C = by_p.cells[0].astype(np.int64)

@@ -1,0 +1,55 @@
+"""Formats of encoded images: which are read here, and what is to be said of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+
+from PIL import Image
+
+BASIC = ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP")
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif", ".heic", ".heif"})
+"""Of files that a folder of images holds; what one of them really is, its bytes say."""
+PLUGINS = {"AVIF": "pillow_avif", "HEIF": "pillow_heif"}
+"""Formats of a package of their own, and its module; Pillow may bring AVIF itself."""
+BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
+BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIF")
+"""What stands after `ftyp` in their first bytes."""
+ALLOWED = f"{', '.join(BASIC[:-1])} and {BASIC[-1]}"
+
+
+@functools.cache
+def readable() -> tuple[str, ...]:
+    """The formats that can be read in this environment, as Pillow names them."""
+    Image.init()
+    for name, module in PLUGINS.items():
+        if name in Image.OPEN:
+            continue
+        with contextlib.suppress(ImportError):
+            plugin = importlib.import_module(module)
+            if name == "HEIF":
+                plugin.register_heif_opener()
+    return tuple(name for name in (*BASIC, *PLUGINS) if name in Image.OPEN)
+
+
+def unreadable(data: bytes) -> str:
+    """What to say of bytes that none of `readable` reads."""
+    name = BRANDS.get(data[8:12]) if data[4:8] == b"ftyp" else None
+    if name and name not in readable():
+        package = PLUGINS[name].replace("_", "-")
+        shown = "HEIC" if name == "HEIF" else name
+        return f"the image is {shown}, which is not read here: convert it to PNG or JPEG, or pip install {package}"
+    return f"not an image that can be read; allowed are {ALLOWED}: convert it to PNG or JPEG"
+
+
+def webp_size(data: bytes) -> tuple[int, int] | None:
+    """(width, height) in a WebP's header; None: no WebP. Pillow makes room for all pixels before it tells them."""
+    if len(data) < 30 or data[:4] != b"RIFF" or data[8:12] != b"WEBP":
+        return None
+    if data[12:16] == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if data[12:16] == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
