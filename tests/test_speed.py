@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,7 @@ def test_a_compiled_body_learns_the_same(digits: DataSet, tmp_path: Path) -> Non
     assert plain.history[0]["train_loss"] == pytest.approx(compiled.history[0]["train_loss"], rel=1e-3)
 
 
+@pytest.mark.full
 def test_a_compiled_body_of_texts_has_one_graph_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
     compiler = torch.compile
@@ -220,7 +222,7 @@ def test_what_a_compiled_body_cannot_do(kind: Kind, settings: dict[str, Any], me
 def test_convolutions_are_timed_only_for_fixed_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.set_float32_matmul_precision", lambda _precision: None)
-    monkeypatch.setattr("torch.backends.cudnn.benchmark", None)
+    monkeypatch.setattr(torch.backends, "cudnn", SimpleNamespace(benchmark=None))
     for fixed in (True, False):
         device_of("cuda", fixed_sizes=fixed)
         assert torch.backends.cudnn.benchmark is fixed

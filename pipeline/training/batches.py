@@ -95,7 +95,7 @@ def whole(rows: Tensor) -> Tensor:
 class Augmentation:
     """Random crop after zero padding by `padding` pixels, and random horizontal flip. Zero and False: none.
 
-    crop_scale, randaugment: what larger images get after these (`pipeline.data.vision.augmentation`).
+    crop_scale, randaugment: what larger images get after these (`pipeline.data.vision`, `pipeline.methods.operations`).
     views: what a method makes of the uint8 images after all that; it may give several views of each.
     """
 
@@ -146,18 +146,25 @@ class Augmentation:
     def _transformed(self, images_NHWC: Tensor, generator: torch.Generator, n: int, share: Share) -> Tensor:
         if not self.crop_scale and not self.randaugment:
             return images_NHWC
-        from pipeline.data.vision import augmentation
-
         _, height, width, _ = images_NHWC.shape
-        transform = augmentation((height, width), self.crop_scale, self.randaugment)
-        # torchvision draws from torch's own generator, from which nothing else may take another number for it.
-        seeds_N = share(torch.randint(1 << 62, (n,), generator=generator)).tolist()
-        images = []
-        with torch.random.fork_rng(devices=[]):
-            for seed, image_HWC in zip(seeds_N, images_NHWC, strict=True):
-                torch.default_generator.manual_seed(seed)
-                images.append(transform(image_HWC.permute(2, 0, 1)))
-        return torch.stack(images).permute(0, 2, 3, 1)
+        size = height, width
+        if self.crop_scale:
+            from pipeline.data.vision import random_crop
+
+            crop, images = random_crop(size, self.crop_scale), []
+            # torchvision draws from torch's own generator, from which nothing else may take another number for it.
+            seeds_N = share(torch.randint(1 << 62, (n,), generator=generator)).tolist()
+            with torch.random.fork_rng(devices=[]):
+                for seed, image_HWC in zip(seeds_N, images_NHWC, strict=True):
+                    torch.default_generator.manual_seed(seed)
+                    images.append(crop(image_HWC.permute(2, 0, 1)))
+            images_NHWC = torch.stack(images).permute(0, 2, 3, 1)
+        if self.randaugment:
+            from pipeline.methods.operations import randaugment
+
+            augmented = randaugment(self.randaugment, size)
+            images_NHWC = augmented(images_NHWC.permute(0, 3, 1, 2), generator, n, share).permute(0, 2, 3, 1)
+        return images_NHWC
 
 
 @dataclass(frozen=True)

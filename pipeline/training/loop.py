@@ -54,11 +54,8 @@ def train(
         TrainingError: the loss is no longer finite.
     """
     check_processes(plan, data, processes)
-    recipe, device, classes = (
-        plan.recipe,
-        device_of(plan.device, fixed_sizes=plan.net.kind not in WORDS),
-        len(data.card["classes"]),
-    )
+    recipe, classes = plan.recipe, len(data.card["classes"])
+    device = device_of(plan.device, fixed_sizes=plan.net.kind not in WORDS)
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
     beginning = processes.in_turn(lambda: Beginning.of(data, plan, device, checkpoints))
     settings |= beginning.settings

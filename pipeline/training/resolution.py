@@ -139,7 +139,7 @@ def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind
 
 
 def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind) -> None:
-    """Raises ConfigError for what no compiled body can do: sizes that change, passes between a pass and its gradient."""
+    """Raises ConfigError for what no compiled body can do: changing sizes, a pass before another's gradient."""
     problem = f"training.compile is {recipe.compile}"
     if recipe.compile == "off":
         return
