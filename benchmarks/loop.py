@@ -97,7 +97,7 @@ def plain(turn: dict[str, Any]) -> list[float]:
     from torch.utils.data import DataLoader, Dataset
 
     transforms = vision.torchvision().transforms
-    device = device_of(turn["device"])
+    device = device_of(turn["device"], fixed_sizes=True)
     torch.set_num_threads(turn["threads"] or torch.get_num_threads())
     finish = [transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
     moves = [transforms.RandomCrop(SIDE, 4), transforms.RandomHorizontalFlip()]

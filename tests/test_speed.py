@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,15 @@ import torch
 from pipeline import data, nets
 from pipeline.config import Data, Training
 from pipeline.data.dataset import DataSet
+from pipeline.data.raw import Kind
 from pipeline.figures import training as figures
 from pipeline.nets import blocks
+from pipeline.nets.text import WordNet
 from pipeline.training.batches import Augmentation, Batches
 from pipeline.training.machine import speed
+from pipeline.training.machine.device import device_of
 from pipeline.training.recipe import Recipe
+from pipeline.training.resolution import plan_of
 from pipeline.training.trained import write_epochs
 from tests.training_runs import train
 from trueodds.errors import ConfigError
@@ -172,3 +177,66 @@ def test_a_compiled_body_learns_the_same(digits: DataSet, tmp_path: Path) -> Non
     compiled = train(digits, Training(compile="features", **settings), tmp_path / "b")
     assert plain.logits["val"] == pytest.approx(compiled.logits["val"], rel=2e-2, abs=2e-2)
     assert plain.history[0]["train_loss"] == pytest.approx(compiled.history[0]["train_loss"], rel=1e-3)
+
+
+@pytest.mark.full
+def test_a_compiled_body_of_texts_has_one_graph_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    compiler = torch.compile
+    graphs = []
+
+    def counting(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", lambda body, **options: compiler(body, **{**options, "backend": counting}))
+    net = nets.build("gp_cnn", 6, 3, width=4, dropout=0.0).train()
+    assert isinstance(net, WordNet)
+    net.embed(torch.randn(30, 6))
+    texts = [torch.randint(2, 30, (5, length)) for length in (40, 7, 23, 2, 60)]
+    with speed.accelerated(net, Recipe("gp_cnn", 1, compile="features"), CPU):
+        fast = [net.features(ids) for ids in texts]
+    assert len(graphs) == 1
+    assert all(torch.allclose(one, net.features(ids), atol=1e-5) for one, ids in zip(fast, texts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("text", {"compile": "graphs"}, "holds texts of many lengths; set compile: features"),
+        ("tree", {"compile": "features"}, "holds trees, each of a shape of its own; set it to off"),
+        ("image", {"compile": "graphs", "method": "flg"}, "set compile: features"),
+        ("image", {"compile": "graphs", "method": "mmce_separate"}, "mmce goes through the net once more"),
+        (
+            "image",
+            {"compile": "features", "method": "flg", "method_options": {"lookahead": "all"}},
+            r"compile: off, or method_options\.lookahead: head",
+        ),
+    ],
+)
+def test_what_a_compiled_body_cannot_do(kind: Kind, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_of(Training(**settings), "mine", kind, held_out=True)
+
+
+def test_convolutions_are_timed_only_for_fixed_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.set_float32_matmul_precision", lambda _precision: None)
+    monkeypatch.setattr(torch.backends, "cudnn", SimpleNamespace(benchmark=None))
+    for fixed in (True, False):
+        device_of("cuda", fixed_sizes=fixed)
+        assert torch.backends.cudnn.benchmark is fixed
+
+
+def test_a_step_on_texts_asks_the_device_nothing() -> None:
+    """Meta tensors have no values: whoever asks for one fails."""
+    with torch.device("meta"):
+        net = nets.build("gp_cnn", 6, 3, width=4).train()
+    ids = torch.zeros(20, 50, dtype=torch.int64, device="meta")
+    torch.autograd.backward(net(ids).sum())
+    rows = np.array([[2, 5, 6, 0, 0], [1, 7, 0, 0, 0], [3, 8, 8, 8, 0]], np.int32)
+    card = {"input": {"kind": "text"}, "normalise": {"mean": [], "std": []}}
+    texts = Batches.of(DataSet({"train": (rows, np.arange(3))}, card), "train", CPU)
+    there = replace(texts, rows=texts.rows.to("meta"), labels_N=texts.labels_N.to("meta"))
+    assert [x.shape[1] for x, _ in there.ordered(2)] == [2, 3]
+    assert [tuple(x.shape) for x, _ in there.shuffled(3, torch.Generator())] == [(3, 3)]

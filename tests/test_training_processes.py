@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import torch.distributed as dist
 from pipeline import config, data, stages
 from pipeline.__main__ import main
 from pipeline.config import Data, Training
+from pipeline.data.dataset import DataSet
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_overrides
 from pipeline.training import loop
+from pipeline.training.batches import Augmentation, Batches
 from pipeline.training.machine import launch
 from pipeline.training.machine.processes import ALONE, Processes
 from tests.conftest import run
@@ -130,3 +133,40 @@ def test_shares_of_a_batch_are_all_of_it() -> None:
     parts = [Processes(rank, 3).share(rows) for rank in range(3)]
     assert torch.equal(torch.cat(parts), rows)
     assert [len(part) for part in parts] == Processes(0, 3).sizes(23) == [8, 8, 7]
+
+
+@pytest.mark.parametrize(
+    "augment", [Augmentation(2, True), Augmentation(1, True, crop_scale=0.4, randaugment=1), Augmentation()]
+)
+@pytest.mark.parametrize("ahead", [True, False])
+def test_each_process_makes_its_share_of_the_batch_that_one_would_make(augment: Augmentation, ahead: bool) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (11, 8, 8, 3), dtype=np.uint8)
+    card = {"input": {"kind": "image"}, "normalise": {"mean": [0.5] * 3, "std": [0.2] * 3}}
+    rows = Batches.of(DataSet({"train": (x, np.arange(11))}, card), "train", torch.device("cpu"), augment)
+    rows = replace(rows, draws_ahead=ahead)
+    whole = list(rows.shuffled(6, torch.Generator().manual_seed(3)))
+    made = [
+        list(rows.shuffled(6, torch.Generator().manual_seed(3), share=Processes(rank, 2).share)) for rank in range(2)
+    ]
+    for (inputs, labels), (first, all_labels), (second, _) in zip(whole, *made, strict=True):
+        assert len(first) == 3 and len(first) + len(second) == len(labels)
+        assert torch.equal(torch.cat([first, second]), inputs) and torch.equal(all_labels, labels)
+
+
+def test_a_process_drops_as_it_would_have_without_a_kill() -> None:
+    """Shares are of unequal sizes, and yet the first one's random state is everybody's: a checkpoint needs no other."""
+    dropout, cpu = torch.nn.Dropout(), torch.device("cpu")
+    masks, states = [], []
+    for rank, rows in ((0, 8), (1, 7)):
+        torch.manual_seed(5)
+        for _ in range(2):
+            with Processes(rank, 2).own_draws(cpu):
+                dropout(torch.ones(rows, 4))
+        states.append(torch.get_rng_state())
+        with Processes(rank, 2).own_draws(cpu):
+            masks.append(dropout(torch.ones(7, 4)))
+    assert torch.equal(*states)
+    assert not torch.equal(*masks), "rows of two processes do not share their masks"
+    torch.set_rng_state(states[0])
+    with Processes(1, 2).own_draws(cpu):
+        assert torch.equal(dropout(torch.ones(7, 4)), masks[1])

@@ -35,7 +35,9 @@ def step(method_name: str, processes: Processes, folder: Path) -> None:
     state = TrainingState(recipe, net, recipe.optimizer_of(net), method, Selection("last"), processes=processes)
 
     def features_of(x: torch.Tensor) -> torch.Tensor:
-        return processes.gather(net.features(processes.share(x)), len(x))
+        with processes.own_draws(torch.device("cpu")):
+            features = net.features(processes.share(x))
+        return processes.gather(features, len(x))
 
     state.set_rate(0.3)
     torch.manual_seed(2)

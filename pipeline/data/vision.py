@@ -43,18 +43,13 @@ def torchvision() -> ModuleType:
     return cast(ModuleType, package)
 
 
-def augmentation(size: tuple[int, int], crop_scale: float, randaugment: int) -> Callable[[Tensor], Tensor]:
-    """What torchvision.transforms.v2 makes of one uint8 image C x H x W; drawn from torch's global generator.
+def random_crop(size: tuple[int, int], crop_scale: float) -> Callable[[Tensor], Tensor]:
+    """A random crop of at least `crop_scale` of the area of one image C x H x W, scaled to `size` (height, width).
 
-    crop_scale: a random crop of at least this share of the area is scaled to `size` (height, width); 0: none.
-    randaugment: so many operations of RandAugment, of magnitude 9 (Cubuk et al. 2020); 0: none.
+    It draws from torch's global generator.
     """
     torchvision()
     from torchvision.transforms import v2
 
-    steps: list[torch.nn.Module] = []
-    if crop_scale:
-        steps.append(v2.RandomResizedCrop(size, scale=(crop_scale, 1.0), ratio=CROP_RATIOS, antialias=True))
-    if randaugment:
-        steps.append(v2.RandAugment(num_ops=randaugment))
-    return cast(Callable[[Tensor], Tensor], v2.Compose(steps))
+    crop = v2.RandomResizedCrop(size, scale=(crop_scale, 1.0), ratio=CROP_RATIOS, antialias=True)
+    return cast(Callable[[Tensor], Tensor], crop)

@@ -133,6 +133,13 @@ class Composition:
         )
 
     @property
+    def parts_that_pass_again(self) -> tuple[str, ...]:
+        """The parts that go through the net, or back, between a step's pass and the end of its backward pass."""
+        return tuple(
+            part.name for part in self.components if part.role == "meta" or part.options.get("when") == "separate"
+        )
+
+    @property
     def changes_rows(self) -> bool:
         """Whether a part makes other rows of a batch: views, or mixtures of rows."""
         return any(part.role == "views" or getattr(part.function, "mixes", False) for part in self.components)

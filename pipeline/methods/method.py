@@ -95,6 +95,11 @@ class Method:
         """Whether `batch` takes numbers from its generator, so that nobody may draw for later steps before it."""
         return any(part.draws for part in self.labels)
 
+    @property
+    def mixes(self) -> bool:
+        """Whether `batch` makes rows of several rows, for which it needs the whole batch."""
+        return any(getattr(part, "mixes", False) for part in self.labels)
+
     def per_sample(
         self,
         logits_NC: Tensor,

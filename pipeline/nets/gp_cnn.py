@@ -63,7 +63,9 @@ class GPCNN(WordNet):
 
     def features(self, inputs: Tensor) -> Tensor:
         ids_NL = _words_last(inputs)
-        pooled_ND = self._pooled(ids_NL) if torch.compiler.is_exporting() else self._pooled_by_length(ids_NL)
+        # Lengths are known to the CPU alone: on a GPU each group would wait for it, and a compiled graph end there.
+        by_length = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+        pooled_ND = self._pooled_by_length(ids_NL) if by_length else self._pooled(ids_NL)
         outputs_ND: Tensor = self.dropout(F.relu(self.hidden(pooled_ND)))
         return outputs_ND
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -53,11 +53,10 @@ class VectorNormaliser(Normaliser):
 
 
 class TokenIds(Normaliser):
-    """Texts as `trueodds.inputs.TextInput` has them, int32 N x (1 + L) -> ids int64, N x as many as the longest has."""
+    """Texts as `trueodds.inputs.TextInput` has them, int32 N x (1 + L) -> ids int64 N x L."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        longest = int(rows[:, 0].max().clamp(min=1, max=rows.shape[1] - 1))
-        return rows[:, 1 : 1 + longest].long()
+        return rows[:, 1:].long()
 
 
 class Unchanged(Normaliser):
@@ -83,11 +82,20 @@ NORMALISERS: dict[Kind, type[Normaliser]] = {
 }  # fmt: skip
 
 
+Share = Callable[[Tensor], Tensor]
+"""The rows of a batch that one process makes, such as `Processes.share`."""
+
+
+def whole(rows: Tensor) -> Tensor:
+    """The share of one process alone."""
+    return rows
+
+
 @dataclass(frozen=True)
 class Augmentation:
     """Random crop after zero padding by `padding` pixels, and random horizontal flip. Zero and False: none.
 
-    crop_scale, randaugment: what larger images get after these (`pipeline.data.vision.augmentation`).
+    crop_scale, randaugment: what larger images get after these (`pipeline.data.vision`, `pipeline.methods.operations`).
     views: what a method makes of the uint8 images after all that; it may give several views of each.
     """
 
@@ -97,15 +105,20 @@ class Augmentation:
     randaugment: int = 0
     views: Views | None = None
 
-    def __call__(self, images_NHWC: Tensor, generator: torch.Generator, moves_N3: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, images_NHWC: Tensor, generator: torch.Generator, moves_N3: Tensor | None = None, *, of: int | None = None,
+        share: Share = whole,
+    ) -> Tensor:  # fmt: skip
         """Each image its own; drawn on the CPU, so that every device sees the same.
 
-        moves_N3: what `moves` drew for them; None: it is drawn now.
+        moves_N3: what `moves` drew for the batch; None: it is drawn now. share: of a batch `of` so many images those
+        that are here; None: all.
         """
+        n = len(images_NHWC) if of is None else of
         if moves_N3 is None and (self.padding or self.flip):
-            moves_N3 = self.moves(len(images_NHWC), generator).to(images_NHWC.device)
-        images_NHWC = images_NHWC if moves_N3 is None else self._moved(images_NHWC, moves_N3)
-        images_NHWC = self._transformed(images_NHWC, generator)
+            moves_N3 = self.moves(n, generator).to(images_NHWC.device)
+        images_NHWC = images_NHWC if moves_N3 is None else self._moved(images_NHWC, share(moves_N3))
+        images_NHWC = self._transformed(images_NHWC, generator, n, share)
         return images_NHWC if self.views is None else self.views(images_NHWC, generator)
 
     @property
@@ -130,19 +143,28 @@ class Augmentation:
         image_N11 = torch.arange(n, device=device).view(n, 1, 1)  # one gather does crop and flip
         return padded[image_N11, rows_NH.unsqueeze(2), columns_NW.unsqueeze(1)]
 
-    def _transformed(self, images_NHWC: Tensor, generator: torch.Generator) -> Tensor:
+    def _transformed(self, images_NHWC: Tensor, generator: torch.Generator, n: int, share: Share) -> Tensor:
         if not self.crop_scale and not self.randaugment:
             return images_NHWC
-        from pipeline.data.vision import augmentation
-
         _, height, width, _ = images_NHWC.shape
-        transform = augmentation((height, width), self.crop_scale, self.randaugment)
-        # torchvision draws from torch's own generator, from which nothing else may take another number for it.
-        seed = int(torch.randint(1 << 62, (), generator=generator))
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            images = [transform(image_HWC.permute(2, 0, 1)) for image_HWC in images_NHWC]
-        return torch.stack(images).permute(0, 2, 3, 1)
+        size = height, width
+        if self.crop_scale:
+            from pipeline.data.vision import random_crop
+
+            crop, images = random_crop(size, self.crop_scale), []
+            # torchvision draws from torch's own generator, from which nothing else may take another number for it.
+            seeds_N = share(torch.randint(1 << 62, (n,), generator=generator)).tolist()
+            with torch.random.fork_rng(devices=[]):
+                for seed, image_HWC in zip(seeds_N, images_NHWC, strict=True):
+                    torch.default_generator.manual_seed(seed)
+                    images.append(crop(image_HWC.permute(2, 0, 1)))
+            images_NHWC = torch.stack(images).permute(0, 2, 3, 1)
+        if self.randaugment:
+            from pipeline.methods.operations import randaugment
+
+            augmented = randaugment(self.randaugment, size)
+            images_NHWC = augmented(images_NHWC.permute(0, 3, 1, 2), generator, n, share).permute(0, 2, 3, 1)
+        return images_NHWC
 
 
 @dataclass(frozen=True)
@@ -154,6 +176,7 @@ class Batches:
     rows: on the device, but for those of a data set that is too large for it.
     labels_N: on the device, where batches are, too.
     pages: of `rows`, where they are mapped from a file.
+    lengths_N: of texts, on the CPU: a batch is as wide as its longest, and nobody asks the device.
     draws_ahead: an epoch's moves are drawn before its first step and go to the device at once; only where nothing else
     draws from the generator between two steps.
     """
@@ -165,6 +188,7 @@ class Batches:
     pages: mapped.Pages
     of_nodes: bool = False
     draws_ahead: bool = False
+    lengths_N: Tensor | None = None
 
     @classmethod
     def of(cls, data: DataSet, split: str, device: torch.device, augment: Augmentation | None = None) -> Batches:
@@ -180,7 +204,9 @@ class Batches:
         kind = data.card["input"]["kind"]
         normalise = NORMALISERS[kind].of(data.card["normalise"], device)
         labels_N = torch.from_numpy(labels).to(device)
-        return cls(rows, labels_N, normalise, augment or Augmentation(), pages, kind == "tree")
+        lengths_N = torch.from_numpy(array[:, 0].clip(1, array.shape[1] - 1)) if kind == "text" else None
+        augment = augment or Augmentation()
+        return cls(rows, labels_N, normalise, augment, pages, kind == "tree", lengths_N=lengths_N)
 
     def joined(self, other: Batches) -> Batches:
         """These rows and then the other's, all treated like these."""
@@ -188,7 +214,10 @@ class Batches:
             torch.cat([self.rows, other.rows.to(self.rows.device)]),
             torch.cat([self.labels_N, other.labels_N]),
         )
-        return replace(self, rows=rows, labels_N=labels, pages=mapped.Pages())
+        lengths = None
+        if self.lengths_N is not None and other.lengths_N is not None:
+            lengths = torch.cat([self.lengths_N, other.lengths_N])
+        return replace(self, rows=rows, labels_N=labels, lengths_N=lengths, pages=mapped.Pages())
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -206,16 +235,19 @@ class Batches:
         return -(-len(self) // batch_size)
 
     def shuffled(
-        self, batch_size: int, generator: torch.Generator, *, done: int = 0, state: Tensor | None = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+        self, batch_size: int, generator: torch.Generator, *, done: int = 0, state: Tensor | None = None,
+        share: Share = whole,
+    ) -> Iterator[tuple[Tensor, Tensor]]:  # fmt: skip
         """Every row once, in the generator's order, augmented. Batches differ in size by at most one row.
 
         Equal sizes, because a last batch of one row would break batch normalisation and weigh that row 128 times.
         To go on in the middle give the generator as it was at the beginning, `done`, the batches there have been, and
         `state`, the generator's after them; without it they must have drawn nothing, or ahead.
+        share: the rows of a batch that are made here; the draws are those of the whole, and the labels all of them.
         """
-        order = torch.randperm(len(self), generator=generator).to(self.rows.device)
-        parts = order.tensor_split(self.steps(batch_size))
+        order = torch.randperm(len(self), generator=generator)
+        on_host = order.tensor_split(self.steps(batch_size))
+        parts = order.to(self.rows.device).tensor_split(len(on_host))
         ahead = self.draws_ahead and self.augment.is_moves_alone and bool(self.augment.padding or self.augment.flip)
         moves: list[Tensor | None] = [None] * len(parts)
         if ahead:  # drawn step by step, so that they are the same numbers as those of steps that draw their own
@@ -223,10 +255,10 @@ class Batches:
             moves = list(drawn_N3.to(self.labels_N.device).tensor_split(len(parts)))
         elif state is not None:
             generator.set_state(state)
-        for index, moves_N3 in list(zip(parts, moves, strict=True))[done:]:
-            rows = self._on_device(self.rows[index])
+        for index, here, moves_N3 in list(zip(parts, on_host, moves, strict=True))[done:]:
+            rows = self._cut(self._on_device(self.rows[share(index)]), here)
             labels = node_labels(rows) if self.of_nodes else self.labels_N[index.to(self.labels_N.device)]
-            yield self.normalise(self.augment(rows, generator, moves_N3)), labels
+            yield self.normalise(self.augment(rows, generator, moves_N3, of=len(index), share=share)), labels
 
     def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """`shuffled`, again and again; of rows that are not augmented, for then `done` batches need not be made."""
@@ -240,8 +272,16 @@ class Batches:
     def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every row once, in order, as it is; in smaller batches of images with more than 92 x 92 pixels."""
         size = min(batch_size, max(1, ORDERED_VALUES // max(1, self.rows[0].numel())))
-        for rows, labels in zip(torch.split(self.rows, size), torch.split(self.labels_N, size), strict=True):
-            yield self.normalise(self._on_device(rows)), labels
+        for begin, (rows, labels) in zip(
+            range(0, len(self), size),
+            zip(torch.split(self.rows, size), torch.split(self.labels_N, size), strict=True),
+            strict=True,
+        ):
+            yield self.normalise(self._cut(self._on_device(rows), slice(begin, begin + size))), labels
+
+    def _cut(self, rows: Tensor, index: Tensor | slice) -> Tensor:
+        """Texts without the padding that all of the batch have."""
+        return rows if self.lengths_N is None else rows[:, : 1 + int(self.lengths_N[index].max())]
 
     def _on_device(self, rows: Tensor) -> Tensor:
         self.pages.touch(len(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pipeline.data.dataset import DataSet
+from pipeline.data.raw import WORDS
 from pipeline.methods.batch import ForwardPass
 from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
@@ -52,7 +54,8 @@ def train(
         TrainingError: the loss is no longer finite.
     """
     check_processes(plan, data, processes)
-    recipe, device, classes = plan.recipe, device_of(plan.device), len(data.card["classes"])
+    recipe, classes = plan.recipe, len(data.card["classes"])
+    device = device_of(plan.device, fixed_sizes=plan.net.kind not in WORDS)
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
     beginning = processes.in_turn(lambda: Beginning.of(data, plan, device, checkpoints))
     settings |= beginning.settings
@@ -62,8 +65,10 @@ def train(
     state.processes = processes
     net, method = state.net, state.method
 
-    def features_of(inputs: Tensor) -> Tensor:
-        return processes.gather(net.features(processes.share(inputs)), len(inputs))
+    def features_of(own: Tensor, rows: int) -> Tensor:
+        with processes.own_draws(device):
+            features_ND = net.features(own)
+        return processes.gather(features_ND, rows)
 
     batches = SplitBatches.of(
         beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts),
@@ -99,13 +104,18 @@ def train(
             held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, done=epoch.held_out)
             net.train()
             for inputs, labels in batches.train.shuffled(
-                recipe.batch_size, epoch.generator, done=epoch.steps, state=epoch.resumed
+                recipe.batch_size, epoch.generator, done=epoch.steps, state=epoch.resumed, share=processes.share
             ):
                 progress = (before + epoch.steps) / total
                 state.set_rate(progress)
                 weights = batches.train.weights(inputs, recipe.node_weight)
+                if method.mixes:  # rows of all shares
+                    inputs = processes.gather(inputs, len(labels))
                 inputs, targets = method.batch(inputs, labels, classes, epoch.generator)
-                batch = ForwardPass.of(net, inputs, targets, labels, progress, weights, features_of)
+                if method.mixes:
+                    inputs = processes.share(inputs)
+                gathered = partial(features_of, rows=len(labels))
+                batch = ForwardPass.of(net, inputs, targets, labels, progress, weights, gathered)
                 for meta in method.meta.due(before + epoch.steps + 1):
                     state.look_ahead(meta, batch, epoch.next(held_out))
                 loss = method.objective(batch)
@@ -116,7 +126,7 @@ def train(
                 del batch, loss, apart  # else they stay while the next batch goes through the net: 20 MB
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
-                    value = term.value(net.head(features_of(inputs)), labels)
+                    value = term.value(net.head(features_of(processes.share(inputs), len(labels))), labels)
                     state.descend(term.at(progress) * value, len(labels), decay=False)
                 shown.update()
                 if method.validates_after(before + epoch.steps):

@@ -6,7 +6,7 @@ import logging
 
 from pipeline import methods, nets
 from pipeline.config import Training
-from pipeline.data.raw import PIXELS, Kind
+from pipeline.data.raw import PIXELS, WORDS, Kind
 from pipeline.methods.composition import Composition
 from pipeline.nets.net import Shape
 from pipeline.training import recipes
@@ -40,6 +40,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     if kind not in PIXELS:
         _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, recipe, held_out)
+    _check_compile(method, recipe, dataset, kind)
     if recipe.validate_every > 1 and recipe.selection != "last":
         raise ConfigError(
             f"training.validate_every is {recipe.validate_every}, and selection {recipe.selection} looks at the"
@@ -134,6 +135,27 @@ def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind
         raise ConfigError(
             f"method {method.name!r}: {views[0]} changes the pixels of images, and data set {dataset!r} holds {kind}s;"
             f" leave {views[0]} out (mixup works on {kind}s)"
+        )
+
+
+def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind) -> None:
+    """Raises ConfigError for what no compiled body can do: changing sizes, a pass before another's gradient."""
+    problem = f"training.compile is {recipe.compile}"
+    if recipe.compile == "off":
+        return
+    if kind == "tree":
+        raise ConfigError(f"{problem}, and data set {dataset!r} holds trees, each of a shape of its own; set it to off")
+    if recipe.compile == "graphs" and kind in WORDS:
+        raise ConfigError(f"{problem}, and data set {dataset!r} holds {kind}s of many lengths; set compile: features")
+    if method.looks_through_all:
+        raise ConfigError(
+            f"{problem}, and method {method.name!r} looks ahead through every layer, which no compiled body can; set"
+            " compile: off, or method_options.lookahead: head"
+        )
+    if recipe.compile == "graphs" and (again := method.parts_that_pass_again):
+        raise ConfigError(
+            f"{problem}, and method {method.name!r}: {' and '.join(again)} goes through the net once more before a"
+            " step's gradient is complete, when the graph's memory is overwritten; set compile: features"
         )
 
 

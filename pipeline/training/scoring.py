@@ -12,6 +12,7 @@ import torch
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import Inputs
 from pipeline.nets.net import Net
+from pipeline.nets.text import WordNet
 from pipeline.training.batches import Batches
 from pipeline.training.machine.device import device_of, repeatable
 
@@ -23,7 +24,7 @@ def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32
 
     On CUDA where it is there; on the CPU the same rows give the same bytes.
     """
-    device = device_of("auto")
+    device = device_of("auto", fixed_sizes=not isinstance(net, WordNet))
     net = net.to(device).eval()
 
     def score(rows: Inputs) -> npt.NDArray[np.float32]:

@@ -10,8 +10,11 @@ import torch
 from trueodds.errors import ConfigError
 
 
-def device_of(name: str) -> torch.device:
+def device_of(name: str, *, fixed_sizes: bool) -> torch.device:
     """The device that `training.device` names.
+
+    fixed_sizes: batches come in few shapes, so that CUDA's convolutions are timed once for each; others would be timed
+    again and again.
 
     Raises:
         ConfigError: it is not there.
@@ -21,7 +24,7 @@ def device_of(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
-        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.benchmark = fixed_sizes
         torch.set_float32_matmul_precision("high")
     return torch.device(name)
 

@@ -42,7 +42,8 @@ def launch(processes: int, words: Sequence[str]) -> int:
         elastic_launch(config, sys.executable)("-m", "pipeline", *words)
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
-        return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
+        status: int = failure.exitcode
+        return status if status > 0 else 128 - status
     except SignalException as stop:
         if stop.sigval is signal.SIGINT:
             raise KeyboardInterrupt from None
@@ -76,7 +77,7 @@ def _is_first_to_fail() -> bool:
     from torch.distributed import DistError
 
     try:
-        return _store().add(_key(), 1) == 1
+        return bool(_store().add(_key(), 1) == 1)
     except DistError:  # nobody is left who could have said it
         return True
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
+from pipeline.methods.batch import RandomState
 from trueodds.errors import ConfigError
 
 T = TypeVar("T")
@@ -48,6 +49,20 @@ class Processes:
             return rows_ND
         whole: Tensor = _Gather.apply(rows_ND, self, total)  # type: ignore[no-untyped-call]
         return whole
+
+    @contextmanager
+    def own_draws(self, device: torch.device) -> Iterator[None]:
+        """Dropout of this process's rows: a stream of its own, from a number of the stream that all have alike.
+
+        What draws for whole batches thus draws the same in all, and the first one's random states are everybody's.
+        """
+        if self.world == 1:
+            yield
+            return
+        seed = int(torch.randint(1 << 62, ()))
+        with RandomState.of(device).again():
+            torch.manual_seed(seed + self.rank)
+            yield
 
     def sizes(self, total: int) -> list[int]:
         """Rows of each process, of so many in a batch."""

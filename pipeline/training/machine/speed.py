@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pipeline.nets.net import Net
+from pipeline.nets.text import WordNet
 from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError
 
@@ -47,7 +48,7 @@ def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None
     if recipe.precision == "bfloat16":
         fast = _in_bfloat16(fast, device.type)
     if recipe.compile != "off":
-        fast = _compiled(fast, recipe.compile == "graphs")
+        fast = _of_any_length(fast) if isinstance(net, WordNet) else _compiled(fast, recipe.compile == "graphs")
     if fast is plain:
         yield
         return
@@ -68,6 +69,18 @@ def _in_bfloat16(plain: Features, device: str) -> Features:
     def features(inputs: Tensor) -> Tensor:
         with torch.autocast(device, dtype=torch.bfloat16):
             return plain(inputs).float()
+
+    return features
+
+
+def _of_any_length(plain: Features) -> Features:
+    """For texts, N x L: one graph for every L, and two at most for L = 1."""
+    compiled = torch.compile(plain)
+
+    def features(inputs: Tensor) -> Tensor:
+        if inputs.shape[1] > 1:  # torch takes 1 for a constant
+            torch._dynamo.mark_dynamic(inputs, 1)
+        return compiled(inputs)
 
     return features
 
