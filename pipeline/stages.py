@@ -193,15 +193,20 @@ def evaluate(params: Params) -> None:
 
 
 def export(params: Params) -> None:
-    """Network, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json."""
+    """Network, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json; of trees only a word of it."""
     from pipeline import calibrate, data
     from pipeline.export import network
     from pipeline.training.files import IMPORTED
     from pipeline.training.network import read_net, read_settings
     from trueodds import logits
+    from trueodds.bundle import write_none
     from trueodds.files import read_json
 
     dataset = data.read(DATA)
+    if reason := network.unserved(dataset.card):
+        write_none(BUNDLE, reason)
+        log.info("no bundle: %s", reason)
+        return
     training, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
     metrics, rows = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
     validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))

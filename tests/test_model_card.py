@@ -79,7 +79,9 @@ def test_hugging_face_reads_it(bundle: Bundle) -> None:
     results = {result.metric_type: result.metric_value for result in data.eval_results or []}
     after = bundle.card.metrics["after"]
     assert results["ece"] == after["ece"] and results["accuracy"] == after["accuracy"]
-    assert {result.dataset_type for result in data.eval_results or []} == {bundle.card.data_sha256}
+    assert {(result.dataset_type, result.dataset_revision) for result in data.eval_results or []} == {
+        (bundle.card.name, bundle.card.data_sha256)
+    }
     titles = re.findall("^## (.+)$", text_of(bundle), re.MULTILINE)
     assert titles == [
         *("Intended use", "Training data and method", "Metrics", "Calibration", "Limitations", "How to load it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import torch
 from torch.nn import functional as F
 
 from pipeline import data, stages
+from pipeline.cli.stages import _result
 from pipeline.config import Data, Params, Training
 from pipeline.data import DataError, DataSet
 from pipeline.data.raw import LABEL, Kind
 from pipeline.data.texts import sst
-from pipeline.export.network import ExportError
 from pipeline.nets.text import net_of
 from pipeline.nets.tree_lstm import TreeLSTM
 from pipeline.training import loop
@@ -27,6 +28,7 @@ from pipeline.training.state import TrainingState
 from service.models.model import Model
 from tests import reference_nets
 from trueodds import logits
+from trueodds.bundle import Bundle, BundleError
 from trueodds.errors import ConfigError
 from trueodds.files import read_json
 from trueodds.inputs import Limits
@@ -112,8 +114,14 @@ def test_trees_are_learned_and_not_served(workspace: Path) -> None:
     settings = params("sst-binary", width=16, epochs=10)
     assert run(settings) < 0.1
     assert read_json(stages.PLAN)["recipe"]["vectors_rate"] == 0.1
-    with pytest.raises(ExportError, match=r"'sst-binary' holds trees, which no service takes .* evaluated"):
-        stages.export(settings)
+    stages.BUNDLE.mkdir()
+    (stages.BUNDLE / "card.json").write_text("of an earlier run")
+    stages.export(settings)
+    with pytest.raises(BundleError, match=r"holds no bundle: .*'sst-binary' holds trees, which no service takes"):
+        Bundle.load(stages.BUNDLE)
+    shown = _result()
+    assert re.search(r"^9\d\.\d% of \d+ test rows are right.*\n.* the ECE from 0\.", shown)
+    assert shown.endswith(f"evaluate stage.\nNext: look at {stages.EVALUATION}")
 
 
 def trees(workspace: Path) -> DataSet:

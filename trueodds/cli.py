@@ -19,6 +19,8 @@ from typing import Any, NoReturn, Protocol, TypeAlias, cast
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
 
+SERVICE, URL = "TRUEODDS_SERVICE", "http://127.0.0.1:8000"
+"""The variable that names the service that commands ask, and the service where it is not set."""
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
 _CURES = {
     errno.EACCES: _NO_PERMISSION,

@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-from trueodds.cli import Parser
+from trueodds.cli import SERVICE, URL, Parser
 
 PARAMS = Path("params.yaml")
 NONE = "none"
@@ -51,7 +51,7 @@ def add_service(parser: Parser) -> None:
     """Adds --service and --key-file."""
     from pipeline.recalibrate import client
 
-    words = f"URL of the service (default: {client.URL}; {client.SERVICE})"
+    words = f"URL of the service (default: {URL}; {SERVICE})"
     parser.add_argument("--service", metavar="URL", help=words)
     words = f"file with the admin key, where the service has one ({client.KEY_FILE}; or the key itself: {client.KEY})"
     parser.add_argument("--key-file", type=Path, metavar="FILE", help=words)

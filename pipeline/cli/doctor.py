@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from pipeline.cli import common
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
-from pipeline.recalibrate.client import SERVICE, client_of
+from pipeline.recalibrate.client import client_of
 from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
-from trueodds.cli import Subparsers
+from trueodds.cli import SERVICE, Subparsers
 from trueodds.errors import UserError
 
 CONSTRAINTS = Path("docker/constraints.txt")

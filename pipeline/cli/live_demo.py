@@ -76,7 +76,7 @@ def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
 
 
 def _replay(url: str, arrays: Path, speed: float) -> None:
-    command = [sys.executable, "-m", "service", "replay", "--url", url, "--data", str(arrays)]
+    command = [sys.executable, "-m", "service", "replay", "--service", url, "--data", str(arrays)]
     command += ["--rate", str(RATE), "--labelled", str(LABELLED), "--delay", str(DELAY), "--speed", str(speed)]
     command += ["--drift", f"noise:{NOISE}@{DRIFT_AT}", "--seconds", str(SECONDS)]
     process = subprocess.Popen(binding.command(command))

@@ -32,6 +32,25 @@ def _all(params: Params) -> None:
     """Every stage in order, without DVC: on a machine that has only torch."""
     for stage in stages.STAGES.values():
         stage(params)
+    print(_result())
+
+
+def _result() -> str:
+    """The main numbers of the run in words, and the next command."""
+    from trueodds.bundle import why_none
+    from trueodds.files import read_json
+
+    metrics = read_json(stages.EVALUATION / "metrics.json")
+    before, after, name = metrics["before"], metrics["after"], metrics["calibrator"]["calibrator"]
+    lines = [
+        f"{after['accuracy']:.1%} of {metrics['n']:,} test rows are right, at a mean confidence of"
+        f" {after['mean_confidence']:.1%}.",
+        f"{name} takes the ECE from {before['ece']:.4f} to {after['ece']:.4f} (a calibrated model stays below"
+        f" {after['floor_p95']:.4f} in 95% of samples), the NLL from {before['nll']:.4f} to {after['nll']:.4f}.",
+    ]
+    if reason := why_none(stages.BUNDLE):
+        return "\n".join([*lines, f"No bundle: {reason}.", f"Next: look at {stages.EVALUATION}"])
+    return "\n".join([*lines, "Next: trueodds publish"])
 
 
 def _fold(params: Params) -> None:

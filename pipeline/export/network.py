@@ -92,7 +92,8 @@ def export(
         ExportError: rows of a kind that no service takes; onnxruntime and torch differ in any logit by more than 1e-4
             of the largest, or of 1.
     """
-    _check_served(data_card)
+    if reason := unserved(data_card):
+        raise ExportError(reason)
     card = describe(data_card, training, metrics, calibrator, test)
     if tokenizer:
         card = card.model_copy(
@@ -107,13 +108,15 @@ def export(
         return _write(model, logits_C, calibrator, card, rows[0], out, validation)
 
 
-def _check_served(data_card: dict[str, Any]) -> None:
+def unserved(data_card: dict[str, Any]) -> str:
+    """The reason why no bundle is made of a net for these data; "" where one is."""
     kind = data_card["input"]["kind"]
-    if kind not in SERVED:
-        raise ExportError(
-            f"data set {data_card['name']!r} holds {kind}s, which no service takes as input: there is no bundle of such"
-            " a net. It is trained, calibrated and evaluated; its figures are those of the evaluate stage"
-        )
+    if kind in SERVED:
+        return ""
+    return (
+        f"data set {data_card['name']!r} holds {kind}s, which no service takes as input: there is no bundle of such"
+        " a net. It is trained, calibrated and evaluated; its figures are those of the evaluate stage"
+    )
 
 
 def export_imported(

@@ -14,7 +14,7 @@ from prefect.states import Completed
 from pydantic import Field
 
 from pipeline.recalibrate import AwayError, client_of
-from pipeline.recalibrate.client import SERVICE
+from trueodds.cli import SERVICE
 
 PATH = "/calibration-report"
 _NUMBERS = {

@@ -23,9 +23,9 @@ from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
 from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
-from pipeline.recalibrate.client import SERVICE
 from pipeline.trial import try_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import ModelFolder, why_none
+from trueodds.cli import SERVICE
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
 
@@ -109,7 +109,7 @@ def _train(**leaves: Any) -> None:
             place.save_experiment(name)
             log.info("experiment %s: dvc exp show; dvc exp apply %s", name, name)
         artifacts.show_results(place.folder, title)
-        if role != "never" and (place.folder / stages.BUNDLE).is_dir():
+        if role != "never" and (place.folder / stages.BUNDLE).is_dir() and not why_none(place.folder / stages.BUNDLE):
             why = f"trained by {experiment_name(title, run)}"
             if note := try_bundle(place.folder / stages.BUNDLE):
                 log.warning(note)

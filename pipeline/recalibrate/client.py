@@ -24,10 +24,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.cli import SERVICE, URL
 from trueodds.errors import UserError
 
-URL = "http://127.0.0.1:8000"
-SERVICE, KEY, KEY_FILE = "TRUEODDS_SERVICE", "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
+KEY, KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
 UNDECIDED = "/admin/recalibration/undecided"
 """The service's route that is told of a recalibration that ended without a decision."""
 SECONDS = 60.0

@@ -15,6 +15,7 @@ from tests import reference, reference_calibrators
 from tests.calibrators.test_calibrators import drawn, ends
 from trueodds import calibrators
 from trueodds.calibrators import Beta, FitError, Platt, Quadratic
+from trueodds.calibrators.affine import Vector
 from trueodds.calibrators.sigmoid import _Logistic, log_odds, log_pair
 from trueodds.sums.inputs import softmax
 
@@ -223,6 +224,20 @@ def test_logits_turned_round_are_noted() -> None:
         assert not any("wrong way" in note for note in calibrators.fit(z, labels, name).warnings)
     steep = calibrators.fit(3 * z, z.argmax(axis=1), "beta")
     assert steep.at_bound and f"stopped at the steepest slope {1 / ends(3 * z)[0]:g}:" in steep.warnings[-1]
+
+
+def test_a_note_says_left_out_of_weights_that_are_zero_only() -> None:
+    """A class's logit that is turned round: `vector` leaves it out, `structured_vector` applies a negative factor."""
+    rng = np.random.default_rng(0)
+    z, labels = rng.normal(size=(3000, 3)), rng.integers(0, 3, 3000)
+    z[np.arange(3000), labels] += np.array([2.0, 2.0, 0.0])[labels]
+    z[:, 2] -= 2.0 * (labels == 2)
+    for name, words in (("vector", "is left out"), ("structured_vector", "counts with a negative factor")):
+        calibrator = calibrators.fit(z, labels, name)
+        assert isinstance(calibrator, Vector)
+        weight = np.asarray(calibrator.weight_C)[2]
+        assert weight == 0 if name == "vector" else weight < 0
+        assert any("class 2 points the wrong way" in note and words in note for note in calibrator.warnings)
 
 
 def test_slopes_below_zero_are_refused() -> None:

@@ -41,7 +41,7 @@ from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bucket.cached import CachedModels
 from trueodds.bundle.bucket.models import BucketModels
 from trueodds.bundle.bucket.objects import BucketError
-from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer
+from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
 from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
 from trueodds.bundle.locks import BusyError
@@ -83,5 +83,7 @@ __all__ = [
     "Role",
     "SingleBundle",
     "open_models",
+    "why_none",
+    "write_none",
     "user",
 ]

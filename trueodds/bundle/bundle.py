@@ -29,6 +29,8 @@ from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
 
 MODEL, CALIBRATOR, CARD, MODEL_CARD = "model.onnx", "calibrator.json", "card.json", "MODEL_CARD.md"
+NO_BUNDLE = "NO_BUNDLE.txt"
+"""The file that says, in a folder for a bundle, why there is none."""
 GOLDEN_TOLERANCE = 1e-3
 """Of a logit, absolute and relative, or of a probability: processors differ in the last bits, wrong models more."""
 
@@ -164,6 +166,8 @@ class Bundle:
                     )
             calibrator = calibrators.from_json(read_json(directory / CALIBRATOR))
         except (FileNotFoundError, NotADirectoryError) as error:
+            if reason := why_none(directory):
+                raise BundleError(f"{directory} holds no bundle: {reason}") from None
             raise BundleError(f"{error.filename} is missing: {directory} is not a whole bundle") from None
         except ValidationError as error:
             first = error.errors()[0]
@@ -236,3 +240,16 @@ def same_answers(one: npt.ArrayLike, other: npt.ArrayLike) -> bool:
 def _hashed(card: Card) -> list[str]:
     """The files that a bundle must have besides its card. One of before MODEL_CARD.md has none."""
     return [MODEL, CALIBRATOR, *([MODEL_CARD] if MODEL_CARD in card.files else []), *card.input.beside]
+
+
+def write_none(folder: Path, why: str) -> None:
+    """Empty a folder for a bundle, but for the reason why there is none."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / NO_BUNDLE).write_text(f"{why}\n", encoding="utf-8")
+
+
+def why_none(folder: Path) -> str:
+    """The reason why a folder holds no bundle; "" where none is stated."""
+    path = folder / NO_BUNDLE
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""

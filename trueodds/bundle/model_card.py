@@ -60,7 +60,11 @@ def _front_matter(description: Description) -> dict[str, Any]:
     after = _table(description, "after")
     if after and description.data_sha256:
         metrics = [{"type": name, "name": NAMES[name], "value": after[name]} for name in NAMES if name in after]
-        dataset = {"type": description.data_sha256, "name": _rows(description)}
+        dataset = {
+            "type": description.name,
+            "name": _rows(description),
+            "revision": description.data_sha256,
+        }
         result = {"task": {"type": task}, "dataset": dataset, "metrics": metrics}
         front["model-index"] = [{"name": description.name, "results": [result]}]
     return front

@@ -229,13 +229,14 @@ class Matrix(Affine):
 
 
 def slope_notes(slope_C: Array, steepest: float | None) -> list[str]:
-    """Notes for the user on classes whose slope stopped at an end of [0, steepest]."""
-    turned_C, notes = slope_C <= 0, []
-    if turned_C.any():
-        notes.append(
-            f"The logit of class {listed(turned_C)} points the wrong way on the rows of the fit: it falls where the"
-            " class is right, and is left out. Check that logits and labels belong together, or use more rows."
-        )
+    """Notes for the user on classes whose slope is not positive, or stopped at `steepest`."""
+    notes = []
+    for turned_C, what in ((slope_C == 0, "is left out"), (slope_C < 0, "counts with a negative factor")):
+        if turned_C.any():
+            notes.append(
+                f"The logit of class {listed(turned_C)} points the wrong way on the rows of the fit: it falls where"
+                f" the class is right, and {what}. Check that logits and labels belong together, or use more rows."
+            )
     if steepest is not None and (steep_C := slope_C >= steepest).any():
         notes.append(
             f"The curve of class {listed(steep_C)} stopped at the steepest slope {steepest:g}: the rows of the fit"

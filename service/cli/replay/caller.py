@@ -64,9 +64,11 @@ class Caller:
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise ReplayError(f"--url {url!r} is no URL ({error}); expected such as http://127.0.0.1:8000") from None
+            raise ReplayError(
+                f"--service {url!r} is no URL ({error}); expected such as http://127.0.0.1:8000"
+            ) from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ReplayError(f"--url is {url!r}; expected http:// or https://, such as http://127.0.0.1:8000")
+            raise ReplayError(f"--service is {url!r}; expected http:// or https://, such as http://127.0.0.1:8000")
         self.url = url.rstrip("/")
         self._http = httpx.Client(base_url=self.url, timeout=30)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 from pathlib import Path
 from types import FrameType
@@ -21,7 +22,7 @@ from service.cli.replay.drift import GRAMMAR, KINDS, Schedule, seconds
 from service.cli.replay.runner import Replay, ReplayPlan
 from service.cli.replay.source import SPLITS, read
 from service.cli.replay.stream import BIASES, Bias, Stream
-from trueodds.cli import Subparsers
+from trueodds.cli import SERVICE, URL, Subparsers
 from trueodds.texts import plural
 
 EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"
@@ -66,7 +67,7 @@ def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
     keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
     plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
-    with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
+    with Caller(arguments.service, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
         model = caller.signature()
         source = read(arguments.data, model, arguments.split)
         stream = Stream(
@@ -90,7 +91,8 @@ def add_parser(commands: Subparsers) -> None:
         help=".npz with x_test and y_test, a folder [test/]<class>/*.png or *.txt, or a .csv or .parquet of texts",
     )
     add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
-    add("--url", default="http://127.0.0.1:8000", help="the service (default: %(default)s)")
+    words = f"URL of the service (default: {URL}; {SERVICE})"
+    add("--service", default=os.environ.get(SERVICE) or URL, metavar="URL", help=words)
     add("--model", help="default: the one that is served")
     add("--version", help="default: the one that is served")
     add("--rate", type=_rate, default=20.0, help="rows a second, on average (default: 20)")
