@@ -44,6 +44,14 @@ def learned(columns: Columns, out: Path, title: str) -> bool:
         panels.append(("learned L2, mean of a layer", lambda axes: _lines(axes, columns, layers, "l2_")))
     if bins := [name for name in columns if name.startswith("gamma_bin_")]:
         panels.append(("γ of each bin of confidence", lambda axes: _lines(axes, columns, bins, "gamma_bin_", "bin ")))
+    for prefix, label, words in (
+        ("factor_", "", "learned factors on the weights of penalties"),
+        ("relative_", "", "weights of penalties that follow the loss"),
+        ("centre_", "bin ", "centres of the learned histogram"),
+        ("width_", "bin ", "widths of its bins"),
+    ):
+        if names := [name for name in columns if name.startswith(prefix)]:
+            panels.append((words, partial(_lines, columns=columns, names=names, prefix=prefix, label=label)))
     panels += [
         ("learned label smoothing ε", partial(_smoothing, columns=columns, which=which))
         for which in ("smoothing", "class_smoothing")

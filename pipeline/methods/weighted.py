@@ -64,7 +64,10 @@ class Balance:
 
     def read(self) -> float | None:
         """The factor of the last step, read back from the device; None: there was none."""
-        return None if self._means_2 is None else self._ratio(self._means_2).item()
+        if self._means_2 is None:
+            return None
+        factor: float = self._ratio(self._means_2).tolist()
+        return factor
 
     def _ratio(self, means_2: Tensor) -> Tensor:
         tiny = torch.finfo(means_2.dtype).tiny
@@ -135,11 +138,11 @@ class Weighted:
         return weight * self.balance.factor(loss, value, counted and torch.is_grad_enabled()) * value
 
     def figures(self) -> dict[str, float | None]:
-        """weight_<penalty>: of a relative one, the weight of the last step beside a constant schedule."""
+        """relative_<penalty>: of a relative one, the weight of the last step beside a constant schedule."""
         if not self.relative:
             return {}
         factor = self.balance.read()
-        return {f"weight_{self.name}": None if factor is None else self.weight * factor}
+        return {f"relative_{self.name}": None if factor is None else self.weight * factor}
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""

@@ -49,12 +49,18 @@ def test_a_part_that_learns_nothing_leaves_the_run_as_it_is_bit_for_bit(
     assert kept == plain.history[-1] and set(meta.history[-1]) - set(kept) > {"outer_before", "outer_after"}
 
 
-@pytest.mark.parametrize("method", ["flg_sece", "ce_meta_dece", "focal+learned_smoothing"])
+@pytest.mark.parametrize(
+    "method",
+    ["flg_sece", "ce_meta_dece", "focal+learned_smoothing", "ce+mmce+learned_weights", "ce+mdca+learned_histogram"],
+)
 def test_a_killed_run_goes_on_to_the_same_net(
     method: str, digits: DataSet, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed in the middle of an epoch: its network, optimizer, means and held-out rows go on where they were."""
-    training = Training(**SMALL, method=method, method_options={"lookahead": "all" if "meta" in method else "head"})
+    options: dict[str, OptionValue] = {"lookahead": "all" if "meta" in method else "head"}
+    if "mdca" in method:
+        options["mdca.relative"] = True
+    training = Training(**SMALL, method=method, method_options=options)
     whole = train(digits, training, tmp_path / "a")
     stopped(digits, training, tmp_path / "b", 0.55, monkeypatch, every=0)
     resumed = train(digits, training, tmp_path / "b")

@@ -222,7 +222,7 @@ def test_a_relative_weight_follows_the_loss() -> None:
         total = method.loss(logits.requires_grad_(), labels)
         assert total.item() == pytest.approx(ce + 0.5 * loss_mean / penalty_mean * value, rel=1e-12)
         assert looked.item() == pytest.approx(total.item(), rel=1e-12)
-    assert method.figures() == {"weight_mmce": pytest.approx(0.5 * loss_mean / penalty_mean)}
+    assert method.figures() == {"relative_mmce": pytest.approx(0.5 * loss_mean / penalty_mean)}
     again = methods.build("ce+mmce", beta=0.5, relative=True)
     again.restore(method.state())
     assert again.loss(logits, labels).item() == pytest.approx(method.loss(logits, labels).item(), rel=1e-12)
