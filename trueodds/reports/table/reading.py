@@ -140,8 +140,8 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
 def _of_columns(path: Path, form: Form) -> Answers:
     header = columns.names(path)
     if meant := alike((form.label, *form.classes), header):
-        label, *stated = (meant.get(name, name) for name in (form.label, *form.classes))
-        answers = _of_columns(path, replace(form, label=label, classes=tuple(stated)))
+        label, *renamed = (meant.get(name, name) for name in (form.label, *form.classes))
+        answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
         words = [f"The column {other!r} is read as {name!r}." for name, other in meant.items()]
         return replace(answers, notes=(*answers.notes, *words))
     others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
