@@ -280,6 +280,16 @@ def test_rounded_probabilities_are_taken_and_said(tmp_path: Path, suffix: str) -
     assert trueodds.report(p_NC, [0, 1, 0, 2]).n == 4
 
 
+def test_columns_with_blanks_and_underscores_are_one_where_nothing_else_is_meant(tmp_path: Path) -> None:
+    columns = {"p yes": [0.2, 0.7], "p no": [0.8, 0.3], "True Class": ["p no", "p yes"]}
+    form = Form(label="true_class", classes=("p_yes", "p_no"))
+    answers = reading.read(table(tmp_path / "a.csv", columns), form)
+    assert answers.correct_N.all() and "The column 'p yes' is read as 'p_yes'." in answers.notes
+    path = table(tmp_path / "b.csv", {**columns, "p-yes": [0, 0]})
+    with pytest.raises(FileError, match="has no column 'p_yes'"):
+        reading.read(path, form)
+
+
 def test_times_in_each_form() -> None:
     expected = [1_767_225_600_000, 1_767_229_200_500]
     texts = np.array(["2026-01-01T00:00:00Z", "2026-01-01T02:00:00.5+01:00"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from trueodds.reports.table.answers import (
 from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
 from trueodds.reports.table.numbers import checked
 from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
-from trueodds.texts import columns_listed, listed, plural
+from trueodds.texts import alike, columns_listed, listed, plural
 
 Scale = Literal["probabilities", "logits"]
 LABEL = "label"
@@ -139,6 +139,11 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
 
 def _of_columns(path: Path, form: Form) -> Answers:
     header = columns.names(path)
+    if meant := alike((form.label, *form.classes), header):
+        label, *renamed = (meant.get(name, name) for name in (form.label, *form.classes))
+        answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
+        words = [f"The column {other!r} is read as {name!r}." for name, other in meant.items()]
+        return replace(answers, notes=(*answers.notes, *words))
     others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
