@@ -66,8 +66,7 @@ class Balance:
         """The factor of the last step, read back from the device; None: there was none."""
         if self._means_2 is None:
             return None
-        factor: float = self._ratio(self._means_2).tolist()
-        return factor
+        return float(self._ratio(self._means_2))
 
     def _ratio(self, means_2: Tensor) -> Tensor:
         tiny = torch.finfo(means_2.dtype).tiny

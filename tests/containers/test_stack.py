@@ -5,7 +5,9 @@ The tests are one story: each goes on with what the one before it left.
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -62,6 +64,15 @@ def scraped(stack: Stack) -> list[str]:
     `up` has those of a stack that ended within five minutes, too: nobody told Prometheus, which ended with them.
     """
     return [one["health"] for one in stack.get("/api/v1/targets", "PROMETHEUS_PORT")["data"]["activeTargets"]]
+
+
+def answering(stack: Stack) -> Iterator[int]:
+    """The ports of the range at which a service is ready."""
+    first, last = map(int, stack.environment["PORTS"].split("-"))
+    for port in range(first, last + 1):
+        with contextlib.suppress(httpx.HTTPError):
+            if stack.client.get(f"http://127.0.0.1:{port}/health/ready").status_code == 200:
+                yield port
 
 
 def flow_runs(stack: Stack, **where: Any) -> list[dict[str, Any]]:
@@ -214,5 +225,14 @@ def test_three_services_on_postgresql(stack: Stack) -> None:
     assert [(one["answers"], one["labelled"]) for one in seen] == [(300, 300)] * 3
     assert len({one["ece"] for one in seen}) == 1
     until(lambda: scraped(stack) == ["up"] * 3, 90, "all in Prometheus, by DNS")
+    ready = "the range's ports that a load balancer tries"
+    until(lambda: len(list(answering(stack))) == 3, 30, ready)
+    stack.kill(stack.containers()["service-2"])
+    until(lambda: len(list(answering(stack))) < 3, 30, f"{ready}, less the killed service's")
+    until(
+        lambda: len(list(answering(stack))) == 3, 90, f"{ready}, with the service that came back, wherever it listens"
+    )
+    for port in answering(stack):
+        assert stack.client.get(f"http://127.0.0.1:{port}/calibration-report").json()["labelled"] == 300
     stack.typed(down)
     assert stack.containers() == {}
