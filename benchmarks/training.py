@@ -122,7 +122,7 @@ def specs() -> dict[str, str]:
     """Name -> spec: every preset, and every part that none of them has, penalties and labels on cross entropy."""
     used = {name for preset in methods.PRESETS.values() for name in preset.parts.split("+")}
     rest = {
-        name: name if part.role == "primary" else f"ce+{name}"
+        name: name if part.role == "primary" else f"ce+mmce+{name}" if part.weighs else f"ce+{name}"
         for name, part in methods.PARTS.items()
         if name not in used
     }
