@@ -29,6 +29,11 @@ class RandomState:
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
         return cls(torch.get_rng_state(), cuda)
 
+    def equals(self, other: RandomState) -> bool:
+        """Whether nothing was drawn between the two."""
+        cuda = self.cuda is None or other.cuda is None or torch.equal(self.cuda, other.cuda)
+        return cuda and torch.equal(self.cpu, other.cpu)
+
     @contextmanager
     def again(self) -> Iterator[None]:
         """Draws as from then on; afterwards the generators are where they were before."""

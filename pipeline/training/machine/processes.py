@@ -54,15 +54,19 @@ class Processes:
     def own_draws(self, device: torch.device) -> Iterator[None]:
         """Dropout of this process's rows: a stream of its own, from a number of the stream that all have alike.
 
-        What draws for whole batches thus draws the same in all, and the first one's random states are everybody's.
+        What draws for whole batches thus draws the same in all, and the first one's random states are everybody's. A
+        body that draws nothing takes no number, so that these draws are one process's.
         """
         if self.world == 1:
             yield
             return
-        seed = int(torch.randint(1 << 62, ()))
         with RandomState.of(device).again():
-            torch.manual_seed(seed + self.rank)
+            torch.manual_seed(int(torch.randint(1 << 62, ())) + self.rank)
+            before = RandomState.of(device)
             yield
+            drew = not before.equals(RandomState.of(device))
+        if drew:
+            torch.randint(1 << 62, ())
 
     def sizes(self, total: int) -> list[int]:
         """Rows of each process, of so many in a batch."""
