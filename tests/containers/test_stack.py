@@ -233,7 +233,7 @@ def test_three_services_on_postgresql(stack: Stack) -> None:
     until(
         lambda: len(list(answering(stack))) == 3, 90, f"{ready}, with the service that came back, wherever it listens"
     )
-    for port in answering(stack):
-        assert stack.client.get(f"http://127.0.0.1:{port}/calibration-report").json()["labelled"] == 300
+    for found in answering(stack):
+        assert stack.client.get(f"http://127.0.0.1:{found}/calibration-report").json()["labelled"] == 300
     stack.typed(down)
     assert stack.containers() == {}
