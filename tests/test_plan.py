@@ -70,6 +70,7 @@ def test_the_code_is_the_methods_own(workspace: Path) -> None:
         "pipeline/nets/__init__.py",
         "pipeline/training/recipes.py",
     }
+    assert not any("penalties" in file or "/meta/" in file for file in plain)
     assert not tables & plain and not any(file.startswith("trueodds/metrics/alarms") for file in plain)
 
 
@@ -78,7 +79,7 @@ def test_what_the_tables_say_is_in_the_plan(workspace: Path) -> None:
     tree = plan(rows, Training(method="fl_mdca", width=8)).to_json()
     changes = {"first_change": 2 / 7, "second_change": 5 / 7}
     assert tree["method"]["parts"]["focal"] == {"gamma": 1.0, "alpha": 1.0, **changes, "gra": False}
-    acting = {"start": 0.0, "when": "joint", "every": 1, "schedule": "constant"}
+    acting = {"start": 0.0, "when": "joint", "every": 1, "schedule": "constant", "relative": False}
     assert tree["method"]["parts"]["mdca"] == {"beta": 1.0, **acting}
     assert tree["net"] == {"name": "resnet8", "width": 8, "depth": (1, 1, 1)}
     assert tree["recipe"]["epochs"] == 24 and None not in tree["recipe"].values()

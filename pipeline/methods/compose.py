@@ -11,9 +11,8 @@ from torch import Tensor
 
 from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
-from pipeline.methods.looking_ahead import Meta
+from pipeline.methods.looking_ahead import Meta, outer_penalty
 from pipeline.methods.meta.outer import NAMES as OUTER
-from pipeline.methods.meta.outer import outer_penalty
 from pipeline.methods.weighted import Schedule, When
 from trueodds.errors import ConfigError, unknown
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from pipeline.methods.looking_ahead import Meta
-from pipeline.methods.meta.outer import outer_penalty
+from pipeline.methods.looking_ahead import Meta, outer_penalty
 from pipeline.methods.method import Method, Moment, PrimaryLoss
 from pipeline.methods.weighted import Weighted
 from trueodds.errors import ConfigError

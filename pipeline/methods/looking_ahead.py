@@ -10,6 +10,15 @@ from torch import Tensor
 from pipeline.methods.batch import Batch, ForwardPass
 from pipeline.nets.net import Net
 
+CE = "ce"
+"""Cross entropy in the name of an outer loss."""
+
+
+def outer_penalty(name: str) -> str:
+    """The penalty in an outer loss of this name; empty: it has none."""
+    last = name.rpartition("+")[2]
+    return "" if last == CE else last
+
 
 @dataclass(frozen=True)
 class Descent:

@@ -64,9 +64,7 @@ class Balance:
 
     def read(self) -> float | None:
         """The factor of the last step, read back from the device; None: there was none."""
-        if self._means_2 is None:
-            return None
-        return float(self._ratio(self._means_2))
+        return None if self._means_2 is None else float(self._ratio(self._means_2))
 
     def _ratio(self, means_2: Tensor) -> Tensor:
         tiny = torch.finfo(means_2.dtype).tiny

@@ -13,12 +13,12 @@ from pipeline import methods, nets
 from pipeline.config import OptionValue
 from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
-from pipeline.methods.looking_ahead import Descent
+from pipeline.methods.looking_ahead import Descent, outer_penalty
 from pipeline.methods.meta.gamma_net import POSITIVE, GammaNet
 from pipeline.methods.meta.histogram import LearnedHistogram
 from pipeline.methods.meta.learner import MetaLearner
 from pipeline.methods.meta.lookahead import logit_tangent
-from pipeline.methods.meta.outer import OuterLoss, outer_penalty
+from pipeline.methods.meta.outer import OuterLoss
 from pipeline.methods.meta.weights import LearnedWeights
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net

@@ -10,18 +10,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.methods import penalties
+from pipeline.methods.looking_ahead import CE
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue
 
-CE = "ce"
 NAMES = (CE, *penalties.__all__, *(f"{CE}+{name}" for name in penalties.__all__))
-
-
-def outer_penalty(name: str) -> str:
-    """The penalty in an outer loss of this name; empty: it has none."""
-    last = name.rpartition("+")[2]
-    return "" if last == CE else last
 
 
 @dataclass(frozen=True)
