@@ -250,6 +250,7 @@ TORCH = (
     "pipeline/export",
     "pipeline/data/vision.py",
     "pipeline/figures/gamma.py",
+    "pipeline/figures/soft_steps.py",
     "pipeline/figures/weights.py",
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}

@@ -113,9 +113,7 @@ def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tupl
                 pass
             shown.update()
     if not sizes:
-        raise DataError(
-            f"{folder}: none of its {len(files):,} images can be read; allowed are whole files of {ALLOWED}"
-        )
+        raise DataError(f"{folder}: none of its {len(files):,} images can be read; allowed is a whole {ALLOWED}")
     if image_size is None and len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]
         raise DataError(

@@ -35,6 +35,11 @@ class Normaliser:
     @abstractmethod
     def __call__(self, rows: Tensor) -> Tensor: ...
 
+    @staticmethod
+    def lengths(rows: Tensor) -> Tensor | None:
+        """How many numbers of each row count, where rows are padded; else None."""
+        return None
+
 
 class ImageNormaliser(Normaliser):
     """uint8 N x H x W x C -> float32 N x C x H x W, (x / 255 - mean) / std, in channels_last memory order."""
@@ -57,6 +62,10 @@ class TokenIds(Normaliser):
 
     def __call__(self, rows: Tensor) -> Tensor:
         return rows[:, 1:].long()
+
+    @staticmethod
+    def lengths(rows: Tensor) -> Tensor:
+        return rows[:, 0].clip(1, rows.shape[1] - 1)
 
 
 class Unchanged(Normaliser):
@@ -204,7 +213,7 @@ class Batches:
         kind = data.card["input"]["kind"]
         normalise = NORMALISERS[kind].of(data.card["normalise"], device)
         labels_N = torch.from_numpy(labels).to(device)
-        lengths_N = torch.from_numpy(array[:, 0].clip(1, array.shape[1] - 1)) if kind == "text" else None
+        lengths_N = normalise.lengths(torch.from_numpy(array))
         augment = augment or Augmentation()
         return cls(rows, labels_N, normalise, augment, pages, kind == "tree", lengths_N=lengths_N)
 

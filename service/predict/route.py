@@ -51,7 +51,7 @@ fast = APIRouter()
 async def predict(request: Request) -> Response:
     """Calibrated probabilities for up to 256 inputs, of the kind that the model takes.
 
-    Images: send JSON, each image as nested lists of pixels, base64 of a PNG or JPEG, or base64 of raw pixels; a
+    Images: send JSON, each image as nested lists of pixels, base64 of an image file, or base64 of raw pixels; a
     multipart form with image files in fields named `files`; a `.npy` array; or raw bytes, one image after the other.
 
     Vectors: send JSON, each vector as a list of numbers or as an object with a number for each feature; a `.npy` array;

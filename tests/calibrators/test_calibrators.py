@@ -538,7 +538,8 @@ def test_a_calibrator_knows_how_many_classes_it_was_fitted_on(name: str) -> None
     labels_N = (logits_NC + rng.gumbel(size=(300, 3))).argmax(axis=1)
     fitted = calibrators.fit(logits_NC, labels_N, name)
     restored = calibrators.from_json(json.loads(json.dumps(fitted.to_json())))
-    for calibrator in (fitted, restored):
-        assert calibrator.classes == 3
+    direct = type(fitted).fit(logits_NC, labels_N)
+    for calibrator in (fitted, restored, direct):
+        assert calibrator.classes == calibrator.fitted_classes == 3
         with pytest.raises(ValueError, match=r"logits has shape \(5, 4\); this calibrator was fitted on 3 classes"):
             calibrator(rng.normal(0, 1, (5, 4)))

@@ -134,7 +134,7 @@ def test_no_readable_image(flowers: Path) -> None:
         data.load(Data(dataset="flowers", unreadable_share=0.9))
     for path in flowers.rglob("*.png"):
         path.write_bytes(b"")
-    with pytest.raises(DataError, match=r"none of its 30 images can be read; allowed are whole files of PNG"):
+    with pytest.raises(DataError, match=r"none of its 30 images can be read; allowed is a whole PNG"):
         data.load(Data(dataset="flowers", unreadable_share=0.9))
 
 

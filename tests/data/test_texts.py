@@ -64,6 +64,9 @@ def test_own_texts_in_folders(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert own.is_folder(tmp_path) and not own.is_folder(tmp_path / "train")
+    (tmp_path / "train/no/0.webp").touch()
+    assert not own.is_folder(tmp_path), "the first file is an image"
+    (tmp_path / "train/no/0.webp").unlink()
     raw = own.read_folder(tmp_path)
     assert raw.classes == ("no", "yes") and raw.y_train.tolist() == [0, 1] and raw.x_val is None
     assert isinstance(raw.x_test, TextRows) and raw.x_test.texts == ["fine"]

@@ -23,6 +23,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import ModelFolder
+from trueodds.inputs.image.formats import ALLOWED
 
 JSON = "application/json"
 FEW = settings(
@@ -198,6 +199,7 @@ def test_documentation_is_whole(running: Client) -> None:
     assert {"model", "version", "top_k", "x-prediction-id"} <= {p["name"] for p in predict["parameters"]}
     assert {"200", "400", "413", "415", "422", "503"} <= set(predict["responses"])
     assert "HTTPValidationError" not in document["components"]["schemas"]
+    assert ALLOWED in str(document) and "PNG or JPEG" not in str(document), "all that is read is named"
     assert running.get("/docs").status_code == 200
 
 

@@ -170,7 +170,7 @@ BAD_INSTANCES = {
     "not base64": ([{"b64": "%%%"}], 422, "not base64"),
     "data url": ([{"b64": "data:image/png;base64,AAAA"}], 422, "leave out"),
     "not ascii": ([{"b64": "äöü"}], 422, "not base64"),
-    "not an image": ([b64(b"hello")], 422, "allowed are PNG, JPEG, WEBP"),
+    "not an image": ([b64(b"hello")], 422, "allowed is PNG, JPEG, WebP, GIF, TIFF or BMP"),
     "cut short": ([b64(png()[:40])], 422, "instances[0]"),
     "fewer rows": ([b64(png_of_rows(4, 4, rows=3))], 422, "its data end before row 4, the last"),
     "wrong size": ([b64(png(5, 6))], 422, "5 x 6 pixels; the model takes 4 x 4"),

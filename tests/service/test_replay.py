@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from service.__main__ import main
 from service.cli.replay import ReplayError
@@ -203,7 +204,8 @@ def test_folder(tmp_path: Path) -> None:
     cropped = ImageInput(height=4, width=4, channels=3, resized=True, crop=0.5)
     (served,) = cropped.from_files([("0.png", pictures.encode_png(PIXELS[0]))], Limits())
     assert (read(tmp_path, Signature(cropped, ("a", "b"))).row(0) == served).all(), "scaled and cut as the service does"
-    assert len(read(tmp_path / "test", MODEL)) == 3, "classes without a split"
+    Image.fromarray(PIXELS[1, :, :, 0]).save(tmp_path / "test" / "dog" / "3.webp", lossless=True)
+    assert (read(tmp_path / "test", MODEL).row(3) == PIXELS[1]).all(), "classes without a split, and a WebP"
     for path, split, words in (
         (tmp_path, "train", "has no split 'train'; it has test"),
         (tmp_path / "test" / "cat", None, "holds no image"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -61,7 +62,12 @@ class Calibrator(ABC):
     """Faults of the fit, sentence by sentence: a bound that was met, worse accuracy, worse NLL."""
 
     fitted_classes: int | None = field(default=None, kw_only=True)
-    """Classes of the fit, which `fit` and `select` note; None: not known."""
+    """Classes of the fit, which every `fit` notes; None: not known."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if isinstance(own := vars(cls).get("fit"), classmethod):
+            cls.fit = classmethod(_noting(own.__func__))  # type: ignore[method-assign, assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(self.warnings))
@@ -149,6 +155,16 @@ class Calibrator(ABC):
     def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         """`warnings` for the rows of the fit."""
         return doubts(self, logits_NC, labels_N)
+
+
+def _noting(fit: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
+    """The same fit, whose calibrator knows how many classes its rows had."""
+
+    @functools.wraps(fit)
+    def noted(cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, **options: Any) -> Calibrator:
+        return replace(fit(cls, logits_NC, labels_N, **options), fitted_classes=np.shape(logits_NC)[1])
+
+    return noted
 
 
 def _same(one: Any, other: Any) -> bool:

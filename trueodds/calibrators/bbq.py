@@ -49,7 +49,7 @@ class BBQ(Curves):
     ) -> Self:
         cls.check_values(form=form)
         fitted = [averaged(*pair) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, *logits_NC.shape))
+        return cls(form, **curves(fitted, len(logits_NC)))
 
 
 def averaged(score_N: Array, hit_N: Array) -> tuple[Array, Array]:

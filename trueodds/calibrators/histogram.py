@@ -49,7 +49,7 @@ class Histogram(Curves):
         for score_N, hit_N in columns(logits_NC, labels_N, form, cls.name):
             inner_B = np.arange(1, bins) / bins if binning == "width" else equal_mass(np.sort(score_N), bins)
             fitted.append((inner_B, _shares(score_N, hit_N, inner_B)))
-        return cls(form, **curves(fitted, *logits_NC.shape))
+        return cls(form, **curves(fitted, len(logits_NC)))
 
 
 def equal_mass(sorted_N: Array, bins: int) -> Array:

@@ -57,7 +57,7 @@ class Isotonic(Curves):
                 _steps(np.sort(score_N[hit_N > 0]), len(score_N), [score_N])
                 for score_N, hit_N in columns(logits_NC, labels_N, form, cls.name)
             ]
-        return cls(form, **curves(fitted, *logits_NC.shape))
+        return cls(form, **curves(fitted, len(logits_NC)))
 
 
 def _pooled(logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:

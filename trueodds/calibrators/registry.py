@@ -116,7 +116,7 @@ def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **
         *out_of_scale(calibrator, options, logits, labels),
         *calibrator._faults(),
     )
-    return replace(calibrator, warnings=warnings, fitted_classes=logits.shape[1])
+    return replace(calibrator, warnings=warnings)
 
 
 def from_json(tree: dict[str, Any]) -> Calibrator:

@@ -131,11 +131,10 @@ def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[
     return [(score_N, (labels_N == k).astype(np.float64)) for k, score_N in enumerate(score_CN)]
 
 
-def curves(fitted: Sequence[tuple[Array, Array]], rows: int, classes: int) -> dict[str, Any]:
-    """The fields but `form` of curves fitted on so many rows and classes."""
+def curves(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
+    """The fields but `form` of curves fitted on so many rows."""
     return {
         "knots": [knots for knots, _ in fitted],
         "values": [values for _, values in fitted],
         "mixed": 1 / (rows + 1),
-        "fitted_classes": classes,
     }

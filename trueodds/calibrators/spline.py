@@ -63,7 +63,7 @@ class Spline(Curves):
     ) -> Self:
         cls.check_values(form=form, pieces=pieces)
         fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, *logits_NC.shape))
+        return cls(form, **curves(fitted, len(logits_NC)))
 
     def _faults(self) -> list[str]:
         falling = sum(bool((np.diff(np.asarray(values)) < 0).any()) for values in self.values)

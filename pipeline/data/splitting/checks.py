@@ -41,7 +41,7 @@ def checked_split(
         problem = f"data.near_duplicates is {params.near_duplicates}, which is for images"
         raise DataError(f"{problem}, and {params.dataset} holds {raw.kind}s; set it to null")
     telling: dict[str, list[str]] = {}
-    if raw.kind == "vector":
+    if raw.features:
         telling = columns.findings(cast(Vectors, raw.x_train), raw.y_train, raw.features)
     rows = _words_of(parts) if raw.kind in WORDS else _numbers_of(arrays, raw.features, telling.get("row_number", []))
     found = duplicates.find(rows, {part: y for part, (_, y) in arrays.items()}, params.near_duplicates)

@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.data.raw import DataError, Labels, Raw, TextRows, checked
 from trueodds.files import FileError
 from trueodds.inputs import columns
+from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.inputs.text.kind import COLUMN
 from trueodds.inputs.text.labelled import SUFFIX
@@ -21,7 +22,7 @@ log = logging.getLogger("pipeline.data")
 
 def is_folder(folder: Path) -> bool:
     """Whether the first file below train/ that says what it is by its name is a text."""
-    known = {SUFFIX, ".png", ".jpg", ".jpeg"}
+    known = {SUFFIX, *SUFFIXES}
     train = folder / "train"
     files = (path for path in sorted(train.iterdir()) if path.is_dir()) if train.is_dir() else ()
     for group in files:

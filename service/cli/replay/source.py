@@ -16,11 +16,11 @@ import numpy.typing as npt
 from service.cli.replay import ReplayError, texts
 from trueodds import files
 from trueodds.inputs import Input, InputError, Inputs, Limits
+from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.texts import listed
 
 SPLITS = ("test", "val", "train", "held_out")
 """The first one that is there is taken: a model should be watched on what it has not learnt from."""
-SUFFIXES = {".png", ".jpg", ".jpeg"}
 KEPT_IMAGES = 4096
 Row = Inputs | str
 """As the model takes it, or a text."""
@@ -141,7 +141,7 @@ def _folder(path: Path, model: Signature, split: str | None) -> Source:
         if file.suffix.lower() in SUFFIXES
     ]
     if not images:
-        raise ReplayError(f"{top} holds no image; expected {top}/<class>/*.png, .jpg or .jpeg")
+        raise ReplayError(f"{top} holds no image; expected {top}/<class>/*{', *'.join(sorted(SUFFIXES))}")
 
     @lru_cache(KEPT_IMAGES)
     def image(row: int) -> Inputs:

@@ -16,7 +16,8 @@ PLUGINS = {"AVIF": "pillow_avif", "HEIF": "pillow_heif"}
 BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
 BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIF")
 """What stands after `ftyp` in their first bytes."""
-ALLOWED = f"{', '.join(BASIC[:-1])} and {BASIC[-1]}"
+ALLOWED = "PNG, JPEG, WebP, GIF, TIFF or BMP"
+"""`BASIC` in words: every text that says what is read says this."""
 
 
 @functools.cache
@@ -40,7 +41,7 @@ def unreadable(data: bytes) -> str:
         package = PLUGINS[name].replace("_", "-")
         shown = "HEIC" if name == "HEIF" else name
         return f"the image is {shown}, which is not read here: convert it to PNG or JPEG, or pip install {package}"
-    return f"not an image that can be read; allowed are {ALLOWED}: convert it to PNG or JPEG"
+    return f"not an image that can be read; allowed is {ALLOWED}: convert it to PNG or JPEG"
 
 
 def webp_size(data: bytes) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Images in JSON: nested lists of pixels, and base64 of a PNG, a JPEG or raw bytes."""
+"""Images in JSON: nested lists of pixels, and base64 of an image file or of raw bytes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
 from trueodds.inputs.image import pictures
+from trueodds.inputs.image.formats import ALLOWED
 from trueodds.inputs.image.pictures import PictureError, PictureTooLargeError, Pixels, Scaling
 from trueodds.inputs.kind import Limits
 from trueodds.texts import plural, short
@@ -29,7 +30,7 @@ SCHEMAS: Sequence[Mapping[str, Any]] = (
         "type": "object",
         "required": ["b64"],
         "additionalProperties": False,
-        "properties": {"b64": {"type": "string", "format": "byte", "description": "PNG or JPEG"}},
+        "properties": {"b64": {"type": "string", "format": "byte", "description": ALLOWED}},
     },
     {
         "type": "object",
@@ -170,7 +171,7 @@ def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
     text = instance.get(key)
     if len(instance) != 1 or not isinstance(text, str):
         raise _invalid(
-            f'{name} has the keys {short(sorted(islice(instance, 5)))}; expected {{"b64": "<PNG or JPEG bytes>"}}'
+            f'{name} has the keys {short(sorted(islice(instance, 5)))}; expected {{"b64": "<{ALLOWED}>"}}'
             ' or {"pixels_b64": "<raw bytes>"}'
         )
     try:

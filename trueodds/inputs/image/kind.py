@@ -17,6 +17,7 @@ from trueodds.errors import MissingExtraError
 from trueodds.inputs import npy
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.image import instances, pictures
+from trueodds.inputs.image.formats import ALLOWED
 from trueodds.inputs.image.instances import Reading
 from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
 from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Limits
@@ -45,9 +46,9 @@ class ImageInput(InputKind):
         "npy": "N x rows x columns x channels; numbers of any type, as long as they are 0..255",
         "bytes": "one byte a value, whole images one after the other",
     }
-    files: ClassVar[str] = "PNG, JPEG, WebP, GIF, TIFF or BMP"
+    files: ClassVar[str] = ALLOWED
     schemas: ClassVar[Sequence[Mapping[str, Any]]] = instances.SCHEMAS
-    instance: ClassVar[str] = 'a nested list of pixels, {"b64": "<PNG or JPEG>"} or {"pixels_b64": "<raw bytes>"}'
+    instance: ClassVar[str] = f'a nested list of pixels, {{"b64": "<{ALLOWED}>"}} or {{"pixels_b64": "<raw bytes>"}}'
 
     kind: Literal["image"] = "image"
     height: int = Field(ge=1)
@@ -79,7 +80,7 @@ class ImageInput(InputKind):
         return ""
 
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Pixels:
-        """Images of nested lists, {"b64": PNG or JPEG} and {"pixels_b64": raw bytes}."""
+        """Images of nested lists, {"b64": an image file} and {"pixels_b64": raw bytes}."""
         return self._reading(limits).images(instances)
 
     def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Pixels:

@@ -121,7 +121,7 @@ def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
         raise PictureError(formats.unreadable(data)) from None
     except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for damage
         raise PictureError(
-            f"the image is damaged or cut short ({error}); allowed are whole files of {formats.ALLOWED}"
+            f"the image is damaged or cut short ({error}); allowed is a whole {formats.ALLOWED}"
         ) from None
 
 
