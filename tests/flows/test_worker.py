@@ -35,7 +35,7 @@ def test_a_retry_that_comes_before_the_death_is_dealt_with_does_not_end_the_work
 
 
 def test_a_worker_that_hangs_with_a_flow_that_has_ended_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
-    script = "import subprocess, time; kept = subprocess.Popen(['true']); time.sleep(60)"  # like one that reaps no children
+    script = "import subprocess, time; kept = subprocess.Popen(['true']); time.sleep(60)"  # reaps none
     with psutil.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL) as process:
         begin = time.monotonic()
         while [child.status() for child in process.children()] != [psutil.STATUS_ZOMBIE]:
