@@ -13,10 +13,15 @@ import pytest
 import torch
 
 from pipeline.data import mapped
+from pipeline.data.texts.downloads import Download, fetch
 from pipeline.figures.style import drawn
+from pipeline.flows.workspace import write_params
+from pipeline.studies.measuring import _parquet
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.trained import write_epochs
+from tests.test_bundle import make_bundle
 from trueodds import files
+from trueodds.bundle import Bundle
 
 BIG_N = np.zeros(100_000)
 
@@ -42,6 +47,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "a.npz": lambda path: files.write_npz(path, {"a": BIG_N}),
     "b.npz": lambda path: mapped.write_npz(path, {"a": BIG_N}),
     "a.bin": lambda path: files.write_bytes(path, BIG_N.tobytes()),
+    "b.bin": lambda path: files.copy(Path(np.__file__), path),  # of some 20 kB
+    "a.parquet": lambda path: _parquet(path, [{"a": str(n)} for n in BIG_N.cumsum() + range(100_000)], ["a"]),
     "a.txt": lambda path: files.write_text(path, "x" * 9000),
     "a.csv": lambda path: write_epochs(path, [{"epoch": n, "val_nll": 0.1} for n in range(5000)]),
     "a.svg": draw,
@@ -58,6 +65,38 @@ def test_a_file_that_does_not_fit_is_named_and_leaves_what_was_there(name: str, 
     assert [file.name for file in tmp_path.iterdir()] == [name] and path.read_bytes() == b"before"
     WRITERS[name](path)
     assert path.stat().st_size > 6 and [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_a_download_that_does_not_fit_names_its_folder_and_leaves_no_part(tmp_path: Path) -> None:
+    (archive := tmp_path / "a.zip").write_bytes(BIG_N.tobytes())
+    with pytest.raises(OSError, match="File too large") as caught, full():
+        fetch(Download(archive.as_uri(), ("a",)), folder := tmp_path / "downloads", "")
+    assert caught.value.filename == str(folder)
+    assert not [path for path in folder.iterdir() if path.suffix != ".lock"]
+
+
+def test_a_bundle_that_does_not_fit_is_named_and_leaves_no_part(tmp_path: Path) -> None:
+    bundle = Bundle.load(make_bundle(tmp_path / "made"))
+    model = tmp_path / "model.onnx"
+    model.write_bytes(BIG_N.tobytes())
+    zero, card = np.zeros(1), bundle.card
+    with pytest.raises(OSError, match="File too large") as caught, full():
+        Bundle.write(tmp_path / "out", model, bundle.calibrator, card, golden_input=zero, golden_logits=zero)
+    assert caught.value.filename == str(tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"made", "model.onnx"}
+
+
+def test_parameters_that_do_not_fit_stay_as_they_were(tmp_path: Path) -> None:
+    (path := tmp_path / "params.yaml").write_text("data: {}\n")
+    with pytest.raises(OSError, match=f"File too large: '{path}'"), full():
+        write_params(path, {"dataset": "x" * 9000})
+    assert path.read_text() == "data: {}\n" and [*tmp_path.iterdir()] == [path]
+
+
+def test_what_cannot_be_read_is_not_called_what_is_written(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        files.copy(tmp_path / "absent", tmp_path / "target")
+    assert caught.value.filename == str(tmp_path / "absent")
 
 
 def test_a_device_is_written_in_place() -> None:

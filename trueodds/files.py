@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -50,21 +52,50 @@ def written(path: Path) -> Iterator[Path]:
     """A file beside `path` to write, which takes its place at the end; where the block raises, `path` stays as it was.
 
     Raises:
-        OSError: the file cannot be written, with `path` as its filename, whatever library has lost that.
+        OSError: as `naming`.
     """
     is_device = path.exists() and not path.is_file()  # /dev/stdout, say
     aside = path if is_device else path.with_name(path.name + ".part")
     try:
-        yield aside
-        if not is_device:
-            aside.replace(path)
-    except Exception as error:
-        if (cause := _of_system(error)) is None:
-            raise
-        raise OSError(cause.errno, cause.strerror, str(path)) from None
+        with naming(path, aside):
+            yield aside
+            if not is_device:
+                aside.replace(path)
     finally:
         if not is_device:
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
+    """Has an error of writing name `path`, whatever was written aside, or was made of the error since.
+
+    Args:
+        path: What the block writes, as the user knows it.
+        aside: The file or folder that takes its place later, where the block does nothing but write it.
+
+    Raises:
+        OSError: with `path` as its filename: the disk is full, or the error named nothing or a file of `aside`. An
+            error that names another file, one that cannot be read, say, stays.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = _of_system(error)
+        if cause is None or not (is_full(cause) or (aside is not None and _is_of(error, cause, aside))):
+            raise
+        raise OSError(cause.errno, cause.strerror, str(path)) from None
+
+
+def is_full(error: OSError) -> bool:
+    """Whether it says that a disk, a quota or the largest size of a file is used up."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _is_of(error: Exception, cause: OSError, aside: Path) -> bool:
+    """Whether an error, and nobody's words for it, names nothing, or what lies aside."""
+    name = cause.filename
+    return not isinstance(error, UserError) and (not isinstance(name, str) or Path(name).is_relative_to(aside))
 
 
 def _of_system(error: BaseException | None) -> OSError | None:
@@ -86,6 +117,12 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Raises as `written`."""
     with written(path) as aside:
         aside.write_bytes(data)
+
+
+def copy(source: Path, target: Path) -> None:
+    """The bytes of a file. Raises as `written`, and OSError for a source that cannot be read."""
+    with written(target) as aside:
+        shutil.copyfile(source, aside)
 
 
 def write_json(path: Path, tree: Any) -> None:

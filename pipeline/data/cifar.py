@@ -9,6 +9,7 @@ import numpy as np
 from filelock import FileLock
 
 from pipeline.data.raw import DataError, Raw
+from trueodds.files import is_full
 
 
 def read(name: str, downloads: Path) -> Raw:
@@ -27,6 +28,10 @@ def read(name: str, downloads: Path) -> Raw:
         with FileLock(downloads / f"{name}.lock"):  # two runs at once: one downloads, the other finds it there
             train, test = (kind(downloads, train=split, download=True) for split in (True, False))
     except (URLError, OSError) as error:
+        if not datasets.utils.check_integrity(str(archive), kind.tgz_md5):
+            archive.unlink(missing_ok=True)
+        if is_full(error):
+            raise OSError(error.errno, error.strerror, str(archive)) from None
         raise DataError(
             f"{name} could not be downloaded from {kind.url} ({error}). Without a network, put {name}.npz into a"
             " folder and name that folder: TRUEODDS_DATA=<folder>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from filelock import FileLock
 
 from pipeline.data.folder import images_in, raw_of
 from pipeline.data.raw import DataError, Labels, Raw
+from trueodds.files import is_full
 
 NAME = "tiny-imagenet-200"
 URL = f"http://cs231n.stanford.edu/{NAME}.zip"
@@ -37,6 +39,11 @@ def download(downloads: Path) -> Path:
         try:
             torchvision().datasets.utils.download_and_extract_archive(URL, downloads, aside, archive.name, MD5)
         except (URLError, OSError) as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if not torchvision().datasets.utils.check_integrity(str(archive), MD5):
+                archive.unlink(missing_ok=True)
+            if is_full(error):
+                raise OSError(error.errno, error.strerror, str(archive)) from None
             raise DataError(
                 f"{NAME} could not be downloaded from {URL} ({error}). Without a network, put the unpacked folder"
                 f" {NAME}/ into a folder and name that folder: TRUEODDS_DATA=<folder>"

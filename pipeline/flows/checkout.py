@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trueodds.errors import ConfigError, UserError
+from trueodds.files import copy, naming, write_text
 
 RUNS = ".runs"
 _NOT_COPIED = (".git", RUNS, ".prefect", "models", "downloads")
@@ -75,7 +76,8 @@ def _checkout(home: Path, root: Path) -> Code:
     folder = root / git(home, "rev-parse", "--show-prefix")
     for name in untracked:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(home / name, folder / name, follow_symlinks=False)
+        with naming(folder / name):
+            shutil.copy2(home / name, folder / name, follow_symlinks=False)
     taken = [*(["uncommitted changes"] if changes else []), *([f"{len(untracked)} new files"] if untracked else [])]
     words = f"checkout of {commit[:10]}{' with ' + ' and '.join(taken) if taken else ''}: {root}"
     return Code(folder, commit, untracked, words)
@@ -90,10 +92,10 @@ def _borrow(home: Path, root: Path) -> None:
     if not own.is_dir():
         git(home, "init", "--quiet", "--template=", str(root))
     (own / "info").mkdir(exist_ok=True)
-    (own / "objects" / "info" / "alternates").write_text(f"{(shared / 'objects').resolve()}\n", encoding="utf-8")
+    write_text(own / "objects" / "info" / "alternates", f"{(shared / 'objects').resolve()}\n")
     for name in ("shallow", "info/exclude", "info/attributes"):
         if (shared / name).is_file():
-            shutil.copyfile(shared / name, own / name)
+            copy(shared / name, own / name)
     for setting in git(home, "config", "--local", "--list", "--null").split("\0"):
         name, _, value = setting.partition("\n")
         if re.match(_CONFIG, name):
@@ -121,7 +123,10 @@ def _copy(home: Path, root: Path, data: str) -> Code:
         def skipped(folder: str, names: list[str]) -> set[str]:
             return {name for name in names if left_out(Path(folder, name))}
 
-        shutil.copytree(home, root, ignore=skipped, symlinks=True, dirs_exist_ok=True)
+        try:
+            shutil.copytree(home, root, ignore=skipped, symlinks=True, dirs_exist_ok=True)
+        except shutil.Error as error:  # a line for each file; the first says why
+            raise WorkspaceError(f"{root} cannot be made: {error.args[0][0][2]}") from None
     return Code(root, None, (), f"no git here: a copy of the code in {root}; no experiment is recorded in DVC")
 
 

@@ -101,7 +101,7 @@ def _reason_to_restart(worker: psutil.Process, url: str) -> str:
 
 def _stop_idle(worker: psutil.Process, why: str) -> None:
     """Raises ServerError while it runs a flow."""
-    if worker.children():
+    if any(child.status() != psutil.STATUS_ZOMBIE for child in worker.children()):  # one that hangs reaps none
         raise ServerError(
             f"the worker (process {worker.pid}) is of no use, for {why}; but it is running a flow. Wait for the flow's"
             " end, or end it (make prefect-stop), and then: make prefect"
@@ -247,7 +247,7 @@ def _heard(url: str) -> datetime:
 
 def _start(home: Path, name: str, module: list[str], url: str, ready: Any, seconds: float) -> None:
     log = home / STATE / f"{name}.log"
-    with log.open("wb") as output:
+    with log.open("ab") as output:  # the last words of one that ended stay
         process = psutil.Popen(
             [sys.executable, "-m", *module],
             cwd=home,

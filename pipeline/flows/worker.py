@@ -1,7 +1,10 @@
-"""Prefect's worker of processes, which reports the death of a run once; otherwise a retry of a crashed run may be lost.
+"""Prefect's worker of processes, with two mends of what a retry right after a crash does to it (Prefect 3.8).
 
 Prefect's worker marks a run whose process died as CRASHED, runs its hooks, and seconds later marks it again. A retry
-that somebody asked for meanwhile ends as crashed, too, before it begins (Prefect 3.8).
+that somebody asked for meanwhile ends as crashed, too, before it begins. Here it reports a death once.
+
+Until then the run holds its place in the worker. A worker that is handed the retry meanwhile ends with "this borrower
+is already holding one of this CapacityLimiter's tokens". Here it leaves the run for its next look, or another worker.
 
 python -m pipeline.flows.worker [options of prefect worker start]    one flow at a time of the pool gpu, unless told
 """
@@ -19,6 +22,7 @@ from pipeline.flows.server import POOL
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
+    from prefect.client.schemas.responses import WorkerFlowRunResponse
 
 OPTIONS = ["--pool", POOL, "--type", "process", "--limit", "1"]
 
@@ -50,7 +54,19 @@ def report_once() -> None:
     ProcessWorker.run = run_and_look  # type: ignore[method-assign]
 
 
+def leave_held() -> None:
+    """Have this process's workers leave out runs that still hold a place in them."""
+    submit = ProcessWorker._submit_scheduled_flow_runs
+
+    async def submit_others(self: ProcessWorker, flow_run_response: list[WorkerFlowRunResponse]) -> list[FlowRun]:
+        held = self._limiter.statistics().borrowers if self._limiter else ()
+        return await submit(self, [one for one in flow_run_response if one.flow_run.id not in held])
+
+    ProcessWorker._submit_scheduled_flow_runs = submit_others  # type: ignore[method-assign,assignment]
+
+
 if __name__ == "__main__":
     report_once()
+    leave_held()
     sys.argv = ["prefect", "worker", "start", *OPTIONS, *sys.argv[1:]]
     runpy.run_module("prefect", run_name="__main__", alter_sys=True)

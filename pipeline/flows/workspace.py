@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from filelock import FileLock, Timeout
 from pipeline import config
 from pipeline.flows.checkout import RUNS, WorkspaceError, call, git, take_code, take_data, take_settings
 from trueodds.dialect import difference
-from trueodds.files import read_json, write_json
+from trueodds.files import read_json, write_json, write_text
 
 KEEP_DAYS = 14
 _FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_WEIGHTS": "weights", "TRUEODDS_DATA": ""}
@@ -169,7 +170,8 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
         if tree.get(section) is None:  # a section left empty: all defaults
             tree[section] = {}
         tree[section][leaf] = {**(tree[section].get(leaf) or {}), option: value} if option else value
-    yaml.dump(tree, path)
+    yaml.dump(tree, text_of := StringIO())
+    write_text(path, text_of.getvalue())
 
 
 @contextmanager

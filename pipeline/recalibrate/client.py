@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from trueodds.cli import SERVICE, URL
 from trueodds.errors import UserError
+from trueodds.files import naming
 
 KEY, KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
 UNDECIDED = "/admin/recalibration/undecided"
@@ -131,7 +132,8 @@ class Client:
         try:
             with self._open("/admin/labelled.npz", query) as answer, tempfile.TemporaryFile() as file:
                 ahead_ms = _ahead(answer.headers.get("date"))
-                shutil.copyfileobj(answer, file)
+                with naming(Path(tempfile.gettempdir())):
+                    shutil.copyfileobj(answer, file)
                 file.seek(0)
                 logits_NC, labels_N, created_ms_N, *beside = _arrays(file, last, shadow is not None)
                 return Labelled(logits_NC, labels_N, created_ms_N, ahead_ms, *beside)

@@ -17,7 +17,7 @@ from trueodds.calibrators import FitError, Temperature
 from trueodds.errors import MissingExtraError
 from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.measurement import measure
-from trueodds.files import read_json, write_json
+from trueodds.files import read_json, write_json, written
 from trueodds.inputs.table import write as write_csv
 from trueodds.processes.progress import bar
 
@@ -109,7 +109,8 @@ def _parquet(path: Path, table: Sequence[Mapping[str, Any]], names: Sequence[str
         raise MissingExtraError("a study's Parquet file", "pyarrow", "table") from None
     numbers = {*columns(), *(f"{VALIDATION}{name}" for name in columns()), SECONDS}
     arrays = {name: [row.get(name) if name in numbers else _text(row.get(name)) for row in table] for name in names}
-    parquet.write_table(pyarrow.table(arrays), path)
+    with written(path) as aside:
+        parquet.write_table(pyarrow.table(arrays), aside)
     return path
 
 

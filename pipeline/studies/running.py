@@ -22,7 +22,7 @@ from pipeline.studies import duration
 from pipeline.studies.expansion import Run
 from pipeline.studies.keys import key_of
 from trueodds.errors import UserError
-from trueodds.files import read_json, write_json
+from trueodds.files import copy, naming, read_json, write_json
 from trueodds.inputs import SERVED
 from trueodds.processes.progress import bar
 
@@ -157,7 +157,8 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
     with _counted(attempts), log.open("a", encoding="utf-8") as file:
 
         def line(words: str) -> None:
-            print(words, file=file, flush=True)
+            with naming(log):
+                print(words, file=file, flush=True)
             if say is not None:
                 say(words)
 
@@ -197,13 +198,14 @@ def _counted(attempts: duration.Attempts) -> Iterator[None]:
 def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
     """The logits and what belongs to them, whole or not at all."""
     settings = {"name": place.run.name, "settings": place.run.params.model_dump(mode="json")}
-    with tempfile.TemporaryDirectory(prefix=".aside-", dir=place.folder.parent) as aside:
+    parent = place.folder.parent
+    with tempfile.TemporaryDirectory(prefix=".aside-", dir=parent) as aside, naming(place.folder, Path(aside)):
         whole = Path(aside) / "run"
         whole.mkdir()
-        shutil.copyfile(work / stages.LOGITS, whole / LOGITS)
-        shutil.copyfile(work / stages.MODEL / EPOCHS, whole / EPOCHS)
+        copy(work / stages.LOGITS, whole / LOGITS)
+        copy(work / stages.MODEL / EPOCHS, whole / EPOCHS)
         if place.run.params.training.curves:
-            shutil.copyfile(work / stages.MODEL / EPOCH_ROWS, whole / EPOCH_ROWS)
+            copy(work / stages.MODEL / EPOCH_ROWS, whole / EPOCH_ROWS)
         if place.run.params.evaluation.shift:
             shutil.copytree(work / stages.SHIFT, whole / SHIFT)
         log.replace(whole / LOG)

@@ -81,11 +81,14 @@ def test_a_retry_right_after_a_crash_is_not_lost(prefect: Prefect) -> None:
     wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", 60, lambda: prefect.logs(run))
     retry(prefect, run)
     prefect.completed(run, 400)
+    log = prefect.home / server.STATE / "worker.log"
+    assert "Traceback" not in log.read_text(errors="replace"), "the worker lives"
 
 
 def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
     prefect.up()  # a busy machine may have ended it: Prefect's worker gives up after some errors in a row
     process = psutil.Process(read_json(prefect.home / server.STATE / "worker.json")["pid"])
+    wait_for(lambda: not process.children(), 60, lambda: f"an earlier run's process lives: {process.children()}")
     process.suspend()
     assert "hears nothing of it" in prefect.command("pipeline.flows", "up").stdout
     assert not process.is_running()

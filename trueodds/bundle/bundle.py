@@ -24,7 +24,7 @@ from trueodds import calibrators
 from trueodds.bundle.card import Card, Description, Golden, Reference
 from trueodds.bundle.model_card import model_card
 from trueodds.errors import MissingExtraError, UserError
-from trueodds.files import read_json, sha256, write_json
+from trueodds.files import naming, read_json, sha256, write_json, write_text
 from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
 
@@ -106,8 +106,10 @@ class Bundle:
         """
         out = Path(out)
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder:
-            aside = Path(folder)
+        with (
+            tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder,
+            naming(out, aside := Path(folder)),
+        ):
             shutil.copyfile(model, aside / MODEL)
             write_json(aside / CALIBRATOR, calibrator.to_json())
             for name, data in description.input.files_beside.items():
@@ -246,7 +248,7 @@ def write_none(folder: Path, why: str) -> None:
     """Empty a folder for a bundle, but for the reason why there is none."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / NO_BUNDLE).write_text(f"{why}\n", encoding="utf-8")
+    write_text(folder / NO_BUNDLE, f"{why}\n")
 
 
 def why_none(folder: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from trueodds.bundle import locks
 from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.contents import DEFAULT
+from trueodds.files import naming
 
 PUBLISHING = ".publishing"
 """Lock of those who copy bundles to a model's folder, and the beginning of the names under which they do."""
@@ -51,15 +52,14 @@ def copy_bundle(source: Bundle, target: Path) -> None:
 def _copy_aside(source: Bundle, target: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f"{PUBLISHING}-", dir=target.parent))
     try:
-        for name in source.files:
-            shutil.copyfile(source.directory / name, aside / name)
-            with (aside / name).open("r+b") as file:
-                os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
+        with naming(target, aside):
+            for name in source.files:
+                shutil.copyfile(source.directory / name, aside / name)
+                with (aside / name).open("r+b") as file:
+                    os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
         Bundle.load(aside)
         aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
         aside.rename(target)
-    except BaseException as error:
+    except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(aside)
         raise

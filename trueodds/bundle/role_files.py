@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trueodds.files import naming
+
 
 def write_line(path: Path, line: str) -> None:
     """Replace a file's content by a line; whoever calls holds the audit log of its folder.
@@ -14,7 +16,7 @@ def write_line(path: Path, line: str) -> None:
     Raises:
         OSError: it cannot be written; the file is what it was.
     """
-    _write_aside(aside := _aside(path, "new"), f"{line}\n".encode())
+    _write_aside(path, aside := _aside(path, "new"), f"{line}\n".encode())
     aside.replace(path)
 
 
@@ -27,7 +29,7 @@ def restoring(*paths: Path) -> Iterator[None]:
     before = {path: _aside(path, "before") for path in paths if path.exists()}
     try:
         for path, aside in before.items():
-            _write_aside(aside, path.read_bytes())
+            _write_aside(path, aside, path.read_bytes())
         try:
             yield
         except BaseException:
@@ -47,13 +49,12 @@ def _aside(path: Path, what: str) -> Path:
     return path.with_name(f".{path.name}.{what}")
 
 
-def _write_aside(path: Path, data: bytes) -> None:
+def _write_aside(path: Path, aside: Path, data: bytes) -> None:
     try:
-        with path.open("wb") as file:
+        with naming(path, aside), aside.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
         raise

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from filelock import FileLock
 
 from pipeline.data.raw import DataError
+from trueodds.files import naming
 from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.data")
@@ -61,7 +62,7 @@ def fetch(download: Download, folder: Path, cure: str) -> None:
     with FileLock(folder / f".{download.members[0]}.lock"):  # two runs at once: one downloads, the other finds it there
         if all((folder / member).exists() for member in download.members):
             return
-        with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as aside:
+        with naming(folder), tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as aside:
             archive = Path(aside) / "archive"
             try:
                 digest = _get(download.url, archive)

@@ -20,6 +20,7 @@ from torch import Tensor
 from pipeline.data.vision import torchvision
 from pipeline.training.plan import Start
 from trueodds.errors import ConfigError, UserError, nearest
+from trueodds.files import naming
 
 log = logging.getLogger("pipeline.training")
 
@@ -119,13 +120,14 @@ def _fetched(entry: Any) -> Path:
     if not path.exists():
         log.info("%s: downloading %s", entry, entry.url)
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            torch.hub.download_url_to_file(entry.url, str(path), progress=False)
-        except (URLError, OSError) as error:
-            raise WeightsError(
-                f"{entry} could not be downloaded from {entry.url} ({error}). Without a network, put {path.name} into a"
-                f" folder and name that folder: {FOLDER}=<folder>"
-            ) from None
+        with naming(path):
+            try:
+                torch.hub.download_url_to_file(entry.url, str(path), progress=False)
+            except (URLError, OSError) as error:
+                raise WeightsError(
+                    f"{entry} could not be downloaded from {entry.url} ({error}). Without a network, put {path.name}"
+                    f" into a folder and name that folder: {FOLDER}=<folder>"
+                ) from None
     return path
 
 

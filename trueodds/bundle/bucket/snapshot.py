@@ -15,6 +15,7 @@ from trueodds.bundle.bucket.objects import Bucket, BucketError, Entry
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD
 from trueodds.bundle.card import NAME
 from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Key, names_in
+from trueodds.files import naming
 from trueodds.inputs import KINDS
 
 BUNDLE_FILES = (MODEL, CALIBRATOR, MODEL_CARD, *(name for kind in KINDS for name in kind.beside), CARD)
@@ -128,5 +129,9 @@ def _write(path: Path, data: bytes) -> None:
         if path.read_bytes() == data:
             return
     aside = path.with_name(f".{path.name}-{os.getpid()}")
-    aside.write_bytes(data)
-    aside.replace(path)
+    try:
+        with naming(path, aside):
+            aside.write_bytes(data)
+            aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

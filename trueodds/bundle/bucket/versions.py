@@ -16,6 +16,7 @@ from trueodds.bundle.bucket.objects import Bucket, BucketError
 from trueodds.bundle.bucket.snapshot import Snapshot
 from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.contents import Key
+from trueodds.files import naming
 
 VARIABLE = "TRUEODDS_MODELS_CACHE"
 _ASIDE = ".fetching-"
@@ -47,8 +48,9 @@ def fetch(bucket: Bucket, snapshot: Snapshot, key: Key, folder: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=target.parent))
     try:
-        for name in snapshot.files(key):
-            bucket.download("/".join((*key, name)), aside / name)
+        with naming(target):
+            for name in snapshot.files(key):
+                bucket.download("/".join((*key, name)), aside / name)
         content = _content(aside)
         if content != key:
             raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(content)}")

@@ -1,0 +1,45 @@
+"""Prefect's worker as it is mended here, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import psutil
+import pytest
+from prefect.workers.process import ProcessWorker
+
+from pipeline.flows import server, worker
+
+
+def test_a_retry_that_comes_before_the_death_is_dealt_with_does_not_end_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ProcessWorker, "_submit_scheduled_flow_runs", ProcessWorker._submit_scheduled_flow_runs)
+    worker.leave_held()  # monkeypatch puts back what was there
+    retried: Any = SimpleNamespace(flow_run=SimpleNamespace(id=uuid4()))
+
+    async def hand_over() -> list[Any]:
+        process_worker = ProcessWorker(work_pool_name=server.POOL, limit=1)
+        process_worker._limiter = anyio.CapacityLimiter(1)
+        process_worker._limiter.acquire_on_behalf_of_nowait(retried.flow_run.id)
+        return await process_worker._submit_scheduled_flow_runs([retried])
+
+    assert asyncio.run(hand_over()) == []
+
+
+def test_a_worker_that_hangs_with_a_flow_that_has_ended_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
+    script = "import subprocess, time; kept = subprocess.Popen(['true']); time.sleep(60)"  # reaps none
+    with psutil.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL) as process:
+        begin = time.monotonic()
+        while [child.status() for child in process.children()] != [psutil.STATUS_ZOMBIE]:
+            assert time.monotonic() - begin < 20
+            time.sleep(0.02)
+        server._stop_idle(process, "a test")
+    assert "worker: started anew, for a test" in capsys.readouterr().out
