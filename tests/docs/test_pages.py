@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from service.alarm import webhooks
 from tests.conftest import ROOT
 from tests.docs.terminal import PAGES, Terminal, blocks, needs
 
@@ -56,3 +57,9 @@ def test_pages_that_need_something_have_blocks() -> None:
 def test_every_block_is_of_a_kind_that_is_run() -> None:
     kinds = {block.kind for page in PAGES for block in blocks(page)}
     assert kinds <= {"console", "python", "text"}
+
+
+def test_every_type_of_news_is_described() -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    assert all(f"`{kind}`" in text for kind in (webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED))
+    assert all(f"`{field}`" in text for field in webhooks.undecided_news(None, None, "", address=""))

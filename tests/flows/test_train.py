@@ -95,6 +95,30 @@ def published(artifacts: dict[str, Any]) -> Path:
     return Path(artifacts["bundle"].split("`")[1])
 
 
+def test_a_queued_run_takes_what_is_there_when_it_starts(prefect: Prefect) -> None:
+    """And its log says when somebody asked for it."""
+    params, code = prefect.home / "params.yaml", prefect.home / "pipeline" / "new.py"
+    before = params.read_text()
+    prefect.patch("work_pools/gpu", {"is_paused": True})
+    try:
+        queued = prefect.submit(epochs=1, publish="never")
+        params.write_text(before.replace("seed: 0\n  device", "seed: 77\n  device"))
+        code.write_text("NEW = 1\n")
+        prefect.patch("work_pools/gpu", {"is_paused": False})
+        record = prefect.completed(queued)
+    finally:
+        prefect.patch("work_pools/gpu", {"is_paused": False})
+        params.write_text(before)
+        code.unlink(missing_ok=True)
+    asked = datetime.fromisoformat(record["created"])
+    assert f"asked for at {asked:%Y-%m-%d %H:%M:%S} UTC; takes code, params.yaml and data as they are now" in (
+        log := prefect.logs(queued)
+    )
+    assert "with uncommitted changes and 1 new files" in log
+    made = experiments(prefect.home)[train.experiment_name(record["name"], queued)]
+    assert made["params"]["params.yaml"]["data"]["training"]["seed"] == 77
+
+
 def test_two_runs_side_by_side(prefect: Prefect) -> None:
     both = [prefect.submit(epochs=2, seed=seed) for seed in (3, 4)]
     wait_for(lambda: len(list((prefect.home / ".runs").glob("*.json"))) == 2, 60, lambda: "not side by side")
