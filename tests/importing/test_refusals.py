@@ -334,6 +334,13 @@ def test_labels_with_blanks_and_underscores_are_classes_where_nothing_else_is_me
         given.numbers(["Rome", "New York", "New.York"])
 
 
+def test_a_quantity_beside_texts_is_no_class(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + "".join(f"tea,{k}.5\n" for k in range(30)))
+    with pytest.raises(UserError, match="'label' holds 30 different numbers in 30 rows: a quantity"):
+        rows.read(path, texts=True)
+
+
 def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant() -> None:
     """Issue: "Sepal Length" was not the input sepal_length."""
     table = rows.LabelledRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))

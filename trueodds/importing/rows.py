@@ -157,6 +157,8 @@ def _texts(path: Path, label: str) -> LabelledRows:
         found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
     except FileError as error:
         raise LabelledRowsError(str(error)) from None
+    if not path.is_dir():
+        tables.check_classes(path, label, set(found.labels), len(found.labels))
     x = np.empty(len(found.texts), object)  # NumPy's own type of texts has for each as much room as the longest needs
     x[:] = found.texts
     return LabelledRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
