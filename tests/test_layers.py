@@ -30,7 +30,7 @@ LAYERS = {
         calibrators
         logits metrics
         sums inputs
-        files cli
+        files cli names
         errors texts processes dialect
     """,
     "trueodds/inputs": """

@@ -326,3 +326,14 @@ def test_a_table_is_read_right_or_refused(yes: Any, no: Any, swapped: bool, tmp_
         read += 1
         assert (answers.correct_N == right).all() and answers.labelled_N.all(), order
     assert read >= 4 and refused >= 2
+
+
+def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: Path) -> None:
+    answers = {"New_York": [0.7, 0.2, 0.7], "rome": [0.3, 0.8, 0.3], "predicted": ["new york", "Rome", "New_York"]}
+    read = reading.read(table(tmp_path / "a.csv", answers | {"label": ["New York", "ROME", "new-york"]}))
+    assert read.label_N is not None and read.label_N.tolist() == [0, 1, 0]
+    with pytest.raises(UserError, match=r"the label 'York'; .*Did you mean 'New_York'"):
+        reading.read(table(tmp_path / "b.csv", answers | {"label": ["York", "rome", "rome"]}))
+    with pytest.raises(UserError, match="are they one class"):
+        of_top = {"confidence": [0.7, 0.8], "predicted": ["New_York", "rome"], "label": ["New York", "rome"]}
+        reading.read(table(tmp_path / "c.csv", of_top))

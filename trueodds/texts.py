@@ -49,28 +49,6 @@ def columns_listed(names: Sequence[str]) -> str:
     return f"{listed(names[:8])}, ..., {listed(names[-3:])} ({len(names):,} in all)"
 
 
-def alike(wanted: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The name that each wanted one is, which is none of them, but for case, blanks, underscores, points and dashes.
-
-    Where two could be meant, there is none.
-
-    >>> alike(["sepal_length", "age"], ["Sepal Length", "age", "AGE"])
-    {'sepal_length': 'Sepal Length'}
-    """
-    by_form: dict[str, list[str]] = {}
-    for name in names:
-        if name not in wanted:
-            by_form.setdefault(_form(name), []).append(name)
-    missing = [name for name in wanted if name not in names]
-    forms = [_form(name) for name in missing]
-    found = {name: by_form.get(form, []) for name, form in zip(missing, forms, strict=True) if forms.count(form) == 1}
-    return {name: others[0] for name, others in found.items() if len(others) == 1}
-
-
-def _form(name: str) -> str:
-    return re.sub(r"[\s_.-]+", "_", name.strip().casefold())
-
-
 def as_name(value: Any) -> Any:
     """The name of a class that a whole number is: its digits. Anything else as it is; True is no number here.
 

@@ -218,7 +218,8 @@ async def _read_call(
         size, work = len(head) + len(binary), partial(tensors.inputs_of, tree.get("inputs"), binary, kind, limits)
         inputs = await time.run(decoding.threads, size, work)
     kept: dict[str, Any] = {key: tree[key] for key in ("id", "parameters", "outputs") if key in tree}
-    return kept, PredictionCall(inputs, request_id, **_lists(tree["parameters"], len(inputs), kind.noun))
+    lists: dict[str, Any] = {**_lists(tree["parameters"], len(inputs), kind.noun)}
+    return kept, PredictionCall(inputs, request_id, **lists)
 
 
 def _check_body(tree: Any) -> None:

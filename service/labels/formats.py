@@ -10,6 +10,7 @@ from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, id_problem
 from service.store.rows import Label, storable
 from trueodds.inputs.table import SEPARATED
+from trueodds.names import alike
 from trueodds.texts import as_name, as_whole, short, without_point
 
 _CLASS = frozenset({"label", "index"})
@@ -122,7 +123,8 @@ _TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 
 def _header(cells: list[str]) -> list[str] | None:
-    names = [name.lower() for name in cells]
+    keys = {written: key for key, written in alike(sorted(_KEYS), cells).items()}
+    names = [keys.get(cell, cell) for cell in cells]
     unique = len(set(names)) == len(names) and set(names) <= _KEYS
     return names if unique and "id" in names and ("label" in names) != ("index" in names) else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +30,8 @@ class PredictionCall:
     """The caller's own."""
     tags: list[str | None] | None = None
     propensities: list[float | None] | None = None
+    columns: Mapping[str, str] | None = None
+    """Columns of a CSV body that are written in another way than the model's, by its names."""
 
     def __len__(self) -> int:
         return len(self.inputs)

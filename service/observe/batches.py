@@ -18,7 +18,7 @@ from service.observe.observation import Form, Observation, Shared
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, nearest
 from trueodds.sums.inputs import (
     MUST_SUM,
     ROW_SUM_TOLERANCE,
@@ -156,15 +156,20 @@ def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | Non
     """
     if names is None or names == version.classes:
         return None
-    if sorted(names) == sorted(version.classes):
-        place = {name: k for k, name in enumerate(names)}
-        return [place[name] for name in version.classes]
-    strange = [name for name in names if name not in version.classes]
-    missing = [name for name in version.classes if name not in names]
-    which = f"not {listed(strange, 3)}" if strange else f"{listed(missing, 3)} too"
+    known, count = names_of(version.classes), len(version.classes)
+    meant = [known.index(name) for name in names]
+    place = {index: k for k, index in enumerate(meant) if index is not None}
+    if len(place) == len(names) == count:
+        return [place[index] for index in range(count)]
+    strange = [name for name, index in zip(names, meant, strict=True) if index is None]
+    missing = [name for index, name in enumerate(version.classes) if index not in place]
+    twice = [name for name, index in zip(names, meant, strict=True) if meant.count(index) > 1]
+    which = f"{listed(missing, 3)} too" if missing else f"each once, not {listed(twice, 3)}"
+    which = f"not {listed(strange, 3)}" if strange else which
     raise _MisfitError(
         f"{version.model}/{version.version} has the classes {listed(version.classes, 5)}, {which}; each row has a"
-        " number for every one of them. A model with other classes is another version"
+        " number for every one of them. A model with other classes is another version."
+        + (nearest(strange[0][:100], version.classes) if strange else "")
     )
 
 

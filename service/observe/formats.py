@@ -13,6 +13,7 @@ from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
 from service.predict.options import check_tag
+from trueodds.names import alike
 from trueodds.texts import as_name, short
 
 SHARED = ("model", "version", "classes", "positive", "tag", "shadow")
@@ -133,9 +134,22 @@ def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
 
 
 def header_of(cells: list[str]) -> list[str] | None:
-    """The names of a table's columns; None where they are not those of observations."""
+    """The names of a table's columns; None where they are not those of observations.
+
+    A key may be written in another way (ID, Predicted), as `names.alike` says. A column that can be a class is one.
+    """
+    keys = {written: key for key, written in alike(TABLE, cells).items()}
+    as_keys = [keys.get(cell, cell) for cell in cells]
+    names = (
+        as_keys if set(as_keys) <= set(TABLE) else [keys[cell] if keys.get(cell) == "id" else cell for cell in cells]
+    )
+    return names if is_header(names) else None
+
+
+def is_header(cells: list[str]) -> bool:
+    """Whether names are those of a table of observations."""
     names, unique = set(cells), len(set(cells)) == len(cells)
     classes = [name for name in cells if name not in TABLE]
     answers = not classes and "confidence" in names and ("predicted" in names) != ("index" in names)
     of_classes = len(classes) >= 2 and not names & {"confidence", "predicted", "index", *NO_CLASSES}
-    return cells if unique and "id" in names and (answers or of_classes) else None
+    return unique and "id" in names and (answers or of_classes)

@@ -17,7 +17,7 @@ from service.bulk.lines import Row
 from service.bulk.refusals import bad_row
 from service.errors import ServiceError
 from service.ids import MAX_ID
-from service.observe.formats import COLUMNS, TABLE, header_of
+from service.observe.formats import COLUMNS, TABLE, is_header
 from service.observe.observation import Form, Named, Observation, Shared, observation_of
 from service.predict.decoding import Held
 from trueodds.processes.confined import Readers
@@ -117,7 +117,7 @@ def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[lis
 def _check_columns(names: list[str]) -> None:
     lists, others = [name for name in names if name in LISTS], [name for name in names if name not in LISTS]
     with_lists = len(lists) == 1 and len(set(others)) == len(others) and {"id"} <= set(others) <= set(TABLE)
-    if not with_lists and (lists or header_of(others) is None):
+    if not with_lists and (lists or not is_header(others)):
         message = f"the Parquet file has the columns {listed(names)}; expected {COLUMNS}"
         raise ServiceError(422, "invalid_header", f"{message}. Lists of numbers are in probabilities or logits")
 

@@ -18,7 +18,7 @@ from service.predict.decoding import Answering
 from service.predict.instances import instances
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
-from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits
+from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits, table
 from trueodds.texts import short
 
 SMALL, SMALL_PIXELS = 8 * 1024, 1 << 16
@@ -39,6 +39,7 @@ async def read_call(
     """
     media_type, limits = json_body.media_type(request), Limits(settings.max_instances, settings.max_pixels)
     lists: dict[str, list[Any]] = {}
+    columns: dict[str, str] = {}
     if media_type == JSON:
         body = await json_body.read(request)
         answering = Answering(request, settings.answer_seconds, kind.noun)
@@ -51,12 +52,13 @@ async def read_call(
     elif (form := FORMATS.get(media_type)) and form in kind.formats:
         body = await json_body.read(request)
         answering = Answering(request, settings.answer_seconds, kind.noun)
-        read = partial(kind.read, body, form, limits)
-        inputs = await answering.run(decoding.threads, len(body), read) if len(body) >= kind.light else read()
+        read = partial(_read, body, kind, form, limits)
+        far = len(body) >= kind.light
+        inputs, columns = await answering.run(decoding.threads, len(body), read) if far else read()
     else:
         raise json_body.unsupported(request, _listed(media_types(kind)))
     lists = for_all(request, options, lists, len(inputs), kind.noun)
-    return PredictionCall(inputs, request.state.request_id, **lists), answering
+    return PredictionCall(inputs, request.state.request_id, **lists, columns=columns), answering
 
 
 def light(limits: Limits) -> Limits:
@@ -68,6 +70,12 @@ def media_types(kind: InputKind | type[InputKind]) -> list[str]:
     """What /predict takes for a kind."""
     files = [MULTIPART] if kind.files else []
     return [JSON, *files, *(media_type for media_type, form in FORMATS.items() if form in kind.formats)]
+
+
+def _read(body: bytes, kind: InputKind, form: Format, limits: Limits) -> tuple[Inputs, dict[str, str]]:
+    """The rows of a body, and the columns of CSV that are written in another way than the model's, by its names."""
+    inputs = kind.read(body, form, limits)
+    return inputs, table.columns_of(body, kind.columns)[2] if form == "csv" else {}
 
 
 async def _json_inputs(

@@ -86,6 +86,8 @@ def encode(result: PredictionResult, options: Options, engine: Engine, call: Pre
     }
     for n, remarks in engine.input.remarks(call.inputs).items():
         tree["predictions"][n] |= cast(Prediction, remarks)
+    if call.columns:
+        tree["columns"] = dict(call.columns)
     if options.classes:
         tree["classes"] = list(engine.version.classes)
     if options.abstain_below is not None:

@@ -109,6 +109,12 @@ class Predictions(TypedDict):
     model: str
     version: str
     predictions: list[Prediction]
+    columns: NotRequired[
+        Annotated[
+            dict[str, str],
+            Field(description="of CSV: columns that are written in another way than the model's, by its names"),
+        ]
+    ]
     classes: NotRequired[Annotated[list[str], Field(description="with classes: of the version that answers")]]
     abstention: NotRequired[Annotated[Abstention, Field(description="with abstain_below")]]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,10 +12,8 @@ from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.shadows import is_shadow, shadow_of
 from trueodds.errors import nearest
-from trueodds.texts import short, without_point
-
-MAX_NAME = 1024
-"""Characters of a label from which it is no class in another normal form."""
+from trueodds.names import Places
+from trueodds.texts import short
 
 _CURES = {
     "already": 'add "correct": true to replace it',
@@ -208,29 +204,16 @@ class Rules:
 
 
 class Names:
-    """Class names to indices; a name in another Unicode normal form ("é" as one character or two) is the same name.
-
-    So is a whole number with a point.
-    """
+    """Class names to indices, as `Places` finds them."""
 
     def __init__(self, classes: tuple[str, ...]) -> None:
-        self._count = len(classes)
-        self._exact = {name: i for i, name in enumerate(classes)}
-        normal = Counter(unicodedata.normalize("NFC", name) for name in classes)
-        self._normal = {
-            form: i for i, name in enumerate(classes) if normal[form := unicodedata.normalize("NFC", name)] == 1
-        }
+        self._count, self._places = len(classes), Places(classes)
 
     def index(self, label: str | int) -> int | None:
         """The class's index, or None if there is no such class."""
         if isinstance(label, int):
             return label if 0 <= label < self._count else None
-        index = self._exact.get(label)
-        if index is None and label[-1:] in ("0", "."):  # 8.0 is how programs write 8 in a column with a gap
-            index = self._exact.get(without_point(label))
-        if index is None and len(label) <= MAX_NAME and not label.isascii():
-            index = self._normal.get(unicodedata.normalize("NFC", label))
-        return index
+        return self._places.get(label)
 
 
 @lru_cache(maxsize=64)

@@ -77,6 +77,17 @@ def test_a_table_names_its_classes(tmp_path: Path) -> None:
     assert fits[0] == fits[1] == fits[2]
 
 
+def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("New York,rome,label\n2,1,new_york\n1,2,Rome\n")
+    assert logit_rows.read(path, "label").rows.labels_N.tolist() == [0, 1]
+    path.write_text("New York,rome,label\n2,1,York\n1,2,Rome\n")
+    with pytest.raises(
+        trueodds.UserError, match=r"unknown label 'York'; allowed: New York, rome. Did you mean 'New York'"
+    ):
+        logit_rows.read(path, "label")
+
+
 def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
     model = Linear().write(tmp_path / "model.onnx")
     np.savez(tmp_path / "logits.npz", logits=Z, labels=Y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture
     for name, part in (("a.csv", slice(0, 200)), ("b.csv", slice(200, None))):
         with (tmp_path / name).open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["paid", "income", "age"])
+            writer.writerow(["paid", "income", "age" if name == "a.csv" else "AGE"])
             writer.writerows([label, *row[::-1]] for row, label in zip(x[part].tolist(), y[part].tolist(), strict=True))
     words = [model.write(tmp_path / "loan.onnx"), "--labelled", tmp_path / "a.csv", "--test", tmp_path / "b.csv"]
     words += ["--label", "paid", "--out", tmp_path, "--classes", "no,yes"]
@@ -90,6 +91,7 @@ def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture
     assert command(*words, "--positive", "yes") == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
     assert "loan: 2 classes, vector 2; 200 calibration rows, 100 test rows" in printed
+    assert re.search(r"note: The column 'AGE' of \S+b\.csv is the input 'age'\.", printed)
     starred = next(line.split() for line in printed.splitlines() if line.startswith("* "))
     others = [line.split() for line in printed.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
     better = {name for name, nll, *_ in others if float(nll) < float(starred[2])}

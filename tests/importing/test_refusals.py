@@ -327,10 +327,25 @@ def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
         importer.import_model(tmp_path / "m.onnx", labelled(), tmp_path / "out", name="../up")
 
 
+def test_labels_with_blanks_and_underscores_are_classes_where_nothing_else_is_meant() -> None:
+    given = rows.LabelledRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
+    assert given.numbers(["Rome", "New_York"]).tolist() == [1, 1, 0]
+    with pytest.raises(UserError, match="the label 'new_york', which is no class"):
+        given.numbers(["Rome", "New York", "New.York"])
+
+
+def test_a_quantity_beside_texts_is_no_class(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + "".join(f"tea,{k}.5\n" for k in range(30)))
+    with pytest.raises(UserError, match="'label' holds 30 different numbers in 30 rows: a quantity"):
+        rows.read(path, texts=True)
+
+
 def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant() -> None:
     """Issue: "Sepal Length" was not the input sepal_length."""
     table = rows.LabelledRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
     assert np.asarray(table.ordered(["age", "sepal_length"]).x).tolist() == [[2, 1]]
+    assert table.notes(["age", "sepal_length"]) == ("The column 'Sepal Length' of t.csv is the input 'sepal_length'.",)
     twice = replace(table, features=("Sepal Length", "sepal.length"))
     with pytest.raises(UserError, match="has no column 'sepal_length', 'age', which the model"):
         twice.ordered(["sepal_length", "age"])

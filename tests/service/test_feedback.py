@@ -217,6 +217,13 @@ def test_many_clients_at_once(client: Client) -> None:
     assert client.report()["answers"] == len(predictions) == 120
 
 
+def test_a_name_in_another_writing_is_the_class_that_alone_is_meant(client: Client) -> None:
+    id_ = client.predict(pictures(1))[0]["id"]
+    body = f"ID,Label\n{id_}, HARE \n{id_},hare\n"
+    answer = client.post("/feedback", content=body.encode(), headers={"content-type": "text/csv"}).json()
+    assert (answer["stored"], answer["already_known"]) == (1, 1)
+
+
 def test_class_names_are_the_cards(client: Client) -> None:
     assert client.predict(pictures(1))[0]["label"] in CLASSES
 

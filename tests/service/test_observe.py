@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import trueodds
+from service.observe.formats import header_of
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
 from tests.service.hooks import until
@@ -130,6 +131,32 @@ def test_every_format_gives_the_same_sums(client: Client, how: str) -> None:
     sums = client.run(client.app.state.runtime.store.read_sums("mail", "7"))
     expected = CalibrationSums.from_top(p_NC.max(axis=1).astype(np.float64), np.zeros(500))
     assert (sums.answers_C == expected.cells[0]).all()
+
+
+def test_names_in_another_writing_are_the_classes_that_alone_are_meant(client: Client) -> None:
+    names = ("New York", "los_angeles", "a.b")
+    observe(client, {"id": "r0", "probabilities": dict(zip(names, (0.7, 0.2, 0.1), strict=True)), **WHOSE})
+    csv = b"ID,new_york,a b,Los Angeles\nr0,.7,.1,.2\nr1,.7,.1,.2\n"
+    answer = client.post("/observe", params=WHOSE, content=csv, headers=CSV).json()
+    assert (answer["stored"], answer["already_known"]) == (1, 1), answer
+    other = {"id": "r2", "probabilities": {"new_york": 0.7, "los_angele": 0.2, "a.b": 0.1}, **WHOSE}
+    assert "not 'los_angele'" in (words := refusal(client, 422, other)) and "Did you mean 'los_angeles'?" in words
+    twice = {"id": "r2", "probabilities": {"new_york": 0.7, "New York": 0.2, "a.b": 0.1}, **WHOSE}
+    assert "'los_angeles' too" in refusal(client, 422, twice)
+
+
+@pytest.mark.parametrize(
+    ("header", "read"),
+    [
+        ("Id,Confidence,Predicted", "id,confidence,predicted"),
+        ("Id,Sports,Time", "id,Sports,Time"),
+        ("id,Sports,Time,time", "id,Sports,Time,time"),
+        ("ID,id,a,b", "ID,id,a,b"),
+        ("name,a,b", None),
+    ],
+)
+def test_keys_in_another_writing_are_keys_where_no_class_is_meant(header: str, read: str | None) -> None:
+    assert header_of(header.split(",")) == (read and read.split(","))
 
 
 def test_logits_are_taken_as_they_are(client: Client) -> None:

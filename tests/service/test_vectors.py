@@ -32,6 +32,20 @@ def vectors(serve_once: Callable[..., Client]) -> Client:
     return serve_once({"max_instances": 8, "max_body_bytes": 20_000}, features=NAMES)
 
 
+def test_columns_in_another_writing_are_taken_and_said(vectors: Client) -> None:
+    def sent(*names: str) -> httpx.Response:
+        body = "\n".join([",".join(names), *(",".join(map(str, row)) for row in LISTS)])
+        return vectors.post("/predict", content=body.encode(), headers={"content-type": "text/csv"})
+
+    answer = sent("Age", "INCOME", "rate: net", "größe", "height").json()
+    exact = sent(*NAMES).json()
+    assert answer["columns"] == {"age": "Age", "income": "INCOME"} and "columns" not in exact
+    for row, other in zip(answer["predictions"], exact["predictions"], strict=True):
+        assert row["probabilities"] == other["probabilities"]
+    two = sent("Age", "AGE", "income", "rate: net", "größe", "height")
+    assert two.status_code == 422 and "unknown column 'Age'. Did you mean 'age'?" in two.text
+
+
 @pytest.fixture(scope="module")
 def gaps(serve_once: Callable[..., Client]) -> Client:
     """Takes missing values."""

@@ -17,7 +17,7 @@ from trueodds.importing.rows import EXPECTED_FORMS, LabelledRows
 from trueodds.inputs import columns
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.sums.inputs import both_classes, check_matrix
+from trueodds.sums.inputs import both_classes, check_probabilities
 from trueodds.texts import listed
 
 LIKELY = 0.5
@@ -106,16 +106,11 @@ def read_expected(path: Path, names: Sequence[str]) -> Array:
         raise LabelledRowsError(f"{path} {problem}; --expected names {EXPECTED_FORMS}")
     cure = "give what the model's maker computes for these rows: softmax of its logits"
     try:
-        p_NC = check_matrix(both_classes(values) if len(names) == 2 else values, "p").astype(np.float64)
+        p_NC = check_probabilities(both_classes(values) if len(names) == 2 else values, "p").astype(np.float64)
     except ValueError as error:
-        raise LabelledRowsError(f"{path}: {error}; {cure}") from None
+        raise LabelledRowsError(f"{path}: {error}: no probabilities; {cure}") from None
     if p_NC.shape[1] != len(names):
         raise LabelledRowsError(f"{path} has {p_NC.shape[1]} columns, and the model {len(names)} classes")
-    off_N = np.abs(p_NC.sum(axis=1) - 1)
-    if p_NC.min() < -ROUNDED or p_NC.max() > 1 + ROUNDED or off_N.max() > ROUNDED * len(names) / 2 + ROUNDED:
-        row = int(off_N.argmax())
-        problem = f"{path} holds {p_NC.min():.3g} .. {p_NC.max():.3g}, and row {row} sums to {p_NC[row].sum():.4g}"
-        raise LabelledRowsError(f"{problem}: no probabilities; {cure}")
     return p_NC
 
 

@@ -26,7 +26,7 @@ from trueodds.importing.conversion import SAMPLE, Converted, Options, convert
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.preprocessing import PRESETS, Preprocessing
 from trueodds.importing.rows import LabelledRows
-from trueodds.inputs import Inputs
+from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.processes.limited import step
@@ -174,7 +174,9 @@ def score(
     golden = next(scoring.batches(converted.kind, parts["val"].take([0])))
     answer_1C = session.run(None, converted.kind.feed(golden, [converted.kind.tensor]))[0]
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
-    return Scored(converted, names, splits, golden[0], answer_1C[0], sha256, converted.notes)
+    features = converted.kind.features if isinstance(converted.kind, VectorInput) else ()
+    renamed = (note for rows in (labelled, test) if rows and features for note in rows.notes(features))
+    return Scored(converted, names, splits, golden[0], answer_1C[0], sha256, (*converted.notes, *renamed))
 
 
 def _preprocessing_of(model: Path, rows: LabelledRows, options: Options, p_NC: npt.NDArray[np.floating]) -> str:

@@ -20,7 +20,7 @@ from trueodds.importing.texts import hostile, lengths
 from trueodds.importing.texts.hub_files import HubFiles
 from trueodds.inputs import ImageInput, Input, Limits, TextInput, VectorInput
 from trueodds.inputs.text.tokens import Stated
-from trueodds.texts import alike, listed
+from trueodds.texts import listed
 
 CHANNELS = (1, 3)
 LARGEST_TOKENIZER = 2**27
@@ -54,7 +54,6 @@ def vector_input(
     columns, notes = rows.x.shape[1], list[str]()
     if len(signature.inputs) > 1:
         names: Sequence[str] = [tensor.name for tensor in signature.inputs]
-        notes += [f"The column {other!r} is the input {name!r}." for name, other in alike(names, rows.features).items()]
         rows = rows.ordered(names)
     else:
         names = rows.features or [f"x{k}" for k in range(columns)]

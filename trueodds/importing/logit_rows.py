@@ -15,6 +15,7 @@ from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs.columns import read_npy
 from trueodds.logits import Logits
+from trueodds.names import Places
 from trueodds.sums.inputs import both_classes, check_labels, check_logits, logits_of
 
 FORMS = (
@@ -103,10 +104,10 @@ def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
     if len(classes) == 1:
         cure = "give one for each class, such as 1 - p for the other of two"
         raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")
-    place = {name: k for k, name in enumerate(classes)}
-    for name in names.tolist():
-        if name not in place:
-            raise LabelledRowsError(f"{path}: {unknown('label', name, classes)} The columns of logits are the classes")
+    places = Places(classes)
+    place = {name: places.get(name) for name in sorted({*names.tolist()})}
+    if (strange := next((name for name, k in place.items() if k is None), None)) is not None:
+        raise LabelledRowsError(f"{path}: {unknown('label', strange, classes)} The columns of logits are the classes")
     return Logits(_logits(values_NC, probabilities), np.array([place[name] for name in names.tolist()], dtype=np.intp))
 
 

@@ -18,7 +18,8 @@ from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
-from trueodds.texts import alike, is_whole_number, listed
+from trueodds.names import Places, alike
+from trueodds.texts import is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
@@ -69,8 +70,8 @@ class LabelledRows:
         """
         if isinstance(self.x, tuple) or not self.features or self.features == tuple(features):
             return self
-        if others := alike(features, self.features):
-            names = {other: name for name, other in others.items()}
+        if renamed := alike(features, self.features):
+            names = {other: name for name, other in renamed.items()}
             return replace(self, features=tuple(names.get(name, name) for name in self.features)).ordered(features)
         if missing := [name for name in features if name not in self.features]:
             near = nearest(missing[0], self.features)
@@ -84,8 +85,13 @@ class LabelledRows:
         order = [self.features.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))
 
+    def notes(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Which columns `ordered` finds under other names."""
+        renamed = alike(features, self.features)
+        return tuple(f"The column {other!r} of {self.source} is the input {name!r}." for name, other in renamed.items())
+
     def numbers(self, classes: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The index in `classes` of each row's label: by its name.
+        """The index in `classes` of each row's label: by its name, as `Places` finds it.
 
         Where no label is a name and the names are not whole numbers themselves, a label is the class's number.
 
@@ -93,9 +99,10 @@ class LabelledRows:
             LabelledRowsError: a label that is neither.
         """
         texts = [str(label) for label in self.y.tolist()]
-        place = {name: k for k, name in enumerate(classes)}
+        places = Places(classes)
+        place = {text: k for text in set(texts) if (k := places.get(text)) is not None}
         are_numbers = all(map(is_whole_number, classes))
-        if are_numbers or any(text in place for text in texts):
+        if are_numbers or place:
             unknown = [text for text in texts if text not in place]
             if unknown:
                 problem = f"{self.source} has the label {unknown[0]!r}, which is no class"
@@ -150,6 +157,8 @@ def _texts(path: Path, label: str) -> LabelledRows:
         found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
     except FileError as error:
         raise LabelledRowsError(str(error)) from None
+    if not path.is_dir():
+        tables.check_classes(path, label, set(found.labels), len(found.labels))
     x = np.empty(len(found.texts), object)  # NumPy's own type of texts has for each as much room as the longest needs
     x[:] = found.texts
     return LabelledRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())

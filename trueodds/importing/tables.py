@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,14 @@ def read(
     if not labels.is_known_N.all():
         row = int(labels.is_known_N.argmin()) + 2
         raise LabelledRowsError(f"{path}, row {row} has no label; take out rows without one")
-    count = sum(map(bool, labels.values))
-    if len(labels) >= MANY and count > len(labels) / 2 and all(map(is_number, filter(None, labels.values))):
-        problem = f"{path}: the column {label!r} holds {count:,} different numbers in {len(labels):,} rows"
-        cure = f"a quantity, rather than classes. Name the column of the classes: {setting}, or make classes of it"
-        raise LabelledRowsError(f"{problem}: {cure}; it has {columns_listed(header)}")
+    check_classes(path, label, labels.values, len(labels), setting)
     return features, np.stack([table.numbers[name] for name in features], axis=1), np.array(labels.as_list(), str)
+
+
+def check_classes(path: Path, label: str, different: Collection[str], rows: int, setting: str = "--label") -> None:
+    """Raises LabelledRowsError where a column of labels holds a quantity; `different`: its different cells."""
+    values = [value for value in different if value]
+    if rows >= MANY and len(values) > rows / 2 and all(map(is_number, values)):
+        problem = f"{path}: the column {label!r} holds {len(values):,} different numbers in {rows:,} rows"
+        cure = f"a quantity, rather than classes. Name the column of the classes: {setting}, or make classes of it"
+        raise LabelledRowsError(f"{problem}: {cure}; it has {columns_listed(columns.names(path))}")

@@ -133,6 +133,11 @@ class InputKind(BaseModel, ABC):
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
         """Rows of a body in one of `formats`; nothing in it is ever executed or unpickled."""
 
+    @property
+    def columns(self) -> Sequence[str]:
+        """Of a CSV body; `names.alike` finds them, too."""
+        return ()
+
     def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Inputs:
         """Rows of files, each with its name for messages; only of a kind with `files`."""
         raise NotImplementedError(f"{self.noun}s are not sent as files")

@@ -13,6 +13,7 @@ from typing import Any
 
 from trueodds.files import written
 from trueodds.inputs.errors import InputError, UnreadableError
+from trueodds.names import alike
 from trueodds.texts import plural
 
 SEPARATORS = (",", ";", "\t", "|")
@@ -136,6 +137,20 @@ def rows_of(lines: Iterable[str], wanted: Sequence[str] = ()) -> tuple[list[str]
     cells = _numbered(reader(chain(head, rest), separator(head, wanted)))
     names = [cell_of(cell) for cell in next(cells, (1, []))[1]]
     return names, _of_width(cells, len(names))
+
+
+def columns_of(body: bytes, wanted: Sequence[str]) -> tuple[list[str], Iterator[Row], dict[str, str]]:
+    """The names of a body's columns and its rows, as `rows_of`; a column that `alike` finds has the wanted name.
+
+    Third are those columns' own names by the wanted ones.
+
+    Raises:
+        UnreadableError: as `lines_of` and `rows_of`.
+    """
+    names, rows = rows_of(lines_of(body), wanted)
+    renamed = alike(wanted, names)
+    by_name = {other: name for name, other in renamed.items()}
+    return [by_name.get(name, name) for name in names], rows, renamed
 
 
 def _numbered(rows: Iterator[list[str]]) -> Iterator[Row]:

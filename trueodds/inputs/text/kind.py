@@ -171,9 +171,13 @@ class TextInput(InputKind):
             texts.append(value)
         return self.of_checked(texts, limits, lambda n: f"instances[{n}]")
 
+    @property
+    def columns(self) -> list[str]:
+        return [COLUMN]
+
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
         """CSV with the one column `text`."""
-        columns, every = table.rows_of(table.lines_of(body), [COLUMN])
+        columns, every, _ = table.columns_of(body, self.columns)
         if columns != [COLUMN]:
             problem = f"the header has {listed(columns)}"
             raise InputError("invalid_instances", f"{problem}; a CSV of texts has the one column {COLUMN!r}")

@@ -82,6 +82,10 @@ class VectorInput(InputKind):
     def shape(self) -> tuple[int]:
         return (len(self.features),)
 
+    @property
+    def columns(self) -> list[str]:
+        return self.features
+
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
         """Vectors of lists in the model's order, and of objects by the names of the features."""
         self.check_count(len(instances), limits)
@@ -223,7 +227,7 @@ class VectorInput(InputKind):
 
     def _csv(self, body: bytes, limits: Limits) -> Inputs:
         """CSV whose header names the features in any order."""
-        columns, every = table.rows_of(table.lines_of(body), self.features)
+        columns, every, _ = table.columns_of(body, self.features)
         if sorted(columns) != sorted(self.features):
             raise self._wrong_names(columns, "the header", "column")
         rows, count = table.kept_of(every, limits.rows)

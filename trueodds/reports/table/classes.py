@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
+from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
+from trueodds.names import Places, form
 from trueodds.texts import is_whole_number, listed, short, without_point
 
 NO_LABEL = ("", "nan", "null")
@@ -83,7 +85,7 @@ def class_indices(
     first: int | None = None,
     beside: Texts | None = None,
 ) -> ClassIndices:
-    """The class that each text names.
+    """The class that each text names, as `Places` finds it.
 
     Where the names of the classes are whole numbers, or a text is a name, all are names. Else they are the numbers of
     the classes, `first` for the first one; of two classes also -1 and 1, or false and true. `first` None: 0, if these
@@ -92,12 +94,13 @@ def class_indices(
     Raises:
         FileError: a text that is no class; numbers that may count from 0 or from 1.
     """
-    by_name = {without_point(name): k for k, name in enumerate(classes)} | {name: k for k, name in enumerate(classes)}
+    places = Places(classes)
     cells = given(texts, classes)
+    by_name = {value: k for value in cells if (k := places.get(value)) is not None}
     whole = all(map(is_whole_number, classes))
     place = {str(k + (first or 0)): k for k in range(len(classes))}
     scheme: Scheme = "numbers"
-    if whole or any(value in by_name for value in cells):
+    if whole or by_name:
         place, scheme = by_name, "names"
     elif len(classes) == len(_SIGNS) and _are_signs(cells):
         place, scheme = _SIGNS, "signs"
@@ -108,7 +111,8 @@ def class_indices(
     folded = place if scheme == "names" else {value: place[value.lower()] for value in cells if value.lower() in place}
     for value in cells:
         if value not in folded:
-            raise FileError(f"{source} has the {what} {short(value)}; {_allowed(classes, whole)}; {NO_LABEL_CURE}")
+            allowed = f"{_allowed(classes, whole)}; {NO_LABEL_CURE}.{nearest(value[:100], classes)}"
+            raise FileError(f"{source} has the {what} {short(value)}; {allowed}")
     code_V = np.array([folded.get(value, folded.get(without_point(value), -1)) for value in texts.values], np.intp)
     return ClassIndices(code_V[texts.code_N] if len(texts) else np.zeros(0, np.intp), scheme)
 
@@ -168,15 +172,15 @@ def check_alike(source: str, predicted: Sequence[str], labels: Sequence[str]) ->
     label.
     """
     others = [name for name in labels if name not in predicted]
-    folded = {name.casefold(): name for name in predicted}
+    folded = {form(name): name for name in predicted}
     kinds = [set(map(_kind, names)) for names in (predicted, labels)]
     problem = ""
     if unclear := [name for name in others if name.lower() in UNCLEAR]:
         problem = f"the label {unclear[0]!r}, which no answer predicts: is it a class, or no label?"
     elif "-1" in others and all(map(is_whole_number, predicted)):
         problem = "the label '-1', which no answer predicts: is it a class, or no label?"
-    elif twice := [name for name in others if name.casefold() in folded]:
-        problem = f"the label {twice[0]!r} and predicts {folded[twice[0].casefold()]!r}: are they one class?"
+    elif twice := [name for name in others if form(name) in folded]:
+        problem = f"the label {twice[0]!r} and predicts {folded[form(twice[0])]!r}: are they one class?"
     elif labels and len(others) == len(labels) and kinds[0] != kinds[1]:
         problem = f"the labels {listed(labels)} and predicts {listed(predicted)}: are they the same classes?"
     if problem:
