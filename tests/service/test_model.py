@@ -198,5 +198,6 @@ def test_a_package_that_some_inputs_need_is_said_at_loading(
 def test_a_package_that_every_input_needs_is_said_at_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_bundle(tmp_path, words=("good", "bad"))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(BundleError, match=r"a model of texts needs the package tokenizers.*pip install 'trueodds\[text"):
+    words = r"a model of texts needs the package tokenizers.*pip install 'trueodds\[text"
+    with pytest.raises(BundleError, match=words):
         Model.load(folder, 1)
