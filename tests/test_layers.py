@@ -52,7 +52,7 @@ LAYERS = {
         published single copying
         contents audit_log trial
         bundle locks role_files
-        model_card
+        model_card unloadable
         card
         risk_coverage shadows
     """,

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from service.store.rows import Version
-from trueodds.bundle import Bundle, BundleError
+from trueodds.bundle import Bundle, BundleError, unloadable
 from trueodds.bundle.trial import check as check_bundle
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs
@@ -143,7 +143,7 @@ class Model:
                 str(bundle.model_path), options, providers=wanted, provider_options=[OPTIONS.get(n, {}) for n in wanted]
             )
         except Exception as error:  # onnxruntime has a dozen exception types without a common base
-            raise BundleError(f"{bundle.model_path}: onnxruntime cannot load it: {error}") from None
+            raise BundleError(unloadable.why(bundle.model_path, str(error), ort.__version__)) from None
         if session.get_providers()[0] != name:  # it goes on with the next one, and says so on stderr only
             raise BundleError(f"onnxruntime cannot start {name} here; its libraries or its device are missing")
         infer = functools.partial(_logits, bundle, session)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from pydantic import ValidationError
 
@@ -37,10 +39,20 @@ def test_scores_are_shifted_calibrated_and_float32(folder: Path) -> None:
     assert (scores.confidence_N == scores.probabilities_NC.max(axis=1)).all()
 
 
+def strings(path: Path) -> None:
+    """A graph with an operator of onnxruntime-extensions."""
+    write_model(path, (4, 4, 1), 4)
+    graph = onnx.load(path)
+    graph.graph.node[0].domain, graph.graph.node[0].op_type = "ai.onnx.contrib", "StringUpper"
+    graph.opset_import.append(onnx.helper.make_opsetid("ai.onnx.contrib", 1))
+    onnx.save(graph, path)
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (lambda p: p.write_bytes(b"junk"), "onnxruntime cannot load it"),
+        (lambda p: p.write_bytes(b"junk"), "the installed onnxruntime .* cannot load it"),
+        (strings, r"of the package onnxruntime-extensions, which no service loads: ai\.onnx\.contrib\.StringUpper"),
         (lambda p: write_model(p, (4, 4, 3), 4), r"shape \['N', 4, 4, 3\]"),
         (lambda p: write_model(p, (4, 4, 1), 4, batch=1), "any number N of images"),
         (lambda p: write_model(p, (4, 4, 1), 4, seed=1), "golden logits differ"),
@@ -181,3 +193,11 @@ def test_a_package_that_some_inputs_need_is_said_at_loading(
     Model.load(folder, threads=1)
     assert "reading a JPEG needs the package simplejpeg, which is not installed here; install" in caplog.text
     assert "pip install 'trueodds[serve]'" in caplog.text
+
+
+def test_a_package_that_every_input_needs_is_said_at_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_bundle(tmp_path, words=("good", "bad"))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    words = r"a model of texts needs the package tokenizers.*pip install 'trueodds\[text"
+    with pytest.raises(BundleError, match=words):
+        Model.load(folder, 1)

@@ -158,6 +158,8 @@ def test_words_of_one_look_at_a_table() -> None:
     assert report.verdict == "too_high" and "On them p(malignant) is " in report.headline
     assert "Where p(malignant) is " in report.headline
     assert "The gaps of p(malignant) are more than chance" in report.headline
+    found = report.model_dump(mode="json")
+    assert found["brier_scale"] == "0 to 2, over all classes" and found["positive"]["brier_scale"] == "0 to 1"
 
 
 def test_no_green_word_where_one_of_both_may_be_off() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import onnxruntime as ort
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, version_converter
 
+from trueodds.bundle import unloadable
 from trueodds.importing.errors import ModelFileError
 
 Model = onnx.ModelProto
@@ -117,7 +117,7 @@ def session(data: bytes | str, path: Path, *, spinning: bool = True) -> ort.Infe
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise _unloadable(path, str(error)) from None
+        raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
 
 
 def without_metadata(model: Model) -> Model:
@@ -173,12 +173,13 @@ def _load_weights(model: Model, path: Path) -> None:
 
 def _check_operators(model: Model, path: Path) -> None:
     known = {*DOMAINS, *(function.domain for function in model.functions)}
-    custom = sorted({f"{node.domain}.{node.op_type}" for node in model.graph.node if node.domain not in known})
+    custom = sorted({(node.domain, node.op_type) for node in model.graph.node if node.domain not in known})
+    named = ", ".join(map(".".join, custom))
+    if any(domain in unloadable.EXTENSIONS for domain, _ in custom):
+        raise ModelFileError(unloadable.extensions(path, named))
     if custom:
         cure = "export the model with ONNX's own operators"
-        raise ModelFileError(
-            f"{path} has operators of its own that onnxruntime does not bring: {', '.join(custom)}; {cure}"
-        )
+        raise ModelFileError(f"{path} has operators of its own that onnxruntime does not bring: {named}; {cure}")
 
 
 def _modern(model: Model, path: Path) -> Model:
@@ -189,18 +190,3 @@ def _modern(model: Model, path: Path) -> Model:
     except Exception as error:  # the converter's, without a common base
         problem = f"{path} is of opset {opset(model)}, which cannot be converted to {OLDEST} ({error})"
         raise ModelFileError(f"{problem}; export it with opset {CURRENT} or later") from None
-
-
-def _unloadable(path: Path, message: str) -> ModelFileError:
-    """onnxruntime's refusal in words with a cure."""
-    here = f"the installed onnxruntime {ort.__version__}"
-    upgrade = "pip install --upgrade onnxruntime, or export"
-    if match := re.search(r"Opset (\d+) is under development.*till opset (\d+)", message, re.DOTALL):
-        cure = f"{upgrade} with opset {match[2]} or earlier"
-        return ModelFileError(f"{path} is of opset {match[1]}; {here} knows opsets up to {match[2]}: {cure}")
-    if match := re.search(r"IR version: (\d+), max supported IR version: (\d+)", message):
-        cure = f"{upgrade} with an older onnx, whose IR version is {match[2]} at most"
-        return ModelFileError(f"{path} is of IR version {match[1]}; {here} knows versions up to {match[2]}: {cure}")
-    if match := re.search(r"(\S+)\(-?\d+\) is not a registered function/op", message):
-        return ModelFileError(f"{path} has the operator {match[1]}, which {here} does not bring; {upgrade} without it")
-    return ModelFileError(f"{path}: {here} cannot load it: {' '.join(message.split())}")

@@ -77,6 +77,7 @@ class PositiveFigures(BaseModel):
     nll_lower: float | None = None
     nll_upper: float | None = None
     brier: float | None = Field(None, description="mean of (p(positive) - [label is positive])^2, 0 to 1")
+    brier_scale: str = Field("0 to 1", description="of `brier`: half of that over both classes")
     brier_lower: float | None = None
     brier_upper: float | None = None
     bins: list[Bin] = Field(description="confidence: p(positive); accuracy: the share of positive labels")

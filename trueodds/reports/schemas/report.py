@@ -166,6 +166,7 @@ class Report(BaseModel):
     nll_lower: float | None = None
     nll_upper: float | None = None
     brier: float | None = Field(None, description="Brier score over all classes, 0 to 2")
+    brier_scale: str = Field("0 to 2, over all classes", description="of `brier`; that of `positive` has its own")
     brier_lower: float | None = None
     brier_upper: float | None = None
     bins: list[Bin]
@@ -204,7 +205,7 @@ class Report(BaseModel):
             mean = f"mean {p.mean_probability:.4f}, prevalence {p.prevalence:.4f}"
             lines.append(f"p({p.label})  ECE {p.ece:.4f}, interval {p.ece_lower:.4f} .. {p.ece_upper:.4f}, {mean}")
         if self.nll is not None:
-            lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f} (of 0 to 2, over all classes)")
+            lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f} (of {self.brier_scale})")
             if p is not None and p.brier is not None:
-                lines.append(f"Brier score of p    {p.brier:.4f} (of 0 to 1)")
+                lines.append(f"Brier score of p    {p.brier:.4f} (of {p.brier_scale})")
         return "\n".join([*lines, self.reading])
