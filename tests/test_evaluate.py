@@ -98,7 +98,7 @@ def test_what_is_not_defined_is_null() -> None:
 def test_large_fits_stay_out_of_the_table() -> None:
     z, y = rows(300)
     metrics_table = table(calibrators.fit(z, y, "matrix"), z, y, Evaluation())
-    assert metrics_table["calibrator"] == {"calibrator": "matrix"}
+    assert metrics_table["calibrator"] == {"calibrator": "matrix", "fitted_classes": 4}
 
 
 def test_the_difference_is_told_by_the_nll_and_never_by_the_ece() -> None:

@@ -42,7 +42,7 @@ def draw(path: Path) -> None:
         figure.subplots().plot(range(500), np.sin(range(500)))
 
 
-WRITERS: dict[str, Callable[[Path], None]] = {
+WRITERS: dict[str, Callable[[Path], object]] = {
     "a.json": lambda path: files.write_json(path, BIG_N.tolist()),
     "a.npz": lambda path: files.write_npz(path, {"a": BIG_N}),
     "b.npz": lambda path: mapped.write_npz(path, {"a": BIG_N}),

@@ -52,7 +52,8 @@ class Places:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._exact = {without_point(name): k for k, name in enumerate(names)} | {n: k for k, n in enumerate(names)}
+        pointed = {without_point(name): k for k, name in enumerate(names) if "." in name}
+        self._exact = pointed | {name: k for k, name in enumerate(names)}
 
     def get(self, text: str) -> int | None:
         """The place of the name that a text means; None where it means none, or may mean two."""

@@ -90,7 +90,8 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
             lines.append(f"| {table['level']:.0%} interval | {' | '.join(interval)} |")
             lines.append(f"| noise floor (95%) | {' | '.join(floor)} |")
     lines += _positive(before.get("positive"), after.get("positive"), table["level"])
-    words = ", ".join(f"{k} {v:.4g}" for k, v in table["calibrator"].items() if isinstance(v, int | float))
+    numbers = {k: v for k, v in table["calibrator"].items() if isinstance(v, int | float) and k != "fitted_classes"}
+    words = ", ".join(f"{k} {v:.4g}" for k, v in numbers.items())
     lines += ["", f"Calibrator: **{table['calibrator']['calibrator']}**{' (' + words + ')' if words else ''}"]
     lines += ["", *(f"> {note}\n" for note in table["notes"]), *_compared(table["compared"], table["level"], ece)]
     return "\n".join(lines).rstrip() + "\n"

@@ -205,7 +205,7 @@ def title_of(study: Study, number: int) -> str:
         return spec.title
     shown = {
         "reliability": "reliability diagrams", "bins": "ECE and MCE by the number of bins",
-        "curves": "epochs of training",
+        "curves": "epochs of training", "training": "reliability of the training rows",
         "gradients": "gradient norm by Brier score", "outcomes": "right and wrong rows by the true class's probability",
     }  # fmt: skip
     columns = [labels.name(getattr(spec, name)) for name in ("y", "x", "array") if hasattr(spec, name)]

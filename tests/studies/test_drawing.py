@@ -226,8 +226,8 @@ def test_figures_have_titles_and_labels_of_their_own() -> None:
     study = parse({**STUDY, "figures": FIGURES})
     titles = [drawing.title_of(study, number) for number in range(1, COUNT + 1)]
     assert len({*titles}) == COUNT
-    assert titles[0] == f"small: reliability diagrams after {T}" and titles[2] == "Over the epochs"
-    assert titles[3] == "small: ECE against error"
+    assert titles[0] == f"small: reliability diagrams after {T}" and titles[3] == "Over the epochs"
+    assert titles[4] == "small: ECE against error"
     assert labels.label("val_error_rate") == "validation error (fraction)" and labels.label("nll") == "NLL (nats)"
 
 

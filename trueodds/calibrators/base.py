@@ -61,7 +61,7 @@ class Calibrator(ABC):
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Faults of the fit, sentence by sentence: a bound that was met, worse accuracy, worse NLL."""
 
-    fitted_classes: int | None = field(default=None, kw_only=True)
+    fitted_classes: int | None = field(default=None, kw_only=True, compare=False)
     """Classes of the fit, which every `fit` notes; None: not known."""
 
     def __init_subclass__(cls) -> None:
@@ -76,7 +76,7 @@ class Calibrator(ABC):
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(
-            _same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+            _same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.compare
         )
 
     def __hash__(self) -> int:

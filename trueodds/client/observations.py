@@ -90,6 +90,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
 
 def plain_class(value: Any, key: str) -> str | int | None:
     """A class as JSON has it: of the key `index` a whole number from 0 on, else a name; None where it is none."""
+    if value is np.ma.masked:
+        return None
     value = without_tensors(value)
     value = value.item() if isinstance(value, np.generic) or getattr(value, "shape", None) == () else value
     if key == "index":
