@@ -162,6 +162,7 @@ def test_a_command_ends_quietly_when_nobody_reads_on(words: list[str]) -> None:
     assert ended_unread(words) == (141, "")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
 def test_a_report_that_nobody_reads_on(answers: str) -> None:
     assert ended_unread(["trueodds", "report", answers]) == (141, "")

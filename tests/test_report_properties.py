@@ -169,6 +169,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 NUMBER = count()
 
 
+@pytest.mark.full
 @settings(max_examples=15, derandomize=True, deadline=None, database=None)
 @given(situations())
 def test_a_service_in_every_form(client: Client, situation: tuple[str, str, int, int, bool, int]) -> None:

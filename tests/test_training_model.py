@@ -92,7 +92,9 @@ def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: 
             "unknown option of training.model 'preproces'; allowed: prep",
         ),
         (["model={}", "model_options={preprocess: imagnet}"], "Did you mean 'imagenet'?"),
-        (["model={}"], "say what makes the one of the other: --preprocess imagenet"),
+        pytest.param(
+            ["model={}"], "say what makes the one of the other: --preprocess imagenet", marks=pytest.mark.full
+        ),
     ],
 )
 def test_what_is_refused(

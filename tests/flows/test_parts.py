@@ -179,6 +179,7 @@ def test_variables_that_a_worker_was_started_with(monkeypatch: pytest.MonkeyPatc
         process.kill()
 
 
+@pytest.mark.full
 def test_cyclic_garbage_of_the_server_is_freed_outside_the_thread_of_its_event_loop() -> None:
     script = """
 import threading, weakref

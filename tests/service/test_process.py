@@ -78,6 +78,7 @@ def test_says_where_it_is_and_ends_in_order(folder: Path, number: signal.Signals
     assert not (folder / "store.sqlite-wal").exists()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ends_in_order_where_nobody_reads_the_address(folder: Path, workers: str) -> None:

@@ -79,6 +79,7 @@ def stream(folder: Path, **changes: object) -> Stream:
     return Stream(source, **options | changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name == "nt", reason="a pipe without a reader is another error there")
 def test_a_replay_ends_with_the_reader_of_its_lines(folder: Path) -> None:
     """`trueodds replay | head -1`."""

@@ -60,6 +60,7 @@ async def write(path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.full
 def test_changed_bytes_give_a_correct_answer_or_the_clear_error(tmp_path: Path) -> None:
     """Bytes all over the file, and bounded memory whatever they are."""
     whole = tmp_path / "whole.sqlite"
