@@ -183,6 +183,8 @@ def test_one_that_is_killed_comes_back(stack: Stack, name: str) -> None:
     assert report(stack) == before
     assert flow_runs(stack, state={"type": {"any_": ["COMPLETED"]}}), "the server's connections to its database, too"
     if name == "prometheus":
+        ready = stack.url("PROMETHEUS_PORT", "/-/ready")  # 503 while it reads what it had written
+        until(lambda: stack.client.get(ready).status_code == 200, 60, "Prometheus to be ready")
         until(lambda: asked(stack, "max(trueodds_labelled)"), 60, "what it had scraped")
 
 
