@@ -92,8 +92,9 @@ def plain_class(value: Any, key: str) -> str | int | None:
     """A class as JSON has it: of the key `index` a whole number from 0 on, else a name; None where it is none."""
     if value is np.ma.masked:
         return None
-    value = without_tensors(value)
-    value = value.item() if isinstance(value, np.generic) or getattr(value, "shape", None) == () else value
+    if not isinstance(value, str | int):
+        value = without_tensors(value)
+        value = value.item() if getattr(value, "shape", None) == () else value
     if key == "index":
         index = as_whole(value)
         return None if index is None or index < 0 else index
