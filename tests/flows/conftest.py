@@ -218,3 +218,14 @@ def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
                     process.kill()
             except psutil.Error:
                 continue
+
+
+@pytest.fixture(autouse=True)
+def no_run_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A run that a failed test left keeps no worker from the next test."""
+    yield
+    if "prefect" in request.fixturenames:
+        prefect: Prefect = request.getfixturevalue("prefect")
+        going = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED", "PENDING", "RUNNING"]}}}}
+        for run in prefect.post("flow_runs/filter", going):
+            prefect.command("prefect", "flow-run", "cancel", run["id"])

@@ -57,7 +57,10 @@ def hurried(prefect: Prefect, automation: dict[str, Any], seconds: float) -> Ite
 
 
 def kill_training(prefect: Prefect, run: str) -> None:
-    prefect.training(run).kill()
+    """It is gone at the return: who looks at once for the next attempt's training must not find this one, dying."""
+    training = prefect.training(run)
+    training.kill()
+    wait_for(lambda: not training.is_running(), 10, lambda: "the training cannot be killed")
 
 
 def kill_dvc(prefect: Prefect, run: str) -> None:
