@@ -171,7 +171,7 @@ LAYERS = {
         observed
         request
         comparison
-        choice client
+        choice client gains
     """,
     "service": """
         __main__
