@@ -171,7 +171,7 @@ LAYERS = {
         observed
         request
         comparison
-        choice client gains
+        choice client gains turns
     """,
     "service": """
         __main__

@@ -1,7 +1,8 @@
 """Compares the shadow of a model with what answers, by labels that came since it was published.
 
-It prints the difference in NLL with its interval. It promotes and withdraws nothing: a person does, with `promote` or
-`shadow`. The exit code is 0 where the evidence was read, whatever it says, and 1 where it could not be read.
+It prints the gain in log loss with an interval that is valid however often you look, and the verdict: better, worse or
+undecided. It promotes and withdraws nothing: a person does, with `promote` or `shadow`. The exit code is 0 where the
+evidence was read, whatever it says, and 1 where it could not be read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from trueodds.cli import Subparsers
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples("judge", "judge --model digits --wait 600")
+    epilog = common.examples("judge", "judge --model digits --wait 600", "judge --margin 0.002")
     parser = commands.add_parser("judge", description=__doc__, epilog=epilog)
     add_judgement(parser)
     whose = "of a model that another server serves"

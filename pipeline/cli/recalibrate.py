@@ -10,9 +10,11 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli import common
-from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, client_of, recalibrate
+from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, client_of, recalibrate
+from pipeline.recalibrate.gains import SMOOTHING
 from trueodds.calibrators.selection import CANDIDATES, CURVES
 from trueodds.cli import Parser, Subparsers
+from trueodds.metrics.alarms.weighted import FLOOR
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -44,8 +46,22 @@ def run(arguments: argparse.Namespace) -> int:
 def add_judgement(parser: Parser) -> None:
     """Adds the options of `recalibrate` and `judge`."""
     parser.add_argument("--model", help="(default: the one that answers calls without a model's name)")
-    wait = "how long to wait for labels that are enough for an interval (default: 0)"
+    wait = "how long to wait for labels that decide (default: 0)"
     parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=wait)
+    margin = "nats a label that the candidate may be worse by, for a simpler or cheaper one (default: 0)"
+    parser.add_argument("--margin", type=float, default=0.0, metavar="M", help=margin)
+    smoothing = f"e: scored are (1 - e) p + e/K; choose it before the first label (default: {SMOOTHING:g})"
+    parser.add_argument("--smoothing", type=float, default=SMOOTHING, metavar="E", help=smoothing)
+    smallest = (
+        f"leave out answers of a smaller propensity, where propensities are known; choose it before the first label"
+        f" (default: {FLOOR:g})"
+    )
+    parser.add_argument("--smallest-propensity", type=float, default=FLOOR, metavar="P", help=smallest)
+    budget = (
+        "each: 5%% of the candidates may be judged wrongly; together: the chance that any one of all candidates of the"
+        " model ever is is 5%% (default: each)"
+    )
+    parser.add_argument("--budget", choices=("each", "together"), default="each", help=budget)
     common.add_service(parser)
     common.add_models(parser)
     common.add_why(parser)
@@ -60,6 +76,7 @@ def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
         wait_seconds=arguments.wait,
         why=arguments.why,
         say=print,
+        rules=Rules(arguments.margin, arguments.smoothing, arguments.smallest_propensity, budget=arguments.budget),
         **fit,  # type: ignore[arg-type]
     )
 

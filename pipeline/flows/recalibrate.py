@@ -100,8 +100,8 @@ def recalibrate(
             the checkout.
         labels: To fit on, of those that arrived last, at most.
         candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
-        wait_seconds: For labels that are enough for an interval; the worker waits too.
-        look_again_minutes: While labels are too few for a fit or an interval, or the service is away: another run
+        wait_seconds: For labels that are enough for a verdict; the worker waits too.
+        look_again_minutes: While labels are too few for a fit or a verdict, or the service is away: another run
             after so long, then after twice as long, up to a day. None: no other run.
         dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
     """

@@ -8,7 +8,7 @@ way back.
 
 from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
 from pipeline.recalibrate.client import UNDECIDED, AnswerError, AwayError, Client, Labelled, client_of
-from pipeline.recalibrate.comparison import Comparison, compare
+from pipeline.recalibrate.comparison import Comparison, Rules, compare
 from pipeline.recalibrate.loop import judge, recalibrate
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import LABELS, LEAST_LABELS, FewLabelsError, Outcome, Recalibration
@@ -29,6 +29,7 @@ __all__ = [
     "ObservedModel",
     "Outcome",
     "Recalibration",
+    "Rules",
     "check_folder",
     "choose",
     "client_of",

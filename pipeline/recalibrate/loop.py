@@ -16,6 +16,7 @@ from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
 from pipeline.recalibrate.state import LOCK, ModelState, check_folder
+from pipeline.recalibrate.turns import candidate_number
 from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
 
@@ -182,8 +183,10 @@ def _judge(request: Recalibration, state: ModelState, call: Call) -> Outcome:
         )
     paired = version if state.is_retrained else None
     rows: Labelled = call(fetch_labels, request.client, name, served, None, state.since_ms, paired)
+    rules = replace(request.rules, candidate=candidate_number(request.models.changes(name), version))
+    both = (served.calibrator, candidate.calibrator)
     comparison: Comparison = call(
-        compare, served.calibrator, candidate.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
+        compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
     words = f"{name}/{version} stays the shadow. {comparison.words()} {WHY} {_commands(name, version)}"
     return Outcome("waits", name, served.version, version, words, comparison=comparison)
@@ -195,7 +198,7 @@ def _commands(name: str, version: str) -> str:
 
 
 def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
-    """The outcome after waiting for enough labels; the lock is free between two looks."""
+    """The outcome after waiting for a verdict; the lock is free between two looks."""
     end = time.monotonic() + request.wait_seconds
     while not (outcome.comparison and outcome.comparison.enough) and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, POLL_SECONDS))

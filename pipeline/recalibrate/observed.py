@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,10 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
     version, shadow = model.version(request.version), model.shadow(request.shadow)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, None, shadow)
     same = Identity()
-    comparison: Comparison = call(compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
+    rules = replace(request.rules, candidate=model.shadows.index(shadow) + 1)
+    comparison: Comparison = call(
+        compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
+    )
     words = f"{model.name}/{shadow} beside {version}. {comparison.words()} {WHY}"
     return Outcome("waits", model.name, version, shadow, words, comparison=comparison)
 

@@ -9,16 +9,13 @@ from typing import Literal
 
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import Client
-from pipeline.recalibrate.comparison import Comparison
+from pipeline.recalibrate.comparison import Comparison, Rules
 from trueodds.bundle import ModelFolder, Reason
 from trueodds.errors import ConfigError, UserError
 
 LABELS = 10_000
 LEAST_LABELS = 200
-WHY = (
-    "A person decides, because the interval holds for one look only: a program that looks until it is above 0 promotes"
-    " worse versions."
-)
+WHY = "A person decides, because nothing is promised of the labels to come."
 """Why nothing is promoted or withdrawn by itself."""
 
 
@@ -59,12 +56,14 @@ class Recalibration:
     promote: Promote = "never"
     """now: the fitted candidate answers at once, because a person ordered it."""
     wait_seconds: float = 0.0
-    """For labels that are enough for an interval."""
+    """For labels that are enough for a verdict."""
     why: str = ""
     who: str | None = None
     say: Callable[[str], object] = field(default=lambda words: None, repr=False)
     shadow: str | None = None
     """To judge, of a model that another server serves; None: the newest."""
+    rules: Rules = field(default_factory=Rules)
+    """The rules of the comparison; the candidate's number is looked up."""
     out: Path | None = None
     """The file that a calibrator for such a model is written to."""
 
