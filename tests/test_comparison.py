@@ -15,7 +15,14 @@ from pipeline.recalibrate.gains import gain_limits, scores
 from pipeline.recalibrate.turns import candidate_number
 from tests import reference_gain_sequence as twin
 from trueodds.bundle.audit_log import Change
-from trueodds.calibrators import Identity, Temperature, Vector
+from trueodds.calibrators import (
+    BiasCorrectedTemperature,
+    Calibrator,
+    EnsembleTemperature,
+    Identity,
+    Temperature,
+    Vector,
+)
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array
 
@@ -51,21 +58,38 @@ def test_the_interval_is_the_confidence_sequence_of_the_bounded_gain(count: int)
     assert found.brier is not None and found.brier.lower < found.brier.mean < found.brier.upper
 
 
-@pytest.mark.parametrize(("served", "candidate", "classes"), [(1.0, 1.3, 10), (1.5, 1.0, 2), (0.7, 3.0, 3)])
-def test_no_gain_of_two_temperatures_lies_beyond_its_limits(served: float, candidate: float, classes: int) -> None:
+BIASED = BiasCorrectedTemperature(1.4, [0.5, -0.2, -0.3])
+MIXED = EnsembleTemperature(2.0, [0.7, 0.2, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("served", "candidate", "classes", "near"),
+    [
+        (Identity(), Temperature(1.3), 10, 0.9),
+        (Temperature(1.5), Temperature(1.0), 2, 0.9),
+        (Temperature(0.7), Temperature(3.0), 3, 0.9),
+        (Temperature(1.2), BIASED, 3, 0.5),
+        (BIASED, BiasCorrectedTemperature(1.0, [0.0, 0.1, -0.1]), 3, 0.5),
+        (Temperature(1.2), MIXED, 10, 0.5),
+        (MIXED, Identity(), 3, 0.5),
+    ],
+)
+def test_no_gain_lies_beyond_the_limits(served: Calibrator, candidate: Calibrator, classes: int, near: float) -> None:
     """Logits of all sizes, every label: some come near the limits, narrower than those of any two versions."""
     rng = np.random.default_rng(0)
     z_NC = rng.normal(0, 1, (4_000, classes)) * rng.uniform(0, 40, (4_000, 1))
     spiked_NC = np.zeros((4_000, classes))
-    spiked_NC[:, 0] = np.linspace(-40, 40, 4_000)
+    spiked_NC[np.arange(4_000), rng.integers(0, classes, 4_000)] = np.linspace(-40, 40, 4_000)
     z_NC = np.concatenate([z_NC, spiked_NC])
-    p_NC, q_NC = (0.999 * softmax(z_NC / T, axis=1) + 0.001 / classes for T in (served, candidate))
+    p_NC, q_NC = (0.999 * calibrator(z_NC) + 0.001 / classes for calibrator in (served, candidate))
     gain_NC = np.log(q_NC / p_NC)
-    least, most = gain_limits(Temperature(served), Temperature(candidate), classes, same_logits=True)
-    assert least < gain_NC.min() < 0.9 * least and 0.9 * most < gain_NC.max() < most
-    any_two = gain_limits(Temperature(served), Temperature(candidate), classes)
-    assert any_two == pytest.approx((-math.log(999 * classes + 1), math.log(999 * classes + 1)))
-    assert any_two[0] < least and most < any_two[1]
+    least, most = gain_limits(served, candidate, classes, same_logits=True)
+    assert least < gain_NC.min() < near * least and near * most < gain_NC.max() < most
+    widest = math.log(999 * classes + 1)
+    assert gain_limits(served, candidate, classes) == pytest.approx((-widest, widest))
+    assert -widest < least and most <= widest
+    other = Vector([1.0] * classes, [0.1] * classes)
+    assert gain_limits(served, other, classes, same_logits=True) == pytest.approx((-widest, widest))
 
 
 def test_whom_it_calls_better_and_in_which_words() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from trueodds.calibrators import Calibrator, Identity, Temperature
+from trueodds.calibrators import BiasCorrectedTemperature, Calibrator, EnsembleTemperature, Identity, Temperature
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of
 
@@ -42,26 +45,63 @@ def gain_limits(
 ) -> tuple[float, float]:
     """Smallest and largest possible gain ln((1 - e) q_y + e/K) - ln((1 - e) p_y + e/K), whatever the logits are.
 
-    For any two versions they are -B and B, B = ln(1 + K (1 - e) / e): from probability 0 to 1. For two temperatures T
-    and U of the same logits, q_k = p_k^b / sum_j p_j^b with b = T / U. The sum over j != k of p_j^b lies between
-    (1 - p_k)^b and (K - 1)^(1 - b) (1 - p_k)^b. So q_k lies between two functions of p_k alone, and the gain's limits
-    are their extremes over p_k, found on a grid of its log odds. The gain's slope in them is at most 1 + b, and the
-    limits are widened by that times half a step. Narrow limits find small gains with far fewer labels.
+    For any two versions they are -B and B, B = ln(1 + K (1 - e) / e): from probability 0 to 1. They are narrower where
+    both score the same logits, the one as p = softmax(z / T + a) and the other as q, a mixture of members
+    softmax(z / U + c) and the uniform distribution. A member is p_k^b e^(c_k - b a_k) / sum_j p_j^b e^(c_j - b a_j),
+    b = T / U. The sum over j != k of p_j^b lies between (1 - p_k)^b and (K - 1)^(1 - b) (1 - p_k)^b, and the biases
+    move the log odds by their spread at most. So q_k lies between two functions of p_k alone. The gain's limits are
+    their extremes over p_k, found on a grid of its log odds. The gain's slope in them is at most 1 + b, and the limits
+    are widened by that times half a step. Narrow limits find small gains with far fewer labels.
     """
     widest = float(np.log1p(classes * (1 - smoothing) / smoothing))
-    served_T, candidate_T = _temperature(served), _temperature(candidate)
-    if not same_logits or served_T is None or candidate_T is None or classes < 2:
+    one, other = _members(served, classes), _members(candidate, classes)
+    if not same_logits or one is None or other is None or classes < 2:
         return -widest, widest
-    odds_G, step = np.linspace(-60.0, 60.0, GRID, retstep=True)  # beyond them a gain only falls back to 0
-    b, many = served_T / candidate_T, np.log(classes - 1.0)
-    ends_EG = b * odds_G - np.array([[0.0], [(1 - b) * many]])
-    log_q_EG, log_p_G = (np.log((1 - smoothing) * expit(x) + smoothing / classes) for x in (ends_EG, odds_G))
-    gain_EG, error = log_q_EG - log_p_G, float((1 + b) * step / 2)
-    least, most = min(float(gain_EG.min()), 0.0) - error, max(float(gain_EG.max()), 0.0) + error
+    if len(one) == 1 and one[0].weight == 1:
+        least, most = _beside(one[0], other, classes, smoothing)
+    elif len(other) == 1 and other[0].weight == 1:
+        most, least = (-limit for limit in _beside(other[0], one, classes, smoothing))
+    else:
+        return -widest, widest
     return max(least, -widest), min(most, widest)
 
 
-def _temperature(calibrator: Calibrator) -> float | None:
+@dataclass(frozen=True)
+class _Member:
+    """A part of a calibrator: `weight` x softmax(z / temperature + bias)."""
+
+    weight: float
+    temperature: float
+    bias_C: Array
+
+
+def _beside(p: _Member, q: Sequence[_Member], classes: int, smoothing: float) -> tuple[float, float]:
+    """Limits of the gain of the mixture q over the single member p; what is missing in q's weights is uniform."""
+    odds_G, step = np.linspace(-60.0, 60.0, GRID, retstep=True)  # beyond them a gain only falls back to 0
+    uniform = max(1 - sum(member.weight for member in q), 0.0) / classes
+    low_G, high_G, steepest = np.full(GRID, uniform), np.full(GRID, uniform), 0.0
+    for member in q:
+        b = p.temperature / member.temperature
+        spread = float(np.ptp(member.bias_C - b * p.bias_C))
+        ends = (0.0, float((1 - b) * np.log(classes - 1.0)))
+        low_G += member.weight * expit(b * odds_G - max(ends) - spread)
+        high_G += member.weight * expit(b * odds_G - min(ends) + spread)
+        steepest = max(steepest, b)
+    low_G, high_G, p_G = (np.log((1 - smoothing) * x_G + smoothing / classes) for x_G in (low_G, high_G, expit(odds_G)))
+    error = float((1 + steepest) * step / 2)
+    return min(float((low_G - p_G).min()), 0.0) - error, max(float((high_G - p_G).max()), 0.0) + error
+
+
+def _members(calibrator: Calibrator, classes: int) -> list[_Member] | None:
+    """The calibrator as a mixture, the uniform part left out; None where it is of another form."""
+    none_C = np.zeros(classes)
     if isinstance(calibrator, Identity):
-        return 1.0
-    return float(calibrator.temperature) if type(calibrator) is Temperature else None
+        return [_Member(1.0, 1.0, none_C)]
+    if type(calibrator) is Temperature:
+        return [_Member(1.0, calibrator.temperature, none_C)]
+    if type(calibrator) is BiasCorrectedTemperature:
+        return [_Member(1.0, calibrator.temperature, np.asarray(calibrator.bias_C, np.float64))]
+    if type(calibrator) is EnsembleTemperature:
+        first, second, _ = (float(weight) for weight in np.asarray(calibrator.weight_3))
+        return [_Member(first, calibrator.temperature, none_C), _Member(second, 1.0, none_C)]
+    return None

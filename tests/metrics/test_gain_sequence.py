@@ -11,8 +11,8 @@ import pytest
 
 from tests import reference_gain_sequence as twin
 from trueodds.metrics import gain_evidence, gain_sequence
-from trueodds.metrics.intervals import gain_sequence as module
-from trueodds.metrics.intervals.gain_sequence import SHARES, bets, sum_of_bets
+from trueodds.metrics.alarms import gain_sequence as module
+from trueodds.metrics.alarms.gain_sequence import SHARES, bets, sum_of_bets
 
 LOG_40 = math.log(40)
 

@@ -7,6 +7,7 @@ Examples in docstrings assume `import numpy as np` and `from trueodds import cal
 0.3
 """
 
+from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.weighted import WeightedEProcess
@@ -36,7 +37,6 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
 from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
-from trueodds.metrics.intervals.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
 from trueodds.metrics.labelling.coverage import (

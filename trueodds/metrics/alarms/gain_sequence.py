@@ -91,8 +91,8 @@ def gain_sequence(
     paid_K = sum_of_bets(gain, least, weight)
     lost_K = sum_of_bets(-gain, -most, weight)
     size = labels if weight is None else float(weight.sum())
-    lower = max(_limit(paid_K, -least, threshold) / size, least)
-    upper = min(-_limit(lost_K, most, threshold) / size, most)
+    lower = max(limit_of(paid_K, -least, threshold) / size, least)
+    upper = min(-limit_of(lost_K, most, threshold) / size, most)
     mean = float(gain.mean() if weight is None else gain @ weight / size)
     more = _more(paid_K if mean > 0 else lost_K, labels, threshold)
     return GainSequence(labels, mean, lower, upper, level, 0 if lower > 0 or upper < 0 else more)
@@ -127,8 +127,14 @@ def bets(gain_N: Array, least: float, weight_N: Array | None = None, before: tup
         return np.log1p((weight_N * gain_N)[:, None] * stake_K)
     sum_N = before[1] + np.concatenate([[0.0], np.cumsum(gain_N)[:-1]])
     mean_N = sum_N / (before[0] + HELD + np.arange(len(gain_N)))
-    centre_NK = np.minimum(mean_N[:, None], least + 0.98 / stake_K)
-    return np.log1p((gain_N[:, None] - centre_NK) * stake_K) + centre_NK * stake_K
+    return centred(gain_N[:, None], mean_N[:, None], least, stake_K)
+
+
+def centred(gain_N1: Array, mean_N1: Array, least: float, stake_K: Array) -> Array:
+    """log(1 + L (d - c)) + L c with c the mean so far, or what is so little that the smallest gain leaves .02."""
+    centre_NK = np.minimum(mean_N1, least + 0.98 / stake_K)
+    paid_NK: Array = np.log1p((gain_N1 - centre_NK) * stake_K) + centre_NK * stake_K
+    return paid_NK
 
 
 def sum_of_bets(gain_N: Array, least: float, weight_N: Array | None = None) -> Array:
@@ -142,7 +148,7 @@ def sum_of_bets(gain_N: Array, least: float, weight_N: Array | None = None) -> A
     return total_K
 
 
-def _limit(paid_K: Array, widest: float, threshold: float) -> float:
+def limit_of(paid_K: Array, widest: float, threshold: float) -> float:
     """The sum of expectations below which all of them are refuted."""
     stake_K = STAKES / widest
 
