@@ -168,12 +168,13 @@ LAYERS = {
         figure
     """,
     "pipeline/recalibrate": """
-        loop
+        loop standing
+        judging
         state
         observed
         request
         comparison
-        choice client
+        choice client gains turns
     """,
     "service": """
         __main__

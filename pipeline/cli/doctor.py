@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pipeline.cli import common
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.standing import standings, waiting_text
 from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
 from trueodds.cli import SERVICE, Subparsers
 from trueodds.errors import UserError
@@ -72,6 +73,7 @@ def examine(home: Path, client: Client, models: ModelFolder, *, expected: bool) 
     yield up
     if up.state == "ok":
         yield same_folder(client, models)
+    yield from slots(client if up.state == "ok" else None, models)
     prefect = _Prefect.of_settings()
     if isinstance(prefect, Finding):
         yield prefect
@@ -173,6 +175,24 @@ def same_folder(client: Client, models: ModelFolder) -> Finding:
     except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
     return Finding("folder", "ok", f"the service serves {models.place}")
+
+
+def slots(client: Client | None, models: ModelFolder) -> Iterator[Finding]:
+    """Says of every model what is under judgement or waits, and for what."""
+    try:
+        texts = [
+            f"{name}: {text}"
+            for name in models.names()
+            for text in (*map(str, standings(models, name, client)), waiting_text(models, name))
+            if text
+        ]
+    except (UserError, OSError) as error:
+        yield Finding("slots", "wrong", str(error))
+        return
+    if not texts:
+        yield Finding("slots", "ok", "nothing is under judgement, and nothing waits")
+    for text in texts:
+        yield Finding("slots", "ok", text)
 
 
 @dataclass(frozen=True)

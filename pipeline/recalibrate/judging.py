@@ -10,11 +10,18 @@ from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.request import Decision, Judged, Recalibration
 from pipeline.recalibrate.state import Candidate, ModelState
+from pipeline.recalibrate.turns import candidate_number
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, Slot
 from trueodds.errors import UserError
 
 Call = Callable[..., Any]
 """Calls a step: call(function, *arguments). A flow makes it a task."""
+
+
+def directly(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a step as it is."""
+    return step(*arguments)
+
 
 SLOT_WORDS: dict[Slot, str] = {SHADOW: "the shadow", RECALIBRATED: "the recalibrated version"}
 OPTIONS: dict[Slot, str] = {SHADOW: "--promote-net", RECALIBRATED: "--promote"}
@@ -43,7 +50,7 @@ def fetch_labels(
     return rows if since_ms is None else rows.created_since(since_ms)
 
 
-def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call) -> Judged:
+def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judged:
     """The evidence about a version under judgement until now; nothing is decided.
 
     A version with the served net is compared on all labels of what answers, by the logits that both share; another net
@@ -63,10 +70,12 @@ def evidence_about(request: Recalibration, state: ModelState, candidate: Candida
         )
     paired = bundle.version if state.has_another_net(bundle) else None
     if paired and candidate.slot == RECALIBRATED:
-        raise BundleError(f"{name}/{paired} has another net than {served.version}: it is no recalibration of it; {cure}")
+        raise BundleError(f"{name}/{paired} is no recalibration of {served.version}: it has another net; {cure}")
     rows: Labelled = call(fetch_labels, request.client, name, served, None, candidate.since_ms, paired)
+    rules = replace(request.rules, candidate=candidate_number(request.models.changes(name), bundle.version))
+    both = (served.calibrator, bundle.calibrator)
     comparison: Comparison = call(
-        compare, served.calibrator, bundle.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
+        compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
     return Judged(candidate.slot, bundle.version, comparison)
 
@@ -96,7 +105,8 @@ def settle(request: Recalibration, state: ModelState, judged: Judged, call: Call
         if slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
             words += f" {name}/{follower}, which waited, is the shadow now."
     else:
-        words = f"{name}/{version} stays {SLOT_WORDS[slot]}. {evidence} {_rule(request, slot)} {commands(name, slot, version)}"
+        stays = f"{name}/{version} stays {SLOT_WORDS[slot]}. {evidence} {_rule(request, slot)}"
+        words = f"{stays} {commands(name, slot, version)}"
     return replace(judged, decision=decision, words=words)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.recalibrate import observed
 from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, write_candidate
@@ -16,6 +15,7 @@ from pipeline.recalibrate.judging import (
     SLOT_WORDS,
     Call,
     commands,
+    directly,
     ends,
     evidence_about,
     fetch_labels,
@@ -26,18 +26,13 @@ from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration, Status
 from pipeline.recalibrate.state import LOCK, Candidate, ModelState, check_folder
 from pipeline.trial import try_bundle
-from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, Slot, BusyError
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.errors import UserError
 
 POLL_SECONDS = 2.0
 USED_UP = 10_000
 """Fresh labels after which a calibrator that is still undecided gives way to a new fit, or as many as it was fitted on:
 what so many cannot tell from the served one is of little use. Earlier, each alarm would set its evidence to zero."""
-
-
-def directly(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a step as it is."""
-    return step(*arguments)
 
 
 def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:

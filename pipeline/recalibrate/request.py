@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import Client
-from pipeline.recalibrate.comparison import Comparison
+from pipeline.recalibrate.comparison import Comparison, Rules
 from trueodds.bundle import SHADOW, SLOTS, ModelFolder, Reason, Slot
 from trueodds.errors import ConfigError, UserError
 
@@ -31,7 +31,7 @@ class FewLabelsError(UserError, ValueError):
 
 
 Promote = Literal["now", "when-better", "never"]
-"""now: at once, whatever the evidence. when-better: the verdict "better" promotes and "worse" withdraws. never: a person
+"""now: at once, whatever the evidence. when-better: the verdict "better" promotes, "worse" withdraws. never: a person
 decides."""
 PROMOTE: tuple[Promote, ...] = get_args(Promote)
 Decision = Literal["stays", "promoted", "withdrawn", "gone"]
@@ -72,6 +72,8 @@ class Recalibration:
     say: Callable[[str], object] = field(default=lambda words: None, repr=False)
     shadow: str | None = None
     """To judge, of a model that another server serves; None: the newest."""
+    rules: Rules = field(default_factory=Rules)
+    """The rules of the comparison; the candidate's number is looked up."""
     out: Path | None = None
     """The file that a calibrator for such a model is written to."""
 
@@ -119,8 +121,8 @@ class Outcome:
 
     status: Status
     """kept: the served calibrator is as good. published: a calibrator is under judgement from now on. waits: what was
-    judged stays so. promoted, withdrawn: a verdict, or a person's order, decided. fitted: of a model that another server
-    serves, so that nothing changes here."""
+    judged stays so. promoted, withdrawn: a verdict, or a person's order, decided. fitted: of a model that another
+    server serves, so that nothing changes here."""
     model: str
     served: str
     candidate: str | None

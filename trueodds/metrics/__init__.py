@@ -36,6 +36,7 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
 from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
+from trueodds.metrics.intervals.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
 from trueodds.metrics.labelling.coverage import (
@@ -96,6 +97,7 @@ __all__ = [
     "ExpectedAccuracy",
     "FractionAbove",
     "FullestCell",
+    "GainSequence",
     "GapSequence",
     "KsTest",
     "LabelDelay",
@@ -134,6 +136,8 @@ __all__ = [
     "expected_accuracy",
     "fraction_above",
     "fullest_cell",
+    "gain_evidence",
+    "gain_sequence",
     "gap_sequence",
     "half_panels_error",
     "inverse_probability_ece",
