@@ -17,12 +17,8 @@ from trueodds.cli import Subparsers
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples(
-        "judge",
-        "judge --model digits --wait 600",
-        "judge --slot shadow --promote-net when-better",
-        "judge --margin 0.002",
-    )
+    net = "judge --slot shadow --promote-net when-better"
+    epilog = common.examples("judge", "judge --model digits --wait 600", net, "judge --margin 0.002")
     parser = commands.add_parser("judge", description=__doc__, epilog=epilog)
     add_judgement(parser)
     slot = "only the shadow, a net, or only the recalibrated version, a calibrator (default: both)"

@@ -1,7 +1,7 @@
 """Fits a calibrator on the live labels of what answers, and puts it under judgement beside it, whatever net waits.
 
-One that is under judgement already is judged by later labels, and promoted or withdrawn by the verdict; as long as there
-is none, no other is fitted. The shadow, a net, is judged too; about that a person decides (--promote-net).
+One that is under judgement already is judged by later labels, and promoted or withdrawn by the verdict; as long as
+there is none, no other is fitted. The shadow, a net, is judged too; about that a person decides (--promote-net).
 Of a model that another server serves, whose answers are observed, the calibrator is written to a file.
 """
 

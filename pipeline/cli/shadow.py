@@ -1,7 +1,7 @@
 """Lets a version of a model be judged on the same inputs as the one that answers, without answering.
 
-A net is the shadow. A calibrator for the net that answers is the recalibrated version (--slot). What was there before is
-displaced, and what is known about that is said and kept in the audit log.
+A net is the shadow. A calibrator for the net that answers is the recalibrated version (--slot). What was there before
+is displaced, and what is known about that is said and kept in the audit log.
 """
 
 from __future__ import annotations
@@ -52,6 +52,4 @@ def _check_net(models: ModelFolder, model: str, version: str) -> None:
     served = models.version_of(model, DEFAULT) or ""
     nets = [Bundle.load(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
     if nets[0] != nets[1]:
-        raise BundleError(
-            f"{model}/{version} has another net than {served}, so it is judged as the shadow: leave --slot out"
-        )
+        raise BundleError(f"{model}/{version} has another net than {served}: it may be the shadow; leave --slot out")

@@ -15,8 +15,8 @@ from pipeline.parameters import parse_value
 Publish = Literal["shadow", "displace", "default", "never"]
 PUBLISH = "publish"
 _PUBLISH_WORDS = (
-    "shadow: the net is scored beside what answers for its model, until somebody promotes it; it waits where another net"
-    " is under judgement, and answers at once only where nothing answers for that model yet. displace: it takes the"
+    "shadow: the net is scored beside what answers for its model, until somebody promotes it; it waits where another"
+    " net is under judgement, and answers at once only where nothing answers for that model yet. displace: it takes the"
     " place of that net, whose evidence ends and is kept in the audit log. default: it answers for its model at once."
     " never: it is not published. Another model's place is never taken."
 )

@@ -55,11 +55,12 @@ def waiting_text(models: ModelFolder, name: str) -> str:
 
 
 def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | None, client: Client) -> str:
-    """The evidence that ends when `version` takes a slot, for the log and for people; "" where it ends none."""
+    """The evidence that ends when `version`, or none, takes a slot, for the log and for people; "" where none ends."""
     found = standing(models, name, slot, client) if name in models.names() else None
     if found is None or found.version == version:
         return ""
-    return f"displaces {found.version}: {found.evidence}"
+    verb = "ends the evidence about" if version is None else "displaces"
+    return f"{verb} {found.version}: {found.evidence}"
 
 
 def _evidence(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> str:
