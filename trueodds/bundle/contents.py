@@ -24,9 +24,6 @@ Role = Literal["default", "shadow", "recalibrated", "waiting"]
 """default: it answers. shadow: a net under judgement. recalibrated: a calibrator under judgement, for the net that
 answers. waiting: the net that becomes the shadow when the place is free."""
 ROLES: tuple[Role, ...] = get_args(Role)
-Slot = Literal["shadow", "recalibrated"]
-"""The roles that are judged beside what answers."""
-SLOTS: tuple[Slot, ...] = get_args(Slot)
 Key = tuple[str, str]
 """Model, version."""
 

@@ -16,10 +16,11 @@ from trueodds.bundle.audit_log import Action, Append, AuditLog, AuditLogError, R
 from trueodds.bundle.bundle import Bundle, BundleError
 from trueodds.bundle.card import NAME
 from trueodds.bundle.changing import changing, record
-from trueodds.bundle.contents import DEFAULT, IDENTITY, RECALIBRATED, SHADOW, WAITING, Role, Slot, identity_of
+from trueodds.bundle.contents import DEFAULT, IDENTITY, RECALIBRATED, SHADOW, WAITING, Role, identity_of
 from trueodds.bundle.copying import copy_bundle, loaded
 from trueodds.bundle.published import PublishedModels
 from trueodds.bundle.role_files import write_line
+from trueodds.bundle.shadows import Slot
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,12 @@ from trueodds.bundle.contents import (
     Contents,
     Key,
     Role,
-    Slot,
     default_model_of,
     default_of,
     names_in,
     version_of,
 )
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.shadows import Slot, shadow_of
 from trueodds.calibrators import Calibrator
 
 VARIABLE = "TRUEODDS_MODELS"
@@ -184,8 +183,8 @@ class PublishedModels:
             )
         if self.version_of(name, RECALIBRATED) == version:
             return (
-                f"{this} is a calibrator for {default}, which answers for {name}: it is judged beside it and not"
-                f" answered. {query} {judge}. {promote}"
+                f"{this} is a calibrator for {default}, which answers for {name}: it is applied to the same logits and"
+                f" not answered (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}. {promote}"
             )
         if self.version_of(name, WAITING) == version:
             return (

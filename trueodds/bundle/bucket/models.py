@@ -20,9 +20,10 @@ from trueodds.bundle.bucket.snapshot import Snapshot
 from trueodds.bundle.bucket.versions import cache_of, fetch
 from trueodds.bundle.bundle import CALIBRATOR, CARD, BundleError
 from trueodds.bundle.card import Card
-from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Contents, Key, Role, Slot
+from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Contents, Key, Role
 from trueodds.bundle.copying import copy_bundle, loaded
 from trueodds.bundle.model_folder import ModelFolder
+from trueodds.bundle.shadows import Slot
 from trueodds.calibrators import Calibrator
 from trueodds.files import read_json
 
