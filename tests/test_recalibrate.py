@@ -203,7 +203,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert f"tiny/{first} answers again" in typed("rollback", "tiny", "--why", "a try")
         until_served(service, first)
         text = typed("versions")
-        assert text.index(first) < text.index(second) and f"rollback {second} -> {first}" in text
+        assert text.index(first) < text.index(second) and f"rollback     {second} -> {first}" in text
 
 
 @pytest.mark.full

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.cli import common
+from pipeline.cli.findings import Finding, slots
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import client_of
-from pipeline.recalibrate.standing import standings, waiting_text
 from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
 from trueodds.cli import SERVICE, Subparsers
 from trueodds.errors import UserError
@@ -35,20 +35,6 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 class DoctorError(UserError, RuntimeError):
     """At least one check failed; its line says how to mend it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line."""
-
-    what: str
-    state: Literal["ok", "skipped", "wrong"]
-    words: str
-    cure: str = ""
-
-    def __str__(self) -> str:
-        mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
-        return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -175,24 +161,6 @@ def same_folder(client: Client, models: ModelFolder) -> Finding:
     except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
     return Finding("folder", "ok", f"the service serves {models.place}")
-
-
-def slots(client: Client | None, models: ModelFolder) -> Iterator[Finding]:
-    """Says of every model what is under judgement or waits, and for what."""
-    try:
-        texts = [
-            f"{name}: {text}"
-            for name in models.names()
-            for text in (*map(str, standings(models, name, client)), waiting_text(models, name))
-            if text
-        ]
-    except (UserError, OSError) as error:
-        yield Finding("slots", "wrong", str(error))
-        return
-    if not texts:
-        yield Finding("slots", "ok", "nothing is under judgement, and nothing waits")
-    for text in texts:
-        yield Finding("slots", "ok", text)
 
 
 @dataclass(frozen=True)

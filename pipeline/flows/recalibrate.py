@@ -29,7 +29,7 @@ from pydantic import Field
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
-from trueodds.bundle import ModelFolder, open_models
+from trueodds.bundle import RECALIBRATED, ModelFolder, open_models
 from trueodds.errors import UserError
 
 T = TypeVar("T")
@@ -40,8 +40,10 @@ STEPS = {
     "publish_candidate": "publish as recalibrated",
     "compare": "compare",
 }
-STATES = {"published": "Under judgement", "waits": "Under judgement"}
+STATES = {"published": "Calibrator published", "waits": "Waits for a person"}
 """Names of a run's last state, where they are not the outcome's."""
+LABELS_WANTED = "Waits for labels"
+"""Name of the state where there is no verdict yet."""
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
 
@@ -141,21 +143,20 @@ def recalibrate(
         about = "few" if isinstance(error, FewLabelsError) else "away"
         return Completed(name="Waiting", message=f"{error}. {_look_again(look_again_minutes, request, version, about)}")
     _show(outcome, request.models)
-    words = outcome.words
+    words, name = outcome.words, STATES.get(outcome.status, outcome.status.capitalize())
     log.info(words)
-    if (outcome.status == "published" or _decides(outcome, request)) and look_again_minutes and deployment.id:
+    wanted = _wants_labels(outcome, request)
+    if wanted and outcome.status == "waits":
+        name = LABELS_WANTED
+    if (wanted or outcome.status == "published") and look_again_minutes and deployment.id:
         words += f" {_look_again(look_again_minutes, request, outcome.served, outcome.candidate or '')}"
-    return Completed(name=STATES.get(outcome.status, outcome.status.capitalize()), message=words)
+    return Completed(name=name, message=words)
 
 
-def _decides(outcome: Outcome, request: Recalibration) -> bool:
-    """Whether a later look may decide by itself about what is under judgement."""
-    return any(
-        one.decision == "stays"
-        and one.comparison.verdict == "undecided"
-        and (request.promote_of(one.slot) == "when-better")
-        for one in outcome.judged
-    )
+def _wants_labels(outcome: Outcome, request: Recalibration) -> bool:
+    """Whether something has no verdict yet that is waited for: a calibrator, or a net about which a verdict decides."""
+    waiting = [one for one in outcome.judged if one.decision == "stays" and one.comparison.verdict == "undecided"]
+    return any(one.slot == RECALIBRATED or request.promote_of(one.slot) == "when-better" for one in waiting)
 
 
 def as_task(step: Callable[..., T], *arguments: Any) -> T:
