@@ -47,6 +47,19 @@ def add_why(parser: Parser) -> None:
     parser.add_argument("--why", default="", metavar="TEXT", help="the reason, kept in the audit log of the model")
 
 
+def add_promote(parser: Parser) -> None:
+    """Adds --promote and --promote-net."""
+    from pipeline.recalibrate import PROMOTE
+
+    words = (
+        "a calibrator under judgement. now: at once; when-better: the verdict better promotes it, worse withdraws it;"
+        " never: a person decides (default: when-better)"
+    )
+    parser.add_argument("--promote", choices=PROMOTE, default="when-better", help=words)
+    words = "the same of a net under judgement, the shadow (default: never)"
+    parser.add_argument("--promote-net", choices=PROMOTE, default="never", help=words)
+
+
 def add_service(parser: Parser) -> None:
     """Adds --service and --key-file."""
     from pipeline.recalibrate import client

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.cli import common
+from pipeline.cli.findings import Finding, slots
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import client_of
 from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
@@ -34,20 +35,6 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 class DoctorError(UserError, RuntimeError):
     """At least one check failed; its line says how to mend it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line."""
-
-    what: str
-    state: Literal["ok", "skipped", "wrong"]
-    words: str
-    cure: str = ""
-
-    def __str__(self) -> str:
-        mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
-        return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -72,6 +59,7 @@ def examine(home: Path, client: Client, models: ModelFolder, *, expected: bool) 
     yield up
     if up.state == "ok":
         yield same_folder(client, models)
+    yield from slots(client if up.state == "ok" else None, models)
     prefect = _Prefect.of_settings()
     if isinstance(prefect, Finding):
         yield prefect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from trueodds.bundle import Bundle
+from trueodds.bundle import SHADOW, Bundle
 from trueodds.cli import Subparsers
 
 
@@ -23,4 +23,6 @@ def run(arguments: argparse.Namespace) -> int:
     Bundle.load(models.version_folder(model, version))
     models.promote(model, version, why=arguments.why)
     print(models.standing(model, version))
+    if shadow := models.version_of(model, SHADOW):
+        print(f"{model}/{shadow} stays the shadow, and is compared with {version} from now on")
     return 0

@@ -10,7 +10,8 @@ from typing import Any
 from pipeline.recalibrate.choice import Choice, choose
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
+from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration
+from trueodds.bundle import SHADOW
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Identity
 from trueodds.errors import unknown
@@ -112,8 +113,11 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
     comparison: Comparison = call(
         compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
-    words = f"{model.name}/{shadow} beside {version}. {comparison.words()} {WHY}"
-    return Outcome("waits", model.name, version, shadow, words, comparison=comparison)
+    words = (
+        f"{model.name}/{shadow} beside {version}. {comparison.words()} Nothing changes here: promote it, or take it"
+        f" away, where {model.name} is served."
+    )
+    return Outcome("waits", model.name, version, shadow, words, judged=(Judged(SHADOW, shadow, comparison),))
 
 
 def fetch_labels(client: Client, name: str, version: str, last: int | None, shadow: str | None = None) -> Labelled:
