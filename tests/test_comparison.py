@@ -164,11 +164,15 @@ def test_the_number_of_a_candidate_comes_from_the_log() -> None:
         change("shadow", None, "b"),
         change("shadow", "b", None),
         change("shadow", None, "c"),
-        change("promote", "a", "c"),
-        change("shadow", "c", "b"),
+        change("shadow", "c", None),
+        change("recalibrated", None, "b"),
+        change("shadow", None, "d"),
     ]
     assert [candidate_number(log[:n], "b") for n in (2, 4, 6)] == [1, 1, 3]
-    assert candidate_number(log, "c") == 2 and candidate_number(log, "new") == 4
+    assert candidate_number(log, "c") == 2 and candidate_number(log, "new") == 5
+    assert candidate_number(log, "d") == 4
+    log += [change("promote", "a", "b"), change("recalibrated", "b", None)]
+    assert candidate_number(log, "d") == 5, "beside another version its evidence begins anew"
 
 
 @pytest.mark.parametrize(

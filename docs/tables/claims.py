@@ -99,10 +99,11 @@ CLAIMS = (
     Claim(
         "`judge` hardly ever calls a candidate better or worse wrongly, however often one looks",
         "{settings} populations, {runs} streams each, a look at every label up to {labels:,}",
-        "in {promoted:.0%} and {withdrawn:.0%} of the streams at most; the interval at the stop covers in {covered:.0%} or"
-        " more; the old test promoted wrongly in up to {old:.0%}",
-        "Wrong is meant of the mean gain up to the decision. Two nets {small} nats apart are decided in {decided:.0%} of"
-        " the streams. Where any two versions are possible, a steady gain of .003 takes {wide:,.0f} labels",
+        "in {promoted:.0%} and {withdrawn:.0%} of the streams at most; the interval at the stop covers in {covered:.0%}"
+        " or more; the old test promoted wrongly in up to {old:.0%}",
+        "Wrong is meant of the mean gain up to the decision. Two nets {small:.2f} nats apart are decided in"
+        " {decided:.0%} of the streams only. A steady gain of .003 takes {narrow:,.0f} labels between temperatures of"
+        " one net, {wide:,.0f} where nothing is known of the two versions",
         "judge",
         {
             "settings": ("summary", "settings"),
@@ -114,6 +115,7 @@ CLAIMS = (
             "old": ("summary", "most_old_wrong_promotions"),
             "small": ("settings", {"name": "DenseNet beside WRN, +0.03"}, "gain"),
             "decided": ("settings", {"name": "DenseNet beside WRN, +0.03"}, "share_decided"),
+            "narrow": ("settings", {"name": "WRN, T = 1.7; T nearby, +0.003"}, "labels"),
             "wide": ("settings", {"name": "WRN, T = 1.7; T nearby, +0.003, limits of any two"}, "labels"),
         },
         "is-the-candidate-better-how-often-judge-is-wrong-and-how-many-labels-it-takes",
