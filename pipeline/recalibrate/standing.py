@@ -9,7 +9,7 @@ from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
 from pipeline.recalibrate.request import Recalibration
 from pipeline.recalibrate.state import ModelState
-from trueodds.bundle import SHADOW, SLOTS, WAITING, ModelFolder, Slot
+from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, ModelFolder, Slot
 from trueodds.errors import UserError
 
 
@@ -61,6 +61,22 @@ def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | No
         return ""
     verb = "ends the evidence about" if version is None else "displaces"
     return f"{verb} {found.version}: {found.evidence}"
+
+
+def promotion_text(models: ModelFolder, name: str, version: str, client: Client) -> str:
+    """The evidence about a version that a person promotes, and what evidence ends by that; "" without any."""
+    return "; ".join(
+        f"on the evidence: {found.evidence}"
+        if found.version == version
+        else f"ends the evidence about {found.version}: {found.evidence}"
+        for found in standings(models, name, client)
+    )
+
+
+def anew_text(models: ModelFolder, name: str) -> str:
+    """The evidence that begins anew because another version answers now, for people; "" where none does."""
+    shadow, served = models.version_of(name, SHADOW), models.version_of(name, DEFAULT)
+    return f"{name}/{shadow} stays the shadow, and is compared with {served} from now on" if shadow else ""
 
 
 def _evidence(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> str:
