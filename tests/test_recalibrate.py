@@ -369,7 +369,7 @@ def test_an_alarm_fits_a_calibrator_whatever_net_waits_and_training_runs_reset_n
         assert last and all(f"waits behind {net}, the shadow of tiny" in text for text in later)
         assert roles() == [first, net, second, last] and folder.since_ms("tiny", "shadow") == since_ms
         text = typed("versions")
-        assert f"{last} waits behind {net}, for the place of the shadow" in text
+        assert f"{last} waits behind {net}, the shadow" in text
         assert f"{second} is the recalibrated version, judged since" in text
 
         label(service, 600, TRUE, seed=2)

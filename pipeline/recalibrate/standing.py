@@ -51,7 +51,17 @@ def standings(models: ModelFolder, name: str, client: Client | None) -> list[Sta
 def waiting_text(models: ModelFolder, name: str) -> str:
     """The net that waits for the shadow's place, for people; "" without one."""
     version, shadow = models.version_of(name, WAITING), models.version_of(name, SHADOW)
-    return f"{version} waits behind {shadow}, for the place of the shadow" if version else ""
+    return f"{version} waits behind {shadow}, the shadow" if version else ""
+
+
+def slot_texts(models: ModelFolder, client: Client | None) -> list[str]:
+    """What is under judgement or waits, and for what, of all models. Raises as `standing`."""
+    return [
+        f"{name}: {text}"
+        for name in models.names()
+        for text in (*map(str, standings(models, name, client)), waiting_text(models, name))
+        if text
+    ]
 
 
 def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | None, client: Client) -> str:
