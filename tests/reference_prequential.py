@@ -14,6 +14,7 @@ Row = tuple[float, int]  # confidence, right or wrong
 HALF_LIVES = (math.inf, 5000.0, 500.0)
 PRIOR = (0.5, 0.2, 0.2, 0.1)
 SHARE = 0.002
+SERVED = 0.1
 LIMIT = 1e-6
 
 
@@ -64,7 +65,20 @@ def compare(blocks: Sequence[Sequence[Row]], refit: int = 5) -> tuple[float, flo
         paid = [share * one / likelihood[0] for share, one in zip(shares, likelihood, strict=True)]
         e, served = e * sum(paid), served - math.log(likelihood[0])
         shares = [(1 - SHARE) * x / sum(paid) + SHARE * prior for x, prior in zip(paid, PRIOR, strict=True)]
+        shares = [(1 - SERVED) * share + (SERVED if k == 0 else 0) for k, share in enumerate(shares)]
     return math.log(e), served
+
+
+def log_evidence(gains: Sequence[float], served_shares: Sequence[float]) -> float:
+    """That the mean gain of the blocks is above 0: stakes are shares of the largest for a loss of log 10 nats."""
+    logs = []
+    for k in range(14):
+        stake, log = 0.98 / 1.5**k / math.log(10), 0.0
+        for j, (gain, share) in enumerate(zip(gains, served_shares, strict=True)):
+            centre = min(sum(gains[:j]) / (10 + j), math.log(share) + 0.98 / stake)
+            log += math.log(1 + stake * (gain - centre)) + stake * centre
+        logs.append(log + math.log(0.4 if k == 0 else 0.6 / (k * sum(1 / n for n in range(1, 14)))))
+    return math.log(sum(math.exp(log) for log in logs))
 
 
 def numeric_gradient(loss: Callable[[Any], float], at: Any, step: float = 1e-5) -> list[float]:

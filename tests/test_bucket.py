@@ -65,10 +65,16 @@ def test_every_verb_and_what_it_leaves(
         models.promote("tiny", two, why="better", who="me")
         models.promote("tiny", three, who="me")
         assert models.roll_back("tiny", who="me") == two
-        models.shadow("tiny", one, who="me", since_ms=5)
-        assert models.shadow_since_ms("tiny") == 5
+        models.shadow("tiny", one, who="me", since_ms=2**52)
+        assert models.since_ms("tiny", "shadow") == 2**52 and models.since_ms("tiny", "recalibrated") == 0
+        models.shadow("tiny", one, slot="recalibrated", who="me")
+        models.publish(bundles[2], "shadow", who="me")
+        assert [models.version_of("tiny", role) for role in ("shadow", "recalibrated", "waiting")] == [one, one, three]
         models.withdraw("tiny", who="me")
-        models.shadow("tiny", three, who="me")
+        assert [models.version_of("tiny", role) for role in ("shadow", "waiting")] == [three, None]
+        models.publish(bundles[0], "shadow", displace=True, who="me")
+        models.withdraw("tiny", "recalibrated", who="me")
+        models.publish(bundles[2], "shadow", who="me")
         assert models.set_default("tiny") == two
         assert models.default().name == two and set(models.versions("tiny")) == {one, two, three}
         assert Bundle.load(models.version_folder("tiny", three)).version == three
@@ -81,7 +87,7 @@ def test_every_verb_and_what_it_leaves(
     names.remove(f"tiny/{PUBLISHING}")  # a lock
     assert names == Bucket(URL).list().keys(), "the bucket can be copied to a folder, and back"
     assert models_of(tmp_path).given == URL, "where flows publish"
-    roles = ("default", "tiny/default", "tiny/shadow")
+    roles = ("default", "tiny/default", "tiny/shadow", "tiny/waiting")
     assert Bucket(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0
     printed = capsys.readouterr().out

@@ -49,8 +49,10 @@ LAYERS = {
         opening
         bucket
         model_folder
+        changing
         published single copying
-        contents audit_log trial
+        audit_log trial
+        contents
         bundle locks role_files
         model_card unloadable
         card
@@ -166,12 +168,13 @@ LAYERS = {
         figure
     """,
     "pipeline/recalibrate": """
-        loop
+        loop standing
+        judging
         state
         observed
         request
         comparison
-        choice client
+        choice client gains turns
     """,
     "service": """
         __main__

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import resource
 import stat
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -32,9 +34,15 @@ def good(tmp_path: Path) -> Path:
     return make_bundle(tmp_path / "bundle")
 
 
-def published(models: ModelFolder, method: str, *, default: bool = True) -> str:
+def published(
+    models: ModelFolder,
+    method: str,
+    *,
+    role: Literal["default", "shadow"] | None = "default",
+    displace: bool = False,
+) -> str:
     folder = make_bundle(models.path.parent / method, lambda card: card.update(method=method))
-    return models.publish(folder, "default" if default else None).name
+    return models.publish(folder, role, displace=displace).name
 
 
 def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -98,6 +106,50 @@ def test_another_models_default_is_never_taken(models: ModelFolder, good: Path, 
     assert models.default() == second, "by the version that answers for it now"
     with pytest.raises(AuditLogError, match="no other model is known to have answered"):
         models.roll_back_default()
+
+
+def test_a_shadow_under_judgement_is_not_displaced_by_what_is_published(models: ModelFolder) -> None:
+    """Four training runs in an hour: the first is judged on, the last waits, and takes the place when it is free."""
+    served, first, *later = (published(models, method, role="shadow") for method in "abcde")
+    since_ms = models.since_ms("tiny", "shadow")
+    assert models.version_of("tiny", "default") == served and models.version_of("tiny", "shadow") == first
+    assert models.version_of("tiny", "waiting") == later[-1]
+    assert models.since_ms("tiny", "shadow") == since_ms > 0
+    assert f"waits behind {first}" in models.standing("tiny", later[-1])
+    assert "has no role" in models.standing("tiny", later[0])
+    lines = [(c.action, c.before, c.after) for c in models.changes("tiny")]
+    assert lines[2:] == [("waiting", b, a) for b, a in pairwise([None, *later])]
+    models.withdraw("tiny", why="worse: 9 labels")
+    assert [models.version_of("tiny", role) for role in ("shadow", "waiting")] == [later[-1], None]
+    assert [(c.action, c.before, c.after, c.why) for c in models.changes("tiny")[5:]] == [
+        ("shadow", first, None, "worse: 9 labels"),
+        ("shadow", None, later[-1], f"it waited behind {first}"),
+        ("waiting", later[-1], None, "it is the shadow now"),
+    ]
+    assert published(models, "b", role="shadow", displace=True) == first
+    assert models.version_of("tiny", "shadow") == first and models.version_of("tiny", "waiting") is None
+    assert (change := models.changes("tiny")[-1]).before == later[-1] and change.after == first
+    published(models, "e", role="shadow")
+    models.promote("tiny", first)
+    assert [models.version_of("tiny", role) for role in ("default", "shadow", "waiting")] == [first, later[-1], None]
+
+
+def test_what_answers_moves_the_time_from_which_answers_count(models: ModelFolder) -> None:
+    served, net, calibrator, other = (published(models, method, role=None) for method in "abcd")
+    models.publish(models.version_folder("tiny", served))
+    models.shadow("tiny", net)
+    models.shadow("tiny", calibrator, slot="recalibrated", since_ms=2**52)
+    before = models.since_ms("tiny", "shadow")
+    assert models.since_ms("tiny", "recalibrated") == 2**52
+    time.sleep(0.01)
+    models.promote("tiny", calibrator)
+    assert models.version_of("tiny", "shadow") == net and models.version_of("tiny", "recalibrated") is None
+    assert models.since_ms("tiny", "shadow") > before, "what answers now was chosen by the labels until now"
+    models.shadow("tiny", other, slot="recalibrated")
+    models.promote("tiny", net)
+    change = models.changes("tiny")[-1]
+    assert (change.action, change.before, change.after) == ("recalibrated", other, None)
+    assert change.why == f"{net} answers now; its calibrator was fitted beside {calibrator}"
 
 
 def test_publishing_over_a_damaged_folder(models: ModelFolder, good: Path) -> None:
@@ -168,7 +220,7 @@ def test_what_killed_publishers_leave(models: ModelFolder, good: Path) -> None:
     with log.open("ab") as file:
         file.write('{"when": "2026-01-01", "why": "\u00e4'.encode()[:-1])
     assert [change.why for change in models.changes("tiny")] == ["before"]
-    second = published(models, "b", default=False)
+    second = published(models, "b", role=None)
     assert not left_over.exists()
     (first.parent / "default").write_text(second + "\n")  # and then it died
     models.publish(models.version_folder("tiny", second), why="again")
@@ -217,7 +269,7 @@ def test_default_that_is_not_text(tmp_path: Path) -> None:
 
 
 def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: ModelFolder) -> None:
-    a, b, c = (published(models, method, default=method == "a") for method in "abc")
+    a, b, c = (published(models, method, role="default" if method == "a" else None) for method in "abc")
     models.shadow("tiny", b, why="look", who="ann", since_ms=5)
     models.promote("tiny", b, why="better", who="ann")
     assert models.version_of("tiny", "shadow") is None, "who answers is no shadow"
@@ -261,7 +313,7 @@ def test_the_way_back_is_a_stack(moves: list[str | None]) -> None:
 
 
 def test_a_default_written_by_hand_is_not_in_the_way(models: ModelFolder) -> None:
-    a, b, c = (published(models, method, default=method != "c") for method in "abc")
+    a, b, c = (published(models, method, role=None if method == "c" else "default") for method in "abc")
     (models.path / "tiny" / "default").write_text(c + "\n")
     assert models.roll_back("tiny") == b
     (models.path / "tiny" / "shadow").write_bytes(b"\xff")
@@ -286,7 +338,7 @@ def test_a_damaged_history_is_named_by_its_line(models: ModelFolder, line: str) 
 )
 def test_reasons_and_names_are_plain_lines(models: ModelFolder, mark: str) -> None:
     """Nothing is changed by a refused one; a history that holds one of earlier times is read."""
-    a, b = published(models, "a"), published(models, "b", default=False)
+    a, b = published(models, "a"), published(models, "b", role=None)
     before = (models.path / "tiny" / "history.jsonl").read_bytes()
     calls: list[Callable[..., object]] = [
         partial(models.promote, "tiny", b),
@@ -308,7 +360,7 @@ def test_reasons_and_names_are_plain_lines(models: ModelFolder, mark: str) -> No
 
 
 def test_a_user_whose_name_is_no_plain_line(models: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    b = published(models, "a") and published(models, "b", default=False)
+    b = published(models, "a") and published(models, "b", role=None)
     monkeypatch.setenv("LOGNAME", "me\x1b[2J")
     with pytest.raises(AuditLogError, match=r"who holds U\+001B"):
         models.promote("tiny", b)
@@ -337,22 +389,26 @@ def test_the_commands(models: ModelFolder, capsys: pytest.CaptureFixture[str]) -
         return status, shown.out + shown.err
 
     assert typed("versions") == (1, f"error: there is no model in {models.path}; trueodds publish\n")
-    a, b = published(models, "a"), published(models, "b", default=False)
+    a, b = published(models, "a"), published(models, "b", role=None)
     assert typed("shadow", "tiny", b) == (0, f"tiny/{b} is the shadow now\n")
-    assert typed("shadow", "tiny", "none") == (0, "tiny has no shadow now\n")
+    status, text = typed("shadow", "tiny", "none")
+    assert status == 0 and text.startswith(
+        f"tiny has no shadow now (ends the evidence about {b}: not known (no service"
+    )
+    assert models.changes("tiny")[-1].why.startswith(f"ends the evidence about {b}: not known")
     assert typed("promote", "tiny", b, "--why", "asked for") == (
         0,
         f"tiny/{b} answers now: calls with ?model=tiny, and calls that name no model.\n",
     )
     status, text = typed("versions", "tiny")
-    assert status == 0 and f"  {b}  answers temperature, b" in text and f"{a} -> {b}" in text
-    assert text.endswith(": asked for\n") and f"  {a}          temperature, a" in text
+    assert status == 0 and f"  {b}  answers      temperature, b" in text and f"{a} -> {b}" in text
+    assert text.endswith(": asked for\n") and f"  {a}               temperature, a" in text
     assert "tiny, which answers calls that name no model\n" in text
     models.publish(make_bundle(models.path.parent / "o", lambda card: card.update(name="other")))
     assert typed("default") == (0, f"tiny/{b} answers calls that name no model\n")
     other = models.version_of("other", "default")
     assert typed("default", "other", "--why", "new") == (0, f"other/{other} answers calls that name no model\n")
-    assert f"default  tiny -> other  {user()}: new\n" in typed("versions")[1]
+    assert f"default      tiny -> other  {user()}: new\n" in typed("versions")[1]
     assert typed("default", "--rollback") == (0, f"tiny/{b} answers calls that name no model\n")
     assert typed("default", "nobody")[0] == 1
     assert typed("rollback", "tiny") == (0, f"tiny/{a} answers again\n")

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import pytest
-from scipy import stats
 from scipy.special import softmax
 
 import trueodds
@@ -32,13 +31,12 @@ from pipeline.recalibrate import (
     rehearse,
     write_candidate,
 )
-from pipeline.recalibrate.comparison import LEAST
 from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
 from trueodds.bundle import Bundle, ModelFolder
-from trueodds.calibrators import Identity, Temperature, Vector
+from trueodds.calibrators import Temperature
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
 
@@ -98,51 +96,6 @@ def test_classes_that_never_come_leave_candidates_out_but_not_all() -> None:
     problems = {line.name: line.problem for line in choice.table}
     assert choice.best.name == "temperature"
     assert "never hold class 3" in (problems["matrix"] or "")
-
-
-def test_the_evidence_is_the_gain_in_nll_with_students_interval() -> None:
-    z_NC, labels_N = answers(600, TRUE)
-    lead = compare(Temperature(SERVED), Temperature(TRUE), z_NC, labels_N)
-    p_NC, q_NC = (softmax(z_NC.astype(float) / t, axis=1)[np.arange(600), labels_N] for t in (SERVED, TRUE))
-    twin = stats.ttest_1samp(np.log(q_NC / p_NC), 0).confidence_interval(0.95)
-    assert lead.gain == pytest.approx(np.log(q_NC / p_NC).mean(), rel=1e-12)
-    assert (lead.lower, lead.upper) == pytest.approx((twin.low, twin.high), rel=1e-9)
-    assert lead.enough and "nats a label lower (95% interval of the gain" in lead.words()
-    back = compare(Temperature(TRUE), Temperature(SERVED), z_NC, labels_N)
-    assert back.gain == pytest.approx(-np.log(q_NC / p_NC).mean()) and "nats a label higher" in back.words()
-    few = compare(Temperature(SERVED), Temperature(TRUE), z_NC[:499], labels_N[:499])
-    assert not few.enough and "lower; an interval needs 500 labels" in few.words()
-    assert compare(Identity(), Identity(), z_NC[:0], labels_N[:0]).words().startswith("No fresh labels yet")
-
-
-def test_the_interval_of_one_look_holds() -> None:
-    """500 labels, 400 draws: the expected gain lies in it in 95%, +- 2.2 (two standard errors)."""
-    served, candidate = Temperature(SERVED), Vector([0.7] * 4, [0.2, 0.0, 0.0, -0.2])
-    z_NC, labels_N = answers(200_000, TRUE)
-    rows = np.arange(200_000)
-    gain = float(np.log(candidate(z_NC)[rows, labels_N] / served(z_NC)[rows, labels_N]).mean())
-    held = 0
-    for part in np.split(rows, 400):
-        found = compare(served, candidate, z_NC[part], labels_N[part])
-        assert found.lower is not None and found.upper is not None
-        held += found.lower <= gain <= found.upper
-    assert 0.92 < held / 400 < 0.98
-
-
-def test_neither_a_sum_of_gains_nor_repeated_looks_may_promote() -> None:
-    """The fault of promoting by itself, in 300 streams of 3,000 labels of a coin, beside a wrong served version.
-
-    The served says .8 of one side, the candidate .8 of the other. With .02 nats a label lost besides, the candidate is
-    worse, and the product of q(y) / p(y) reaches 20 in most streams. Where both are as good, an interval that is looked
-    at after each label leaves 0 below it far more often than its 2.5%.
-    """
-    gain_RN = np.where(np.random.default_rng(0).random((300, 3000)) < 0.5, 1.0, -1.0) * np.log(0.8 / 0.2)
-    sum_RN, number_N = gain_RN.cumsum(axis=1), np.arange(1, 3001)
-    assert (sum_RN - 0.02 * number_N >= np.log(20))[:, 99:].any(axis=1).mean() > 0.5
-    mean_RN = (sum_RN / number_N)[:, LEAST - 1 :]
-    half_RN = 1.96 * np.sqrt((np.log(4) ** 2 - mean_RN**2) / number_N[LEAST - 1 :])
-    above_RN = mean_RN > half_RN
-    assert above_RN[:, 0].mean() < 0.06 and above_RN.any(axis=1).mean() > 0.1
 
 
 @contextmanager
@@ -206,32 +159,40 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert "has 0 labelled answers; at least 200 are needed" in typed(*ask)
         label(service, 150, TRUE, seed=1)
         assert f"error: tiny/{first} has 150 labelled answers; at least 200" in typed(*ask)
-        assert "no shadow to judge" in typed("judge", *ask[1:])
+        assert "no recalibrated version and no shadow to judge" in typed("judge", *ask[1:])
         assert "there is no model 'no'" in typed(*ask, "--model", "no")
         label(service, 450, TRUE, seed=2)
         text = typed(*ask, "--labels", "500", "--candidates", "temperature")
-        second = ModelFolder(tmp_path / "models").version_of("tiny", "shadow")
-        assert second and f"tiny/{second} is published as the shadow" in text
+        second = ModelFolder(tmp_path / "models").version_of("tiny", "recalibrated")
+        assert second and f"tiny/{second} is published as the recalibrated version" in text
         assert "500 live labels" in text and "temperature (served)" in text
         change = ModelFolder(tmp_path / "models").changes("tiny")[-1]
-        assert (change.action, change.after, change.why) == ("shadow", second, "drift: recalibrated on 500 labels")
+        assert (change.action, change.after) == ("recalibrated", second)
+        assert change.why == "drift: recalibrated on 500 labels"
         assert change.since_ms is not None
         before = sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir())
-        assert f"tiny/{second} stays the shadow. No fresh labels yet" in typed(*ask), "a second trigger makes no other"
+        text = typed(*ask)
+        assert f"tiny/{second} stays the recalibrated version. No fresh labels yet" in text
+        assert "No other is fitted, so that its evidence goes on" in text, "a second trigger makes no other"
         assert sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir()) == before
         assert "no longer answers" in typed(*ask, "--version", "000000000000")
 
         label(service, 60, TRUE, seed=3)
-        assert "60 fresh labels" in (few := typed("judge", *ask[1:3])) and "an interval needs 500 labels" in few
+        assert "60 fresh labels" in (few := typed("judge", *ask[1:3])) and "valid however often you look" in few
         label(service, 440, TRUE, seed=4)
-        text = typed("judge", *ask[1:3])
-        assert f"tiny/{second} stays the shadow. 500 fresh labels: the candidate's NLL is" in text
-        assert "95% interval of the gain" in text and "A person decides, because" in text
-        assert f"Promote it: trueodds promote tiny {second}. End it: trueodds shadow tiny none" in text
+        text = typed("judge", *ask[1:3], "--promote", "never")
+        assert f"tiny/{second} stays the recalibrated version. 500 fresh labels: the candidate's log loss is" in text
+        assert "95% interval of the gain" in text and "The candidate is better." in text
+        assert "A person decides (--promote when-better" in text
+        wide = ("--margin", "10", "--budget", "together", "--promote", "never")
+        assert "at most 10 nats worse" in typed("judge", *ask[1:3], *wide)
+        assert "margin is -1.0; allowed is" in typed("judge", *ask[1:3], "--margin", "-1")
+        assert f"Promote it: trueodds promote tiny {second}. End it: trueodds shadow tiny none --slot recalib" in text
         assert ModelFolder(tmp_path / "models").version_of("tiny", "default") == first
-        assert f"tiny/{second} answers now" in typed("promote", "tiny", second)
+        assert f"tiny/{second} answers now" in typed("judge", *ask[1:3], "--why", "drift")
+        assert ModelFolder(tmp_path / "models").changes("tiny")[-2].why.startswith("drift: better on 500 fresh labels")
         until_served(service, second)
-        assert service.get("/models").json()["models"][0]["shadow"] is None
+        assert service.get("/models").json()["models"][0]["recalibrated"] is None
         fitted = Bundle.load(tmp_path / "models" / "tiny" / second).calibrator
         assert isinstance(fitted, Temperature) and abs(fitted.temperature - TRUE) < 1
         assert label(service, 600, TRUE, seed=5, served=fitted.temperature) == second
@@ -242,7 +203,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert f"tiny/{first} answers again" in typed("rollback", "tiny", "--why", "a try")
         until_served(service, first)
         text = typed("versions")
-        assert text.index(first) < text.index(second) and f"rollback {second} -> {first}" in text
+        assert text.index(first) < text.index(second) and f"rollback     {second} -> {first}" in text
 
 
 @pytest.mark.full
@@ -255,18 +216,19 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
         assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
-        assert ModelFolder(models).version_of("tiny", "shadow") is None and len(list(models.glob("tiny/*/"))) == 1
+        assert ModelFolder(models).version_of("tiny", "recalibrated") is None
+        assert len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
         assert "Did you mean 'temperature'?" in capsys.readouterr().err
         label(service, 400, TRUE, seed=2)
         assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
         second = ModelFolder(models).version_of("tiny", "default")
-        assert second != first and ModelFolder(models).version_of("tiny", "shadow") is None
+        assert second != first and ModelFolder(models).version_of("tiny", "recalibrated") is None
         assert f"tiny/{second} answers now." in capsys.readouterr().out
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "there is no folder" in capsys.readouterr().err
-        ModelFolder(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), "shadow")
+        ModelFolder(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), "shadow", displace=True)
         assert main(["judge", "--models", str(models)]) == 1
         assert "takes other inputs or has other classes" in capsys.readouterr().err
         with ModelFolder(models).lock("tiny", "recalibrate"):
@@ -311,22 +273,33 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         twin = compare(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
         row_N, q_NC = np.arange(200), softmax(rows.shadow_logits_NC.astype(float) / SERVED, axis=1)
         p_NC = softmax(rows.logits_NC.astype(float) / SERVED, axis=1)
-        assert twin.gain == pytest.approx(np.log(q_NC / p_NC)[row_N, rows.labels_N].mean())
-        assert f"tiny/{second} stays the shadow. 200 fresh labels: the candidate's NLL is" in typed("recalibrate")
+        mixed = (0.999 * q_NC + 0.00025) / (0.999 * p_NC + 0.00025)
+        assert twin.gain == pytest.approx(np.log(mixed)[row_N, rows.labels_N].mean())
+        assert rows.propensities_N is not None and np.isnan(rows.propensities_N).all()
+        net = f"tiny/{second} stays the shadow. 200 fresh labels: the candidate's log loss is"
+        assert net in (text := typed("judge")) and "A person decides (--promote-net when-better" in text
+        text = typed("versions", "--service", str(service.base_url))
+        assert f"{second} is the shadow, judged since" in text
+        assert "on 200 fresh labels: gain" in text
         assert ModelFolder(models).version_of("tiny", "default") == first
-        typed("promote", "tiny", second)
+        typed("promote", "tiny", second, "--why", "it is mine")
+        promoted = ModelFolder(models).changes("tiny")[-2]
+        assert promoted.why.startswith("it is mine; on the evidence: better on 200 fresh labels: gain +")
         until_served(service, second)
         ModelFolder(models).shadow("tiny", first)
         until_shadowed(service, first)
         traffic(service, 3)
         until_answers(service, "tiny~shadow", 200)
-        assert "nats a label higher" in typed("judge")
+        assert "nats a label higher" in typed("judge", "--slot", "shadow")
         assert ModelFolder(models).version_of("tiny", "shadow") == first, "nothing is withdrawn without a person"
         assert ModelFolder(models).version_of("tiny", "default") == second
+        assert f"tiny/{first} is withdrawn" in typed("judge", "--promote-net", "when-better")
+        assert ModelFolder(models).version_of("tiny", "shadow") is None
+        assert ModelFolder(models).changes("tiny")[-1].why.startswith("worse on 200 fresh labels: gain -")
 
 
 @pytest.mark.full
-def test_a_candidate_that_turns_out_worse_waits_for_a_person(
+def test_a_calibrator_that_turns_out_worse_is_withdrawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = tmp_path / "models"
@@ -352,12 +325,77 @@ def test_a_candidate_that_turns_out_worse_waits_for_a_person(
         label(service, 300, TRUE, seed=1)
         assert main(["recalibrate", *ask]) == 0
         label(service, 400, SERVED, seed=2)  # the drift was a passing one
-        assert main(["judge", *ask, "--wait", "1"]) == 0
+        assert main(["judge", *ask, "--promote", "never", "--wait", "1"]) == 0
         text = capsys.readouterr().out
-        assert "400 fresh labels: the candidate's NLL is" in text and "higher" in text
-        assert "End it: trueodds shadow tiny none" in text
-        assert ModelFolder(models).version_of("tiny", "shadow") is not None
+        assert "400 fresh labels: the candidate's log loss is" in text and "higher" in text
+        assert "End it: trueodds shadow tiny none --slot recalibrated" in text
+        assert ModelFolder(models).version_of("tiny", "recalibrated") is not None
+        assert main(["judge", *ask]) == 0
+        assert "is withdrawn. 400 fresh labels" in capsys.readouterr().out
+        assert ModelFolder(models).version_of("tiny", "recalibrated") is None
+        assert ModelFolder(models).changes("tiny")[-1].why.startswith("worse on 400 fresh labels: gain -")
         assert ModelFolder(models).version_of("tiny", "default") == first
+
+
+@pytest.mark.full
+def test_an_alarm_fits_a_calibrator_whatever_net_waits_and_training_runs_reset_no_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The story of an unreviewed net that an alarm promoted because it was less bad on noise."""
+    folder, models = ModelFolder(tmp_path / "models"), str(tmp_path / "models")
+    nets = [write_bundle(tmp_path / f"net{seed}", seed=seed) for seed in (9, 10, 11, 12)]
+
+    def typed(*words: str) -> str:
+        assert main([*words, "--models", models]) == 0
+        return capsys.readouterr().out
+
+    def roles() -> list[str | None]:
+        return [folder.version_of("tiny", role) for role in ("default", "shadow", "recalibrated", "waiting")]
+
+    with serving(tmp_path) as (service, first):
+        monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
+        net = folder.publish(nets[0], "shadow", why="trained").name
+        until_shadowed(service, net)
+        label(service, 400, TRUE, seed=1)
+        text = typed("recalibrate", "--candidates", "temperature", "--why", "alarm")
+        second = folder.version_of("tiny", "recalibrated")
+        assert second and f"tiny/{second} is published as the recalibrated version" in text
+        assert f"tiny/{net} stays the shadow" in text and "A person decides (--promote-net" in text
+        assert roles() == [first, net, second, None], "the fit comes first, and the net is not promoted"
+
+        since_ms = folder.since_ms("tiny", "shadow")
+        later = [typed("publish", "--bundle", str(bundle), "--role", "shadow") for bundle in nets[1:]]
+        last = folder.version_of("tiny", "waiting")
+        assert last and all(f"waits behind {net}, the shadow of tiny" in text for text in later)
+        assert roles() == [first, net, second, last] and folder.since_ms("tiny", "shadow") == since_ms
+        text = typed("versions")
+        assert f"{last} waits behind {net}, the shadow" in text
+        assert f"{second} is the recalibrated version, judged since" in text
+
+        label(service, 600, TRUE, seed=2)
+        until_answers(service, "tiny~shadow", 1000)
+        text = typed("recalibrate", "--candidates", "temperature", "--why", "alarm")
+        assert f"tiny/{second} answers now. 600 fresh labels" in text
+        assert roles() == [second, net, None, last], "the verdict promotes the calibrator, and no net"
+        promoted = next(change for change in folder.changes("tiny")[::-1] if change.action == "promote")
+        assert promoted.why.startswith("alarm: better on 600 fresh labels: gain +")
+        assert f"; ends the evidence about {net}: " in promoted.why and "on 1,000 fresh labels" in promoted.why
+        assert f"tiny/{net} stays the shadow. No fresh labels yet" in text, "it is compared with what answers now"
+
+        until_served(service, second)
+        assert label(service, 100, TRUE, seed=3, served=TRUE) == second
+        until_answers(service, "tiny~shadow", 1100)
+        assert "100 fresh labels" in typed("judge", "--slot", "shadow")
+        text = typed("publish", "--bundle", str(nets[1]), "--role", "shadow", "--displace")
+        assert f"displaces {net}: " in text and "on 100 fresh labels" in text
+        assert (change := folder.changes("tiny")[-1]).before == net and f"displaces {net}: " in change.why
+        third = folder.version_of("tiny", "shadow")
+        assert third and main(["shadow", "tiny", third, "--slot", "recalibrated", "--models", models]) == 1
+        assert f"tiny/{third} has another net than {second}" in capsys.readouterr().err
+        text = typed("shadow", "tiny", "none")
+        assert text.startswith(
+            f"tiny/{last}, which waited, is the shadow now (ends the evidence about {third}: no fresh"
+        )
 
 
 def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
@@ -448,7 +486,8 @@ def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
         observe(softmax(z_NC.astype(float) / TRUE, axis=1), model="mail", version="8", shadow="true")
         assert main(["judge", *address]) == 0
         text = capsys.readouterr().out
-        assert "mail/8 beside 7. 1,500 fresh labels: the candidate's NLL is" in text and "A person decides" in text
+        assert "mail/8 beside 7. 1,500 fresh labels: the candidate's log loss is" in text
+        assert "The candidate is better." in text and "Nothing changes here" in text
         request = Recalibration(Client(str(service.base_url)), ModelFolder(tmp_path / "none"), "mail")
         assert "Labelled answers of mail/7 for a fit: 1,500" in rehearse(request)
         assert main(["recalibrate", *address, "--out", str(tmp_path)]) == 1

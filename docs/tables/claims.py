@@ -97,6 +97,31 @@ CLAIMS = (
         "how-often-the-test-of-calibration-rejects-at-a-level-of-5",
     ),
     Claim(
+        "`judge` hardly ever calls a candidate better or worse wrongly, however often one looks",
+        "{settings} populations, {runs} streams each, a look at every label up to {labels:,}",
+        "in {promoted:.0%} and {withdrawn:.0%} of the streams at most; the interval at the stop covers in {covered:.0%}"
+        " or more; the old test promoted wrongly in up to {old:.0%}",
+        "Wrong is meant of the mean gain up to the decision. Two nets {small:.2f} nats apart are decided in"
+        " {decided:.0%} of the streams only. A steady gain of .003 takes {narrow:,.0f} labels between temperatures of"
+        " one net, {wide:,.0f} where nothing is known of the two versions",
+        "judge",
+        {
+            "settings": ("summary", "settings"),
+            "runs": ("summary", "runs"),
+            "labels": ("labels",),
+            "promoted": ("summary", "most_wrong_promotions"),
+            "withdrawn": ("summary", "most_wrong_withdrawals"),
+            "covered": ("summary", "lowest_coverage"),
+            "old": ("summary", "most_old_wrong_promotions"),
+            "small": ("settings", {"name": "DenseNet beside WRN, +0.03"}, "gain"),
+            "decided": ("settings", {"name": "DenseNet beside WRN, +0.03"}, "share_decided"),
+            "narrow": ("settings", {"name": "WRN, T = 1.7; T nearby, +0.003"}, "labels"),
+            "wide": ("settings", {"name": "WRN, T = 1.7; T nearby, +0.003, limits of any two"}, "labels"),
+        },
+        "is-the-candidate-better-how-often-judge-is-wrong-and-how-many-labels-it-takes",
+        short=True,
+    ),
+    Claim(
         "Of many sound tags hardly ever one is marked",
         "{tables} tables of {tags:,} calibrated tags with 10 to 1,000 labels, false discovery rate 5%",
         "in {marked:.1%} of the tables any; by its own p-value {alone:.0f} of them would be in each",

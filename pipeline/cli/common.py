@@ -7,13 +7,29 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from trueodds.cli import SERVICE, URL, Parser
 
 PARAMS = Path("params.yaml")
 NONE = "none"
 """In place of a version or a role: none of them."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of `trueodds doctor`."""
+
+    what: str
+    state: Literal["ok", "skipped", "wrong"]
+    words: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
+        return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
 
 
 def examples(*lines: str, program: str = "trueodds") -> str:
@@ -45,6 +61,19 @@ def add_models(parser: Parser) -> None:
 def add_why(parser: Parser) -> None:
     """Adds --why."""
     parser.add_argument("--why", default="", metavar="TEXT", help="the reason, kept in the audit log of the model")
+
+
+def add_promote(parser: Parser) -> None:
+    """Adds --promote and --promote-net."""
+    from pipeline.recalibrate import PROMOTE
+
+    words = (
+        "a calibrator under judgement. now: at once; when-better: the verdict better promotes it, worse withdraws it;"
+        " never: a person decides (default: when-better)"
+    )
+    parser.add_argument("--promote", choices=PROMOTE, default="when-better", help=words)
+    words = "the same of a net under judgement, the shadow (default: never)"
+    parser.add_argument("--promote-net", choices=PROMOTE, default="never", help=words)
 
 
 def add_service(parser: Parser) -> None:

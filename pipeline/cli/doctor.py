@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.cli import common
+from pipeline.cli.common import Finding
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.standing import slot_texts
 from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
 from trueodds.cli import SERVICE, Subparsers
 from trueodds.errors import UserError
@@ -34,20 +36,6 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 class DoctorError(UserError, RuntimeError):
     """At least one check failed; its line says how to mend it."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line."""
-
-    what: str
-    state: Literal["ok", "skipped", "wrong"]
-    words: str
-    cure: str = ""
-
-    def __str__(self) -> str:
-        mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
-        return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -72,6 +60,7 @@ def examine(home: Path, client: Client, models: ModelFolder, *, expected: bool) 
     yield up
     if up.state == "ok":
         yield same_folder(client, models)
+    yield from slots(client if up.state == "ok" else None, models)
     prefect = _Prefect.of_settings()
     if isinstance(prefect, Finding):
         yield prefect
@@ -173,6 +162,15 @@ def same_folder(client: Client, models: ModelFolder) -> Finding:
     except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
     return Finding("folder", "ok", f"the service serves {models.place}")
+
+
+def slots(client: Client | None, models: ModelFolder) -> Iterator[Finding]:
+    """Says of every model what is under judgement or waits, and for what."""
+    try:
+        for text in slot_texts(models, client) or ["nothing is under judgement, and nothing waits"]:
+            yield Finding("slots", "ok", text)
+    except (UserError, OSError) as error:
+        yield Finding("slots", "wrong", str(error))
 
 
 @dataclass(frozen=True)

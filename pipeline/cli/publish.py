@@ -1,5 +1,7 @@
 """Copies a bundle to the model directory, and lets it answer for its model unless --role says otherwise.
 
+As the shadow it waits behind one that is under judgement, unless it is to --displace it.
+
 The bundle is tried first as the service will use it, where onnxruntime and onnx are installed.
 """
 
@@ -8,14 +10,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Literal
 
 from pipeline import stages
 from pipeline.cli import common
+from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.standing import displaced_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import Role
+from trueodds.bundle import SHADOW, Bundle
 from trueodds.cli import Subparsers
 
-ROLES: dict[str, Role | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
+ROLES: dict[str, Literal["default", "shadow"] | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -31,6 +36,9 @@ def add_parser(commands: Subparsers) -> None:
     bundle.add_argument("--bundle", type=Path, metavar="FOLDER", help=another)
     role = "for its own model: answer; be scored beside what answers, if anything does; none (default: default)"
     parser.add_argument("--role", choices=ROLES, default="default", help=role)
+    displace = "with --role shadow: take the place of the shadow under judgement, whose evidence ends"
+    parser.add_argument("--displace", action="store_true", help=displace)
+    common.add_service(parser)
     parser.add_argument("--unnamed", action="store_true", help="answer calls that name no model, too")
 
 
@@ -39,7 +47,16 @@ def run(arguments: argparse.Namespace) -> int:
     role = ROLES[arguments.role]
     if note := try_bundle(arguments.bundle):
         print(note, file=sys.stderr)
-    path = arguments.models.publish(arguments.bundle, role, unnamed=arguments.unnamed, why=why)
+    ends = ""
+    if role == SHADOW and arguments.displace:
+        bundle = Bundle.load(arguments.bundle)
+        client = client_of(arguments.service, arguments.key_file)
+        ends = displaced_text(arguments.models, bundle.card.name, SHADOW, bundle.version, client)
+        why = "; ".join(filter(None, [why, ends]))
+    options = {"unnamed": arguments.unnamed, "displace": arguments.displace}
+    path = arguments.models.publish(arguments.bundle, role, **options, why=why)
     key = path.parent.name, path.name
+    if ends:
+        print(ends)
     print(arguments.models.address(*key), arguments.models.standing(*key), sep="\n")
     return 0

@@ -1,6 +1,7 @@
-"""Fits a calibrator on the live labels of what answers, and publishes it as the shadow.
+"""Fits a calibrator on the live labels of what answers, and puts it under judgement beside it, whatever net waits.
 
-Where a candidate waits already, it is compared with what answers by later labels. A person promotes it.
+One that is under judgement already is judged by later labels, and promoted or withdrawn by the verdict; as long as
+there is none, no other is fitted. The shadow, a net, is judged too; about that a person decides (--promote-net).
 Of a model that another server serves, whose answers are observed, the calibrator is written to a file.
 """
 
@@ -10,17 +11,19 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli import common
-from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, client_of, recalibrate
+from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, client_of, recalibrate
+from pipeline.recalibrate.gains import SMOOTHING
 from trueodds.calibrators.selection import CANDIDATES, CURVES
 from trueodds.cli import Parser, Subparsers
+from trueodds.metrics.alarms.weighted import FLOOR
 
 
 def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser)
-    promote = "now: the fitted calibrator answers at once, without later labels (default: never)"
-    parser.add_argument("--promote", choices=("now", "never"), default="never", help=promote)
+    displace = "a better fit takes the place of a calibrator under judgement, and its evidence ends"
+    parser.add_argument("--displace", action="store_true", help=displace)
     parser.add_argument(
         "--version", help="do nothing if another one answers by now; of an observed model: whose labels"
     )
@@ -35,7 +38,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "promote")}
+    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "displace")}
     request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
     print(outcome_text(recalibrate(request)))
     return 0
@@ -44,8 +47,23 @@ def run(arguments: argparse.Namespace) -> int:
 def add_judgement(parser: Parser) -> None:
     """Adds the options of `recalibrate` and `judge`."""
     parser.add_argument("--model", help="(default: the one that answers calls without a model's name)")
-    wait = "how long to wait for labels that are enough for an interval (default: 0)"
+    wait = "how long to wait for labels that decide (default: 0)"
     parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=wait)
+    common.add_promote(parser)
+    margin = "nats a label that the candidate may be worse by, for a simpler or cheaper one (default: 0)"
+    parser.add_argument("--margin", type=float, default=0.0, metavar="M", help=margin)
+    smoothing = f"e: scored are (1 - e) p + e/K; choose it before the first label (default: {SMOOTHING:g})"
+    parser.add_argument("--smoothing", type=float, default=SMOOTHING, metavar="E", help=smoothing)
+    smallest = (
+        f"leave out answers of a smaller propensity, where propensities are known; choose it before the first label"
+        f" (default: {FLOOR:g})"
+    )
+    parser.add_argument("--smallest-propensity", type=float, default=FLOOR, metavar="P", help=smallest)
+    budget = (
+        "each: 5%% of the candidates may be judged wrongly; together: the chance that any one of all candidates of the"
+        " model ever is is 5%% (default: each)"
+    )
+    parser.add_argument("--budget", choices=("each", "together"), default="each", help=budget)
     common.add_service(parser)
     common.add_models(parser)
     common.add_why(parser)
@@ -58,8 +76,11 @@ def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
         arguments.models,
         arguments.model,
         wait_seconds=arguments.wait,
+        promote=arguments.promote,
+        promote_net=arguments.promote_net,
         why=arguments.why,
         say=print,
+        rules=Rules(arguments.margin, arguments.smoothing, arguments.smallest_propensity, budget=arguments.budget),
         **fit,  # type: ignore[arg-type]
     )
 

@@ -1,10 +1,18 @@
-"""Lets a version of a model be scored on the same inputs as the one that answers, without answering."""
+"""Lets a version of a model be judged on the same inputs as the one that answers, without answering.
+
+A net is the shadow. A calibrator for the net that answers is the recalibrated version (--slot). What was there before
+is displaced, and what is known about that is said and kept in the audit log.
+"""
 
 from __future__ import annotations
 
 import argparse
 
 from pipeline.cli import common
+from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.judging import SLOT_WORDS
+from pipeline.recalibrate.standing import displaced_text
+from trueodds.bundle import DEFAULT, MODEL, RECALIBRATED, SHADOW, SLOTS, Bundle, BundleError, ModelFolder
 from trueodds.cli import Subparsers
 
 
@@ -13,16 +21,35 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("shadow", description=__doc__, epilog=epilog)
     parser.add_argument("model")
     parser.add_argument("version", help=f"{common.NONE}: no version")
+    parser.add_argument("--slot", choices=SLOTS, default=SHADOW, help=f"(default: {SHADOW})")
     common.add_models(parser)
+    common.add_service(parser)
     common.add_why(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    models, model, version = arguments.models, arguments.model, arguments.version
-    if version == common.NONE:
-        models.withdraw(model, why=arguments.why)
-        print(f"{model} has no shadow now")
+    models, model, slot = arguments.models, arguments.model, arguments.slot
+    version = None if arguments.version == common.NONE else arguments.version
+    if version is not None:
+        models.version_folder(model, version)
+        if slot == RECALIBRATED:
+            _check_net(models, model, version)
+    client = client_of(arguments.service, arguments.key_file)
+    ends = displaced_text(models, model, slot, version, client)
+    why = "; ".join(filter(None, [arguments.why, ends]))
+    if version is None:
+        models.withdraw(model, slot, why=why)
     else:
-        models.shadow(model, version, why=arguments.why)
-        print(f"{model}/{version} is the shadow now")
+        models.shadow(model, version, slot=slot, why=why)
+    now = models.version_of(model, slot)
+    waited = ", which waited," if version is None else ""
+    words = f"{model}/{now}{waited} is {SLOT_WORDS[slot]} now" if now else f"{model} has no {SLOT_WORDS[slot][4:]} now"
+    print(f"{words}{f' ({ends})' if ends else ''}")
     return 0
+
+
+def _check_net(models: ModelFolder, model: str, version: str) -> None:
+    served = models.version_of(model, DEFAULT) or ""
+    nets = [Bundle.load(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
+    if nets[0] != nets[1]:
+        raise BundleError(f"{model}/{version} has another net than {served}: it may be the shadow; leave --slot out")

@@ -1,27 +1,39 @@
-"""The published versions of each model with their roles, and every change of roles, the newest last."""
+"""The published versions of each model with their roles, and every change of roles, the newest last.
+
+For what is under judgement it shows the evidence so far, where a service is named that has the labels (--service). The
+evidence that decided in the past stands in the changes.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 
 from pipeline.cli import common
-from trueodds.bundle import DEFAULT, SHADOW, BundleError, Change, ModelFolder
-from trueodds.cli import Subparsers
+from pipeline.recalibrate.client import Client, client_of
+from pipeline.recalibrate.standing import standings, waiting_text
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, WAITING, BundleError, Change, ModelFolder, Role
+from trueodds.cli import SERVICE, Subparsers
+
+ROLE_WORDS: dict[Role, str] = {WAITING: "waits", RECALIBRATED: "recalibrated", SHADOW: "shadow", DEFAULT: "answers"}
 
 
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("versions", description=__doc__, epilog=common.examples("versions", "versions digits"))
     parser.add_argument("model", nargs="?", help="(default: all)")
     common.add_models(parser)
+    common.add_service(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    print(versions_text(arguments.models, arguments.model))
+    asked = arguments.service or os.environ.get(SERVICE)
+    client = client_of(arguments.service, arguments.key_file) if asked else None
+    print(versions_text(arguments.models, arguments.model, client))
     return 0
 
 
-def versions_text(models: ModelFolder, model: str | None = None) -> str:
-    """Every model's versions with their roles, and its audit log, the newest last.
+def versions_text(models: ModelFolder, model: str | None = None, client: Client | None = None) -> str:
+    """Every model's versions with their roles, what is under judgement, and the audit log, the newest last.
 
     Raises:
         BundleError: no such model.
@@ -33,11 +45,13 @@ def versions_text(models: ModelFolder, model: str | None = None) -> str:
         raise BundleError(f"there is no model{missing} in {models.given}; trueodds publish")
     lines: list[str] = [models.place]
     for name in [model] if model else names:
-        roles = {models.version_of(name, DEFAULT): "answers", models.version_of(name, SHADOW): "shadow"}
+        roles = {models.version_of(name, role): words for role, words in ROLE_WORDS.items()}
         lines.append(f"{name}, which answers calls that name no model" if name == models.default_model() else name)
         for version in models.versions(name):
             about = _about(models, name, version)
-            lines.append(f"  {version}  {roles.get(version, ''):<8}{about}".rstrip())
+            lines.append(f"  {version}  {roles.get(version, ''):<13}{about}".rstrip())
+        lines += [f"  {found}" for found in standings(models, name, client)]
+        lines += [f"  {text}" for text in [waiting_text(models, name)] if text]
         lines += map(_change_text, models.changes(name))
     if not model:
         changes = [_change_text(change) for change in models.changes()]
@@ -47,7 +61,7 @@ def versions_text(models: ModelFolder, model: str | None = None) -> str:
 
 def _change_text(change: Change) -> str:
     return (
-        f"  {change.when[:19]}  {change.action:<9}{change.before or 'none'} -> {change.after or 'none'}"
+        f"  {change.when[:19]}  {change.action:<13}{change.before or 'none'} -> {change.after or 'none'}"
         f"  {change.who}{': ' + change.why if change.why else ''}"
     )
 

@@ -1,4 +1,4 @@
-"""The flow `recalibrate`: live labels -> a candidate beside what answers -> evidence for a person, who promotes it.
+"""The flow `recalibrate`: live labels -> a calibrator beside what answers -> a verdict, which promotes or withdraws it.
 
 Started by an alarm's webhook, by hand (`prefect deployment run recalibrate/live`) or by its schedule, if somebody
 switches it on. A run does not wait for labels, or for a service that is away, which would hold up the worker: it asks
@@ -29,7 +29,7 @@ from pydantic import Field
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
-from trueodds.bundle import ModelFolder, open_models
+from trueodds.bundle import RECALIBRATED, ModelFolder, open_models
 from trueodds.errors import UserError
 
 T = TypeVar("T")
@@ -37,11 +37,13 @@ T = TypeVar("T")
 STEPS = {
     "fetch_labels": "fetch labels",
     "choose": "choose",
-    "publish_candidate": "publish as shadow",
+    "publish_candidate": "publish as recalibrated",
     "compare": "compare",
 }
-STATES = {"published": "Shadow published", "waits": "Waits for a person"}
+STATES = {"published": "Calibrator published", "waits": "Waits for a person"}
 """Names of a run's last state, where they are not the outcome's."""
+LABELS_WANTED = "Waits for labels"
+"""Name of the state where there is no verdict yet."""
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
 
@@ -83,13 +85,17 @@ def recalibrate(
     models: str | None = None,
     labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = recalibration.LABELS,
     candidates: list[str] | None = None,
+    promote: recalibration.Promote = "when-better",
+    promote_net: recalibration.Promote = "never",
+    displace: bool = False,
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
     look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,
     dry_run: bool = False,
 ) -> State[None]:
-    """Compare the candidate that waits; if none does, fit one on the live labels and publish it as the shadow.
+    """Judge the calibrator beside what answers; if there is none, fit one on the live labels and put it there.
 
-    It promotes and withdraws nothing: its last word is the evidence for a person.
+    The verdict promotes or withdraws a calibrator. A net that waits as the shadow stands in no fit's way; it is judged
+    too, and a person decides about it.
 
     Args:
         model: Its name. None: the one that answers when nothing is named.
@@ -100,8 +106,12 @@ def recalibrate(
             the checkout.
         labels: To fit on, of those that arrived last, at most.
         candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
-        wait_seconds: For labels that are enough for an interval; the worker waits too.
-        look_again_minutes: While labels are too few for a fit or an interval, or the service is away: another run
+        promote: A calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now: the one that is
+            fitted answers at once. never: a person decides.
+        promote_net: The same of the net that is the shadow.
+        displace: A better fit takes the place of a calibrator under judgement, and its evidence ends.
+        wait_seconds: For labels that are enough for a verdict; the worker waits too.
+        look_again_minutes: While labels are too few for a fit or a verdict, or the service is away: another run
             after so long, then after twice as long, up to a day. None: no other run.
         dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
     """
@@ -113,6 +123,9 @@ def recalibrate(
         version,
         labels,
         tuple(candidates or ()),
+        promote=promote,
+        promote_net=promote_net,
+        displace=displace,
         wait_seconds=wait_seconds,
         why=reason or "",
         who=f"flow run {flow_run.get_name()}",
@@ -130,12 +143,20 @@ def recalibrate(
         about = "few" if isinstance(error, FewLabelsError) else "away"
         return Completed(name="Waiting", message=f"{error}. {_look_again(look_again_minutes, request, version, about)}")
     _show(outcome, request.models)
-    words = outcome.words
+    words, name = outcome.words, STATES.get(outcome.status, outcome.status.capitalize())
     log.info(words)
-    waits = outcome.status in ("published", "waits")
-    if waits and not (outcome.comparison and outcome.comparison.enough) and look_again_minutes and deployment.id:
+    wanted = _wants_labels(outcome, request)
+    if wanted and outcome.status == "waits":
+        name = LABELS_WANTED
+    if (wanted or outcome.status == "published") and look_again_minutes and deployment.id:
         words += f" {_look_again(look_again_minutes, request, outcome.served, outcome.candidate or '')}"
-    return Completed(name=STATES.get(outcome.status, outcome.status.capitalize()), message=words)
+    return Completed(name=name, message=words)
+
+
+def _wants_labels(outcome: Outcome, request: Recalibration) -> bool:
+    """Whether something has no verdict yet that is waited for: a calibrator, or a net about which a verdict decides."""
+    waiting = [one for one in outcome.judged if one.decision == "stays" and one.comparison.verdict == "undecided"]
+    return any(one.slot == RECALIBRATED or request.promote_of(one.slot) == "when-better" for one in waiting)
 
 
 def as_task(step: Callable[..., T], *arguments: Any) -> T:
@@ -188,7 +209,7 @@ def _show(outcome: Outcome, models: ModelFolder) -> None:
             key="recalibration",
             description="Before and after, on labels that the fit did not see",
         )
-    elif outcome.comparison is not None:
+    elif outcome.judged:
         create_markdown_artifact(
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
         )

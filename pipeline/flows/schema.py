@@ -12,12 +12,13 @@ from pydantic.fields import FieldInfo
 from pipeline import config
 from pipeline.parameters import parse_value
 
-Publish = Literal["shadow", "default", "never"]
+Publish = Literal["shadow", "displace", "default", "never"]
 PUBLISH = "publish"
 _PUBLISH_WORDS = (
-    "shadow: the net is scored beside what answers for its model, until labels or somebody promote it, and answers at"
-    " once only where nothing answers for that model yet. default: it answers for its model at once. never: it is not"
-    " published. Another model's place is never taken."
+    "shadow: the net is scored beside what answers for its model, until somebody promotes it; it waits where another"
+    " net is under judgement, and answers at once only where nothing answers for that model yet. displace: it takes the"
+    " place of that net, whose evidence ends and is kept in the audit log. default: it answers for its model at once."
+    " never: it is not published. Another model's place is never taken."
 )
 _AS_TEXT = {dict: r"^\s*\{", list: r"^\s*\["}
 """`prefect deployment run -p` reads JSON, and takes what is none for text: YAML such as {gamma: 2} is read here."""

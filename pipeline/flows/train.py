@@ -9,7 +9,7 @@ import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from prefect import Flow, State, get_run_logger, task
 from prefect.concurrency.sync import concurrency
@@ -23,8 +23,9 @@ from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
 from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
+from pipeline.recalibrate.standing import displaced_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import ModelFolder, why_none
+from trueodds.bundle import SHADOW, Bundle, ModelFolder, why_none
 from trueodds.cli import SERVICE
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
@@ -114,8 +115,7 @@ def _train(**leaves: Any) -> None:
             if note := try_bundle(place.folder / stages.BUNDLE):
                 log.warning(note)
             models = models_of(home)
-            bundle = models.publish(place.folder / stages.BUNDLE, role, why=why)
-            words = models.standing(bundle.parent.name, bundle.name)
+            bundle, words = publish(models, place.folder / stages.BUNDLE, role, why)
             if (elsewhere := _served_elsewhere(models)) is not None:
                 log.warning(elsewhere)
                 words += f" But {elsewhere}"
@@ -125,6 +125,20 @@ def _train(**leaves: Any) -> None:
         if shared is not None:
             _give(place, shared)
         place.remove()
+
+
+def publish(
+    models: ModelFolder, folder: Path, role: Literal["shadow", "displace", "default"], why: str
+) -> tuple[Path, str]:
+    """Publish what was trained. Returns its folder, and what it does now, and what it has displaced."""
+    ends = ""
+    if role == "displace":
+        made = Bundle.load(folder)
+        ends = displaced_text(models, made.card.name, SHADOW, made.version, client_of())
+        why = "; ".join(filter(None, [why, ends]))
+    bundle = models.publish(folder, "default" if role == "default" else "shadow", displace=role == "displace", why=why)
+    words = models.standing(bundle.parent.name, bundle.name)
+    return bundle, f"{words} It {ends}." if ends else words
 
 
 def _taken(place: workspace.Workspace, name: str) -> bool:

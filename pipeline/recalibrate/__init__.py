@@ -1,17 +1,25 @@
 """Recalibration of what is served: live labels -> a new calibrator -> a version beside the served one -> evidence.
 
 The net stays the same file, so the logits that the service has stored score any calibrator exactly. A recalibrated
-version is published without answering, as the model's shadow. Labels of answers given later are the evidence for a
-person, who promotes it or does not: see `compare`. MODELS/<name>/history.jsonl keeps who answered when and why, for the
-way back.
+version is judged beside it without answering, and so may a net be. Labels of answers given later decide, by their
+verdict: see `compare` and `judging`. MODELS/<name>/history.jsonl keeps who answered when and why, for the way back.
 """
 
 from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
 from pipeline.recalibrate.client import UNDECIDED, AnswerError, AwayError, Client, Labelled, client_of
-from pipeline.recalibrate.comparison import Comparison, compare
+from pipeline.recalibrate.comparison import Comparison, Rules, compare
 from pipeline.recalibrate.loop import judge, recalibrate
 from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import LABELS, LEAST_LABELS, FewLabelsError, Outcome, Recalibration
+from pipeline.recalibrate.request import (
+    LABELS,
+    LEAST_LABELS,
+    PROMOTE,
+    FewLabelsError,
+    Judged,
+    Outcome,
+    Promote,
+    Recalibration,
+)
 from pipeline.recalibrate.state import check_folder, rehearse
 
 __all__ = [
@@ -24,11 +32,15 @@ __all__ = [
     "Choice",
     "Client",
     "Comparison",
+    "PROMOTE",
     "FewLabelsError",
+    "Judged",
     "Labelled",
     "ObservedModel",
     "Outcome",
+    "Promote",
     "Recalibration",
+    "Rules",
     "check_folder",
     "choose",
     "client_of",

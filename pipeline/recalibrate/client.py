@@ -57,6 +57,8 @@ class Labelled:
     """How far the service's clock is ahead of this machine's."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
     """Of the shadow that the query names, on the same inputs."""
+    propensities_N: npt.NDArray[np.float64] | None = None
+    """Chance of each answer to get its label; NaN where it is not known."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -64,7 +66,9 @@ class Labelled:
     def created_since(self, since_ms: int) -> Labelled:
         rows = self.created_ms_N >= since_ms
         shadow_NC = None if self.shadow_logits_NC is None else self.shadow_logits_NC[rows]
-        return Labelled(self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows], self.ahead_ms, shadow_NC)
+        chances_N = None if self.propensities_N is None else self.propensities_N[rows]
+        logits_NC, labels_N, created_ms_N = self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows]
+        return Labelled(logits_NC, labels_N, created_ms_N, self.ahead_ms, shadow_NC, chances_N)
 
 
 def admin_key(file: str | Path | None = None) -> str | None:
@@ -135,8 +139,9 @@ class Client:
                 with naming(Path(tempfile.gettempdir())):
                     shutil.copyfileobj(answer, file)
                 file.seek(0)
-                logits_NC, labels_N, created_ms_N, *beside = _arrays(file, last, shadow is not None)
-                return Labelled(logits_NC, labels_N, created_ms_N, ahead_ms, *beside)
+                logits_NC, labels_N, created_ms_N, chances_N, *beside = _arrays(file, last, shadow is not None)
+                shadow_NC = beside[0] if beside else None
+                return Labelled(logits_NC, labels_N, created_ms_N, ahead_ms, shadow_NC, chances_N)
         except _NoLabels:
             none_NC = np.empty((0, 0), np.float32)
             return Labelled(none_NC, np.empty(0, np.int64), np.empty(0, np.int64), 0, none_NC if shadow else None)
@@ -205,16 +210,18 @@ class _NoLabels(Exception):  # noqa: N818  an answer, not an error
 
 
 def _arrays(file: IO[bytes], last: int | None, beside: bool) -> list[Any]:
-    """Logits, labels and times, and with `beside` the shadow's logits."""
-    names = ("val_logits", "val_labels", "val_created_ms", *(("val_shadow_logits",) if beside else ()))
+    """Logits, labels, times and propensities, and with `beside` the shadow's logits."""
+    shadow = ("val_shadow_logits",) if beside else ()
+    names = ("val_logits", "val_labels", "val_created_ms", "val_propensity", *shadow)
     try:
         with np.load(file, allow_pickle=False) as arrays:
             rows = [arrays[name][-last:] if last else arrays[name] for name in names]
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
         raise AnswerError(f"labelled.npz is not whole ({error}); ask again") from None
-    logits_NC, labels_N, created_N = rows[:3]
-    fits = logits_NC.ndim == 2 and labels_N.shape == created_N.shape == logits_NC.shape[:1]
-    fits = fits and all(array.shape == logits_NC.shape and np.isfinite(array).all() for array in (logits_NC, *rows[3:]))
+    logits_NC, labels_N, created_N, chances_N = rows[:4]
+    fits = logits_NC.ndim == 2 and labels_N.shape == created_N.shape == chances_N.shape == logits_NC.shape[:1]
+    fits = fits and all(array.shape == logits_NC.shape and np.isfinite(array).all() for array in (logits_NC, *rows[4:]))
+    fits = fits and bool((np.isnan(chances_N) | ((chances_N > 0) & (chances_N <= 1))).all())
     if not (fits and (labels_N >= 0).all() and (labels_N < logits_NC.shape[1]).all()):
         raise AnswerError(
             f"labelled.npz holds logits {logits_NC.shape}, labels {labels_N.shape} and times {created_N.shape}:"

@@ -1,47 +1,53 @@
-"""The loop from labels to a shadow: the evidence about the candidate that waits, a new fit where none does."""
+"""The loop from labels to a served version: a fit where no calibrator is under judgement, and the verdicts."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.recalibrate import observed
 from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, write_candidate
-from pipeline.recalibrate.client import AnswerError, Client, Labelled
-from pipeline.recalibrate.comparison import Comparison, compare
+from pipeline.recalibrate.client import Labelled
+from pipeline.recalibrate.judging import (
+    SLOT_WORDS,
+    Call,
+    commands,
+    directly,
+    ends,
+    evidence_about,
+    fetch_labels,
+    judge_slot,
+    settle,
+)
 from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
-from pipeline.recalibrate.state import LOCK, ModelState, check_folder
+from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration, Status
+from pipeline.recalibrate.state import LOCK, Candidate, ModelState, check_folder
 from pipeline.trial import try_bundle
-from trueodds.bundle import DEFAULT, Bundle, BundleError, BusyError
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
+from trueodds.errors import UserError
 
 POLL_SECONDS = 2.0
-
-Call = Callable[..., Any]
-"""Calls a step: call(function, *arguments). A flow makes it a task."""
-
-
-def directly(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a step as it is."""
-    return step(*arguments)
+USED_UP = 10_000
+"""Fresh labels after which a calibrator that is still undecided gives way to a new fit, or as many as it was fitted on:
+what so many cannot tell from the served one is of little use. Earlier, each alarm would set its evidence to zero."""
 
 
 def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
-    """Compare the candidate that waits, if one does; otherwise fit one on the live labels and publish it as the shadow.
+    """Fit a calibrator on the live labels and put it under judgement, whatever net waits; then look at that net.
 
-    Nothing is promoted unless `request.promote` is "now", and nothing is withdrawn: see `compare`.
-    The candidate may be a calibrator or a retrained net that was published as the shadow. A calibrator that still waits
-    after as many fresh labels as it was fitted on is replaced by a new fit; its version stays. One process at a
-    time works on a model: while another one does, nothing is done. Of a model that another server serves the calibrator
-    is written to `request.out`, if it is better.
+    A calibrator that is under judgement already is judged first. It is promoted, withdrawn, or stays, and then nothing
+    is fitted, so that its evidence goes on. It gives way to a better fit where its verdict is "worse", after `USED_UP`
+    labels without a verdict, or where the request says `displace`; the log says what it had. Its version stays.
+    `request.promote` is of calibrators: with "now" the fitted one answers at once. `request.promote_net` is of nets.
+    One process at a time works on a model: while another one does, nothing is done. Of a model that another server
+    serves the calibrator is written to `request.out`, if it is better.
 
     Raises:
         FewLabelsError: fewer than 200 labels.
-        BundleError: no such model or version, or somebody uses its shadow for another net.
+        BundleError: no such model or version, or the calibrator under judgement is of another net.
         AnswerError: the service is away, refuses, or has labels of other classes.
         ConfigError, FitError: see `choose`.
     """
@@ -59,30 +65,14 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
     return _wait(request, outcome, call) if outcome.status == "published" else outcome
 
 
-def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
-    name, served = state.name, state.served.version
-    if request.version not in (None, served):
-        words = f"{name}/{request.version} no longer answers, {served} does: nothing to recalibrate."
-        return Outcome("nothing", name, served, None, words)
-    if state.shadow and request.promote != "now":
-        origin = origin_of(state.shadow.card)
-        if origin is None or (origin[0] == served and not state.is_retrained):
-            outcome = _judge(request, state, call)
-            used_up = origin is not None and outcome.comparison is not None and outcome.comparison.labels >= origin[1]
-            if not used_up:
-                return outcome
-            request.say(outcome.words)
-    return _fit(request, state, call)
-
-
 def judge(request: Recalibration, call: Call = directly) -> Outcome:
-    """Compare the model's shadow with what answers, on labels of answers given since. A person decides about it.
+    """Judge what is beside the served version, both slots or `request.slot`, by labels of answers given since.
 
-    A recalibrated shadow is compared on all labels of what answers, by the logits that both share; a retrained net on
-    those answers that the service has scored with both, and so is a model that another server serves.
+    A calibrator is promoted at "better" and withdrawn at "worse", unless `request.promote` says otherwise; about a net
+    a person decides, unless `request.promote_net` does. See `evidence_about`.
 
     Raises:
-        BundleError: no shadow, or one of other inputs or classes.
+        BundleError: nothing is under judgement, or what is has other inputs or classes.
         AnswerError: see `recalibrate`.
     """
     if model := ObservedModel.of(request):
@@ -91,16 +81,67 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
     name = request.model_name()
     waiting = "another recalibration of it is at work: waiting"
     with request.models.lock(name, LOCK, lambda: request.say(waiting)):
-        state = ModelState.of(request)
-        if state.shadow is None:
-            raise BundleError(
-                f"{name} has no shadow to judge; trueodds recalibrate makes one, and publish --role shadow another"
-            )
-        outcome = _judge(request, state, call)
+        outcome = _judge(request, call)
     return _wait(request, outcome, call)
 
 
-def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+def _judge(request: Recalibration, call: Call) -> Outcome:
+    """The calibrator first: where it is promoted, the net is compared with it from then on."""
+    slots: Iterable[Slot] = (request.slot,) if request.slot else (RECALIBRATED, SHADOW)
+    judged = [found for slot in slots if (found := judge_slot(request, slot, call))]
+    name = request.model_name()
+    if not judged:
+        missing = " and ".join(SLOT_WORDS[slot].replace("the", "no", 1) for slot in slots)
+        raise BundleError(
+            f"{name} has {missing} to judge; trueodds recalibrate makes a calibrator, publish --role shadow names a net"
+        )
+    return _outcome(name, request.models.version_of(name, DEFAULT) or "", judged)
+
+
+def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+    name, served = state.name, state.served.version
+    if request.version not in (None, served):
+        words = f"{name}/{request.version} no longer answers, {served} does: nothing to recalibrate."
+        return Outcome("nothing", name, served, None, words)
+    outcome, displaced = None, None
+    if (candidate := state.candidates.get(RECALIBRATED)) and request.promote != "now":
+        judged = evidence_about(request, state, candidate, call)
+        if _gives_way(request, candidate, judged):
+            displaced = judged
+        elif (judged := settle(request, state, judged, call)).decision == "withdrawn":
+            request.say(judged.words)
+        else:
+            stays = " No other is fitted, so that its evidence goes on (--displace ends it)."
+            words = judged.words + stays * (judged.decision == "stays")
+            outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judged, words=words)])
+    return _with_net(request, outcome or _fit(request, state, call, displaced), call)
+
+
+def _gives_way(request: Recalibration, candidate: Candidate, judged: Judged) -> bool:
+    """Whether a calibrator under judgement may be displaced by a fit that is better than what answers."""
+    if request.displace:
+        return True
+    verdict, origin = judged.comparison.verdict, origin_of(candidate.bundle.card)
+    if verdict == "undecided":
+        return judged.comparison.labels >= max(USED_UP, origin[1] if origin else 0)
+    return verdict == "worse" and request.promote == "never"
+
+
+def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
+    """The outcome with what is to be said of the net in the shadow's place. It stands in no calibrator's way."""
+    try:
+        net = judge_slot(request, SHADOW, call)
+    except UserError as error:
+        return replace(outcome, words=f"{outcome.words} The shadow could not be judged: {error}")
+    if net is None:
+        return outcome
+    joined = _outcome(outcome.model, outcome.served, [net])
+    status = outcome.status if net.decision == "stays" else joined.status
+    words, judged = f"{outcome.words} {net.words}", (*outcome.judged, net)
+    return replace(outcome, status=status, words=words, judged=judged, candidate=outcome.candidate or net.version)
+
+
+def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judged | None) -> Outcome:
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
     FewLabelsError.check(len(rows), f"{name}/{served.version}")
@@ -116,48 +157,28 @@ def _fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
     )
     if not choice.better:
         words = f"Nothing published: {choice.rows:,} labels cannot tell the served calibrator from the best candidate."
-        if state.shadow is not None:
-            words += f" {name}/{state.shadow.version} stays the shadow."
+        if displaced is not None:
+            words += f" {name}/{displaced.version} stays the recalibrated version. {displaced.comparison.words()}"
         return Outcome("kept", name, served.version, None, words, choice)
-    version: str = call(publish_candidate, request, state, choice, rows)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if request.promote == "now":
-        if state.shadow is not None and origin_of(state.shadow.card) is not None:
-            request.models.withdraw(name, why="a newer fit answers", who=request.who)
-        request.models.promote(name, version, why=request.reason(lower), who=request.who)
+        version: str = call(publish_candidate, request, state, choice, rows, "")
+        why = request.reason(lower) + ends(request, state, call)
+        request.models.promote(name, version, why=why, who=request.who)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
+    instead = f"; displaces {displaced.version}: {displaced.comparison.evidence()}" if displaced else ""
+    version = call(publish_candidate, request, state, choice, rows, instead)
     words = (
-        f"{name}/{version} is published as the shadow, {lower} on held-out labels. Labels of answers given from now on"
-        f" are the evidence: trueodds judge. {_commands(name, version)}"
+        f"{name}/{version} is published as the recalibrated version, {lower} on held-out labels{instead}. Labels of"
+        f" answers given from now on are the evidence: trueodds judge. {commands(name, RECALIBRATED, version)}"
     )
     return Outcome("published", name, served.version, version, words, choice)
 
 
-def fetch_labels(
-    client: Client,
-    name: str,
-    served: Bundle,
-    last: int | None,
-    since_ms: int | None = None,
-    shadow: str | None = None,
-) -> Labelled:
-    """The labelled answers of the served version; with `shadow`, those that this version has scored as well.
-
-    Raises:
-        AnswerError: they are of another number of classes than its card names, or as `Client.labelled`.
-    """
-    rows = client.labelled(name, served.version, last=last, since_ms=since_ms, shadow=shadow)
-    classes = len(served.card.classes)
-    if len(rows) and rows.logits_NC.shape[1] != classes:
-        raise AnswerError(
-            f"the service's labels of {name}/{served.version} are of {rows.logits_NC.shape[1]} classes, its card in"
-            f" {served.directory} names {classes}: not the same model; is --models the service's own folder?"
-        )
-    return rows if since_ms is None else rows.created_since(since_ms)
-
-
-def publish_candidate(request: Recalibration, state: ModelState, choice: Choice, rows: Labelled) -> str:
-    """Publish the chosen calibrator as a version, and make it the shadow unless it will answer at once."""
+def publish_candidate(
+    request: Recalibration, state: ModelState, choice: Choice, rows: Labelled, instead: str = ""
+) -> str:
+    """Publish the chosen calibrator as a version, and put it under judgement unless it will answer at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
         bundle = write_candidate(state.served, choice, Path(folder) / "bundle")
         if note := try_bundle(bundle.directory):
@@ -166,44 +187,30 @@ def publish_candidate(request: Recalibration, state: ModelState, choice: Choice,
     if request.promote != "now":
         # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
-        why = request.reason(f"recalibrated on {choice.rows:,} labels")
-        request.models.shadow(state.name, version, why=why, who=request.who, since_ms=since_ms)
+        why = request.reason(f"recalibrated on {choice.rows:,} labels{instead}")
+        request.models.shadow(state.name, version, slot=RECALIBRATED, why=why, who=request.who, since_ms=since_ms)
     return version
 
 
-def _judge(request: Recalibration, state: ModelState, call: Call) -> Outcome:
-    name, served, candidate = state.name, state.served, state.shadow
-    assert candidate is not None
-    version = candidate.version
-    if (candidate.card.input, candidate.card.classes) != (served.card.input, served.card.classes):
-        raise BundleError(
-            f"{name}/{version} takes other inputs or has other classes than {served.version}, so it cannot shadow it;"
-            f" end that: trueodds shadow {name} none"
-        )
-    paired = version if state.is_retrained else None
-    rows: Labelled = call(fetch_labels, request.client, name, served, None, state.since_ms, paired)
-    comparison: Comparison = call(
-        compare, served.calibrator, candidate.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC
-    )
-    words = f"{name}/{version} stays the shadow. {comparison.words()} {WHY} {_commands(name, version)}"
-    return Outcome("waits", name, served.version, version, words, comparison=comparison)
-
-
-def _commands(name: str, version: str) -> str:
-    """What a person may type."""
-    return f"Promote it: trueodds promote {name} {version}. End it: trueodds shadow {name} none"
+def _outcome(name: str, served: str, judged: list[Judged]) -> Outcome:
+    """What came of versions that were judged."""
+    decisions = [one.decision for one in judged]
+    status: Status = "promoted" if "promoted" in decisions else "withdrawn" if "withdrawn" in decisions else "waits"
+    if set(decisions) == {"gone"}:
+        status = "nothing"
+    return Outcome(status, name, served, judged[0].version, " ".join(one.words for one in judged), judged=tuple(judged))
 
 
 def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
-    """The outcome after waiting for enough labels; the lock is free between two looks."""
-    end = time.monotonic() + request.wait_seconds
-    while not (outcome.comparison and outcome.comparison.enough) and (left := end - time.monotonic()) > 0:
+    """The outcome after waiting for a verdict; the lock is free between two looks."""
+    end, published = time.monotonic() + request.wait_seconds, outcome.status == "published"
+    while (outcome.undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, POLL_SECONDS))
         with request.models.lock(outcome.model, LOCK, lambda: None):
-            state = ModelState.of(replace(request, model=outcome.model))
-            if state.shadow is None or state.shadow.version != outcome.candidate:
-                words = f"{outcome.model}/{outcome.candidate} is no longer the shadow: somebody else decided."
-                return replace(outcome, status="nothing", served=state.served.version, words=words, comparison=None)
-            judged = replace(_judge(request, state, call), choice=outcome.choice)
-        outcome = replace(judged, status=outcome.status)
+            again = replace(request, model=outcome.model, slot=RECALIBRATED if published else request.slot)
+            try:
+                judged = _judge(again, call)
+            except BundleError as error:
+                return replace(outcome, status="nothing", words=f"{error}: somebody else decided.")
+        outcome = replace(judged, choice=outcome.choice)
     return outcome

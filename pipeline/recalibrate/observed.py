@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.recalibrate.choice import Choice, choose
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import WHY, FewLabelsError, Outcome, Recalibration
+from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration
+from trueodds.bundle import SHADOW
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Identity
 from trueodds.errors import unknown
@@ -108,9 +109,15 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
     version, shadow = model.version(request.version), model.shadow(request.shadow)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, None, shadow)
     same = Identity()
-    comparison: Comparison = call(compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
-    words = f"{model.name}/{shadow} beside {version}. {comparison.words()} {WHY}"
-    return Outcome("waits", model.name, version, shadow, words, comparison=comparison)
+    rules = replace(request.rules, candidate=model.shadows.index(shadow) + 1)
+    comparison: Comparison = call(
+        compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
+    )
+    words = (
+        f"{model.name}/{shadow} beside {version}. {comparison.words()} Nothing changes here: promote it, or take it"
+        f" away, where {model.name} is served."
+    )
+    return Outcome("waits", model.name, version, shadow, words, judged=(Judged(SHADOW, shadow, comparison),))
 
 
 def fetch_labels(client: Client, name: str, version: str, last: int | None, shadow: str | None = None) -> Labelled:

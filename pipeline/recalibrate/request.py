@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import Client
-from pipeline.recalibrate.comparison import Comparison
-from trueodds.bundle import ModelFolder, Reason
+from pipeline.recalibrate.comparison import Comparison, Rules
+from trueodds.bundle import SHADOW, SLOTS, ModelFolder, Reason, Slot
 from trueodds.errors import ConfigError, UserError
 
 LABELS = 10_000
 LEAST_LABELS = 200
-WHY = (
-    "A person decides, because the interval holds for one look only: a program that looks until it is above 0 promotes"
-    " worse versions."
-)
-"""Why nothing is promoted or withdrawn by itself."""
 
 
 class FewLabelsError(UserError, ValueError):
@@ -35,7 +30,13 @@ class FewLabelsError(UserError, ValueError):
             )
 
 
-Promote = Literal["now", "never"]
+Promote = Literal["now", "when-better", "never"]
+"""now: at once, whatever the evidence. when-better: the verdict "better" promotes, "worse" withdraws. never: a person
+decides."""
+PROMOTE: tuple[Promote, ...] = get_args(Promote)
+Decision = Literal["stays", "promoted", "withdrawn", "gone"]
+"""gone: somebody else has changed the roles meanwhile."""
+Status = Literal["kept", "published", "promoted", "withdrawn", "waits", "nothing", "fitted"]
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,23 @@ class Recalibration:
     labels: int = LABELS
     """Of those that arrived last, at most."""
     candidates: tuple[str, ...] = ()
-    promote: Promote = "never"
-    """now: the fitted candidate answers at once, because a person ordered it."""
+    promote: Promote = "when-better"
+    """Of calibrators: of the one that is fitted, or is under judgement."""
+    promote_net: Promote = "never"
+    """Of a net in the shadow's place: nobody has looked at it but the person who says something else."""
+    slot: Slot | None = None
+    """To judge; None: both."""
+    displace: bool = False
+    """A fit takes the place of a calibrator under judgement, whatever evidence there is about that."""
     wait_seconds: float = 0.0
-    """For labels that are enough for an interval."""
+    """For labels that are enough for a verdict."""
     why: str = ""
     who: str | None = None
     say: Callable[[str], object] = field(default=lambda words: None, repr=False)
     shadow: str | None = None
     """To judge, of a model that another server serves; None: the newest."""
+    rules: Rules = field(default_factory=Rules)
+    """The rules of the comparison; the candidate's number is looked up."""
     out: Path | None = None
     """The file that a calibrator for such a model is written to."""
 
@@ -73,7 +82,14 @@ class Recalibration:
             raise ConfigError(f"labels is {self.labels}; allowed is a whole number from {LEAST_LABELS} on")
         if not self.wait_seconds >= 0:
             raise ConfigError(f"wait is {self.wait_seconds}; allowed is a number of seconds from 0 on")
+        _check("promote", self.promote, PROMOTE)
+        _check("promote net", self.promote_net, PROMOTE)
+        _check("slot", self.slot, (None, *SLOTS))
         Reason.of(self.why, self.who)
+
+    def promote_of(self, slot: Slot) -> Promote:
+        """Who decides about the version in a slot."""
+        return self.promote_net if slot == SHADOW else self.promote
 
     def model_name(self) -> str:
         """The model that is named, else the one that answers when nothing is named.
@@ -89,15 +105,38 @@ class Recalibration:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """The result of a recalibration, and the evidence about the candidate."""
+class Judged:
+    """A version under judgement, the evidence about it, and what was decided."""
 
-    status: Literal["kept", "published", "promoted", "waits", "nothing", "fitted"]
-    """kept: the served calibrator is as good. published, waits: a candidate waits for a person. promoted: a person
-    ordered `promote` "now". fitted: of a model that another server serves, so that nothing changes here."""
+    slot: Slot
+    version: str
+    comparison: Comparison
+    decision: Decision = "stays"
+    words: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of a recalibration, and the evidence about what is under judgement."""
+
+    status: Status
+    """kept: the served calibrator is as good. published: a calibrator is under judgement from now on. waits: what was
+    judged stays so. promoted, withdrawn: a verdict, or a person's order, decided. fitted: of a model that another
+    server serves, so that nothing changes here."""
     model: str
     served: str
     candidate: str | None
     words: str
     choice: Choice | None = None
-    comparison: Comparison | None = None
+    judged: tuple[Judged, ...] = ()
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something is still under judgement without a verdict."""
+        return any(one.decision == "stays" and one.comparison.verdict == "undecided" for one in self.judged)
+
+
+def _check(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        named = ", ".join(str(one) for one in allowed if one is not None)
+        raise ConfigError(f"{name} is {value!r}; allowed are {named}")

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipeline.recalibrate.client import AnswerError
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import LEAST_LABELS, Recalibration
-from trueodds.bundle import DEFAULT, MODEL, SHADOW, VARIABLE, Bundle, BundleError
+from trueodds.bundle import DEFAULT, MODEL, SLOTS, VARIABLE, Bundle, BundleError, Slot
 
 LOCK = "recalibrate"
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A version under judgement."""
+
+    slot: Slot
+    bundle: Bundle
+    since_ms: int
+    """Answers given from then on count: see `PublishedModels.since_ms`."""
+
+
+@dataclass(frozen=True)
 class ModelState:
-    """The versions of a model that answer and shadow."""
+    """The version of a model that answers, and those that are judged beside it."""
 
     name: str
     served: Bundle
-    shadow: Bundle | None
-    since_ms: int
-    """Answers given from then on were not known to the shadow's fit."""
+    candidates: dict[Slot, Candidate] = field(default_factory=dict)
 
-    @property
-    def is_retrained(self) -> bool:
-        """Whether the shadow has another net, so that its logits are not those of what answers."""
-        return self.shadow is not None and self.shadow.card.files[MODEL] != self.served.card.files[MODEL]
+    def has_another_net(self, bundle: Bundle) -> bool:
+        """Whether a bundle's net is not the served one, so that its logits are not those of what answers."""
+        return bundle.card.files[MODEL] != self.served.card.files[MODEL]
 
     @classmethod
     def of(cls, request: Recalibration) -> ModelState:
@@ -39,13 +46,12 @@ class ModelState:
         served = models.version_of(name, DEFAULT)
         if served is None:
             raise BundleError(f"no version answers for {name} in {models.given}; name one: trueodds promote")
-        shadow = models.version_of(name, SHADOW)
-        return cls(
-            name,
-            Bundle.load(models.version_folder(name, served)),
-            None if shadow is None else Bundle.load(models.version_folder(name, shadow)),
-            models.shadow_since_ms(name),
-        )
+        candidates: dict[Slot, Candidate] = {}
+        for slot in SLOTS:
+            if (version := models.version_of(name, slot)) is not None:
+                bundle = Bundle.load(models.version_folder(name, version))
+                candidates[slot] = Candidate(slot, bundle, models.since_ms(name, slot))
+        return cls(name, Bundle.load(models.version_folder(name, served)), candidates)
 
 
 def check_folder(request: Recalibration) -> None:

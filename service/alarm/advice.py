@@ -14,7 +14,7 @@ from trueodds.reports.alarm import Advice
 from trueodds.texts import plural
 
 HELPS = math.log(20)
-"""Nats from which recalibrating is said to help."""
+"""Nats of evidence that the mean gain so far is above 0, from which recalibrating is said to help."""
 ENOUGH = 500
 """Labels before which it is not said that recalibrating does not help."""
 
@@ -48,7 +48,7 @@ def advice_of(
         "labels": n,
         "served_log_loss": seen.served_log_loss,
         "recalibrated_log_loss": seen.recalibrated_log_loss,
-        "log_e": seen.log_e,
+        "log_e": seen.evidence,
     }
     if not n:
         labels = "labels that come after the re-arming" if state.rearmings else "labels to tell"
@@ -57,14 +57,14 @@ def advice_of(
     basis = (
         f"Of each of {plural(n, 'label')} a recalibration on the ones before it would have been surprised by"
         f" {seen.recalibrated_log_loss:.3f} nats on average, the served confidences were by"
-        f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen.log_e)}"
+        f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen)}"
     )
     if corrected is not None:
         basis = (
             f"{basis} Some labels were corrected; these are the last {n:,}, as they are now: one look at them, while"
             " what is said without corrections holds however often one looks."
         )
-    if seen.log_e >= HELPS:
+    if seen.evidence >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
         command = None if is_shadow(model) or not has_logits else f"trueodds recalibrate {where}"
         reading = "Recalibrating would help." if has_logits else NEEDS
@@ -81,6 +81,9 @@ def advice_of(
     return Advice(helps="not_known", reading=reading, basis=basis, **numbers)
 
 
-def _evidence(log_e: float) -> str:
-    times = "over a million" if log_e > math.log(1e6) else f"{math.exp(log_e):,.{2 if log_e < math.log(10) else 0}f}"
-    return f"All of them together are {times} times as likely after recalibration; from 20 times on it counts as shown."
+def _evidence(seen: Prequential) -> str:
+    assert seen.gain_lower is not None
+    return (
+        f"Recalibrating has gained {seen.gain_lower:.4f} nats a label on average at the least (in 95% of versions,"
+        " however often one looks); above 0 it counts as shown."
+    )

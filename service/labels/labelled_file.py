@@ -24,10 +24,11 @@ async def build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
     """An open temporary file in the format of logits.npz, and its rows.
 
     Arrays val_logits (float32, N x C), val_labels (int64, N), in the order in which the labels arrived, and
-    val_created_ms (int64, N), when each answer was given; val_shadow_logits (float32, N x C) if the blocks have them.
+    val_created_ms (int64, N), when each answer was given; val_propensity (float64, N), its chance to get a label, NaN
+    where that is not known; val_shadow_logits (float32, N x C) if the blocks have them.
     """
     with ExitStack() as spools:
-        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(4)]
+        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
         rows, classes = 0, 0
         async for block in blocks:
             rows, classes = rows + len(block.labels_N), block.logits_NC.shape[1]
@@ -37,7 +38,8 @@ async def build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
 
 def _append(columns: list[IO[bytes]], block: LabelledLogits) -> None:
     beside = () if block.shadow_logits_NC is None else (block.shadow_logits_NC,)
-    for file, array in zip(columns, (block.logits_NC, block.labels_N, block.created_ms_N, *beside), strict=False):
+    arrays = (block.logits_NC, block.labels_N, block.created_ms_N, block.propensity_N, *beside)
+    for file, array in zip(columns, arrays, strict=False):
         file.write(np.ascontiguousarray(array).tobytes())
 
 
@@ -46,6 +48,7 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
         ("logits", "<f4", (rows, classes)),
         ("labels", "<i8", (rows,)),
         ("created_ms", "<i8", (rows,)),
+        ("propensity", "<f8", (rows,)),
     ]
     if columns[-1].tell():
         members.append(("shadow_logits", "<f4", (rows, classes)))

@@ -134,8 +134,8 @@ async def labelled_logits(
     ] = None,
 ) -> Response:
     """All labelled answers of a version in the format of logits.npz: val_logits (float32, each row minus its maximum),
-    val_labels, and val_created_ms (Unix milliseconds), in the order in which the labels arrived; with `shadow`, also
-    val_shadow_logits.
+    val_labels, val_created_ms (Unix milliseconds) and val_propensity (NaN where it is not known), in the order in which
+    the labels arrived; with `shadow`, also val_shadow_logits.
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)

@@ -20,7 +20,7 @@ from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import Card
+from trueodds.bundle import Card, Slot
 from trueodds.inputs import InputKind
 
 Scored = tuple[PredictionBatch, list[PredictionCall]]
@@ -37,8 +37,8 @@ class Engine:
     ) -> None:
         self.version: Version = model.version
         self.card: Card = model.bundle.card
-        self.shadow: Shadow | None = None
-        """Scores the same inputs, once they are answered."""
+        self.shadows: list[Shadow] = []
+        """Score the same inputs, once they are answered."""
         self._model, self._store, self._find = model, store, find
         self._telemetry = telemetry.of(self.version.model, self.version.version)
         work, noun = (self._score, self._store_and_answer), self.input.noun
@@ -80,9 +80,9 @@ class Engine:
         for batcher in self._batchers:
             await batcher.close()
 
-    def shadowing(self, max_waiting: int) -> Shadow:
+    def shadowing(self, slot: Slot, max_waiting: int) -> Shadow:
         """This version as another's shadow, with a queue of its own."""
-        return Shadow(self._model, self._store, self._telemetry, max_waiting=max_waiting)
+        return Shadow(self._model, self._store, self._telemetry, slot, max_waiting=max_waiting)
 
     async def predict(
         self,
@@ -144,8 +144,10 @@ class Engine:
         known = sum(row is not None for row in earlier)
         waiting = sum(batcher.waiting for batcher in self._batchers)
         self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=waiting)
-        if self.shadow:
-            self.shadow.follow(self.input.join([c.inputs for c in calls]), batch, [row is None for row in earlier])
+        if self.shadows:
+            inputs, new = self.input.join([c.inputs for c in calls]), [row is None for row in earlier]
+            for shadow in self.shadows:
+                shadow.follow(inputs, batch, new)
         results = split(batch, self.version, [len(c) for c in calls])
         return await self._with_earlier(results, earlier) if known else list(results)
 

@@ -7,12 +7,13 @@ import contextlib
 import gc
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from service.errors import ENDING, ServiceError
 from service.models.engine import Engine, Find
 from service.models.loader import Loader
 from service.models.roles import Roles
-from service.models.schemas import Answering, Models, PublishedModel, PublishedVersion, Role, State
+from service.models.schemas import ROLES, Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.settings import Settings
 from service.store import Store
 from service.store.rows import Version
@@ -33,7 +34,7 @@ log = logging.getLogger("trueodds")
 
 
 class Registry:
-    """Kept loaded: every model's default, its shadow, and the version that answers when nothing is named.
+    """Kept loaded: every model's default, its shadow and its recalibrated version, and what answers unnamed calls.
 
     Other versions are loaded when they are asked for, and `max_pinned` of them stay, those used last. What answers is
     replaced only by a bundle that has passed every check.
@@ -70,8 +71,8 @@ class Registry:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
-        for model in list(self._roles.shadows):
-            self._roles.drop_shadow(model)
+        for place in list(self._roles.shadows):
+            self._roles.drop_shadow(place)
         await self._loader.close()
 
     @property
@@ -177,19 +178,20 @@ class Registry:
                 state, reason = "altered", _altered_text(altered)
             roles = sorted(meant.get(key, ()))
             versions.append({"version": version, "state": state, "meant_as": roles, "reason": reason})
-        now, shadow = self._roles.defaults.get(model), self._roles.shadows.get(model)
+        now, (shadow, recalibrated) = self._roles.defaults.get(model), self._roles.beside(model)
         return {
             "model": model,
             "default": now.version.version if now else None,
-            "shadow": shadow.version.version if shadow else None,
+            "shadow": shadow,
+            "recalibrated": recalibrated,
             "versions": versions,
         }
 
     def _problems(self) -> list[str]:
         refused = [f"{'/'.join(key)} is refused: {r.reason}" for key, r in self._loader.refused.items()]
         altered = [f"{'/'.join(key)} {_altered_text(how)}" for key, how in self._loader.altered.items()]
-        misfits = [self._roles.misfit(model, published) for model, published in self._contents.models.items()]
-        return [*self._contents.problems, *refused, *altered, *filter(None, misfits)]
+        misfits = [self._roles.misfits(model, published) for model, published in self._contents.models.items()]
+        return [*self._contents.problems, *refused, *altered, *chain.from_iterable(misfits)]
 
     async def look(self) -> None:
         """One look at the directory: load what is new, switch to it, end what has gone."""
@@ -232,9 +234,8 @@ class Registry:
         if self._contents.default:
             wanted.setdefault(self._contents.default, set()).add("default")
         for model, published in self._contents.models.items():
-            roles: dict[Role, str | None] = {"default": published.default, "shadow": published.shadow}
-            for role, version in roles.items():
-                if version is not None:
+            for role in ROLES:
+                if (version := getattr(published, role)) is not None:
                     wanted.setdefault((model, version), set()).add(role)
         return wanted
 

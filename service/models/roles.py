@@ -7,8 +7,11 @@ from collections.abc import Collection
 from service.models.engine import Engine
 from service.models.loader import Loader
 from service.models.shadow import Shadow
-from trueodds.bundle import Contents, Key
+from trueodds.bundle import MODEL, SLOTS, Contents, Key, Slot
 from trueodds.bundle.contents import PublishedModel
+
+Place = tuple[str, Slot]
+"""A model, and what is judged beside its answers."""
 
 
 class Roles:
@@ -20,7 +23,7 @@ class Roles:
         """Who answers when nothing is named."""
         self.defaults: dict[str, Engine] = {}
         """Who answers for a model."""
-        self.shadows: dict[str, Shadow] = {}
+        self.shadows: dict[Place, Shadow] = {}
         self._loader, self._max_waiting = loader, max_waiting
 
     def switch(self, contents: Contents) -> None:
@@ -32,12 +35,13 @@ class Roles:
             engine = engines.get((model, published.default or ""))
             if engine:
                 self.defaults[model] = engine
-            self._follow(model, engines.get((model, published.shadow or "")))
+            for slot in SLOTS:
+                self._follow((model, slot), engines.get((model, getattr(published, slot) or "")))
         for key in [key for key in engines if key not in contents]:
             self._end_role(engines[key])
             self._end(key)
-        for model in [m for m in self.shadows if m not in self.defaults]:
-            self.drop_shadow(model)
+        for place in [place for place in self.shadows if place[0] not in self.defaults]:
+            self.drop_shadow(place)
 
     def end_idle(self, meant: Collection[Key], most: int) -> None:
         """End those without a role that were used longest ago, but for `most` of them."""
@@ -47,36 +51,43 @@ class Roles:
         for key in idle[: max(0, len(idle) - most)]:
             self._end(key)
 
-    def drop_shadow(self, model: str) -> None:
-        if shadow := self.shadows.pop(model, None):
+    def beside(self, model: str) -> list[str | None]:
+        """The versions that are scored beside what answers for a model, by slot."""
+        found = [self.shadows.get((model, slot)) for slot in SLOTS]
+        return [shadow.version.version if shadow else None for shadow in found]
+
+    def drop_shadow(self, place: Place) -> None:
+        if shadow := self.shadows.pop(place, None):
             for engine in self._loader.engines.values():
-                if engine.shadow is shadow:
-                    engine.shadow = None
+                if shadow in engine.shadows:
+                    engine.shadows.remove(shadow)
             self._loader.end(shadow.close())
 
-    def misfit(self, model: str, published: PublishedModel) -> str:
-        """Why the shadow of a model is not one, a sentence; "" where it is, or where either is not loaded."""
+    def misfits(self, model: str, published: PublishedModel) -> list[str]:
+        """Why a model's shadow or recalibrated version is none, a sentence each; where either is loaded."""
         followed = self.defaults.get(model)
-        shadow = self._loader.engines.get((model, published.shadow or ""))
-        if shadow is None or followed is None or _alike(shadow, followed):
-            return ""
-        return (
-            f"{model}/{published.shadow} cannot shadow {followed.version.version}: it takes other inputs or has other"
-            " classes"
-        )
+        texts = []
+        for slot in SLOTS:
+            shadow = self._loader.engines.get((model, getattr(published, slot) or ""))
+            if shadow is not None and followed is not None and (why := _unlike(shadow, followed, slot)):
+                words = "cannot shadow" if slot == "shadow" else "is no recalibration of"
+                texts.append(f"{model}/{shadow.version.version} {words} {followed.version.version}: {why}")
+        return texts
 
-    def _follow(self, model: str, shadow: Engine | None) -> None:
+    def _follow(self, place: Place, shadow: Engine | None) -> None:
         """Let `shadow` see what the model's default answers."""
-        followed, now = self.defaults.get(model), self.shadows.get(model)
-        if shadow is None or followed is None or shadow is followed or not _alike(shadow, followed):
-            self.drop_shadow(model)
+        model, slot = place
+        followed, now = self.defaults.get(model), self.shadows.get(place)
+        if shadow is None or followed is None or shadow is followed or _unlike(shadow, followed, slot):
+            self.drop_shadow(place)
         elif now is None or now.version.version != shadow.version.version:
-            self.drop_shadow(model)
-            self.shadows[model] = shadow.shadowing(self._max_waiting)
-            self.shadows[model].start()
+            self.drop_shadow(place)
+            self.shadows[place] = shadow.shadowing(slot, self._max_waiting)
+            self.shadows[place].start()
         for engine in self._loader.engines.values():
             if engine.version.model == model:
-                engine.shadow = self.shadows.get(model) if engine is followed else None
+                beside = [self.shadows[model, s] for s in SLOTS if (model, s) in self.shadows]
+                engine.shadows = beside if engine is followed else []
 
     def _end_role(self, engine: Engine) -> None:
         if self.default is engine:
@@ -88,6 +99,8 @@ class Roles:
         self._loader.end(self._loader.engines.pop(key).close())
 
 
-def _alike(one: Engine, other: Engine) -> bool:
-    """Whether the inputs and labels of one are those of the other."""
-    return one.input == other.input and one.version.classes == other.version.classes
+def _unlike(one: Engine, other: Engine, slot: Slot) -> str:
+    """Why one is not judged beside the other: other inputs or labels or, for a calibrator, logits; "" where it is."""
+    if one.input != other.input or one.version.classes != other.version.classes:
+        return "it takes other inputs or has other classes"
+    return "it has another net" if slot == "recalibrated" and one.card.files[MODEL] != other.card.files[MODEL] else ""

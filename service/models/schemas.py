@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from service.store.rows import Version
-from trueodds.bundle.shadows import is_shadow, shadowed_by
+from trueodds.bundle.shadows import shadowed_by, slot_of
 
-Role = Literal["default", "shadow"]
+Role = Literal["default", "shadow", "recalibrated"]
+ROLES: tuple[Role, ...] = get_args(Role)
 State = Literal["loaded", "altered", "refused", "published", "stored"]
 
 
@@ -34,6 +35,10 @@ class PublishedModel(TypedDict):
     default: Annotated[str | None, Field(description="the version that answers now")]
     shadow: Annotated[
         str | None, Field(description="the version that is scored on the same inputs, without being answered")
+    ]
+    recalibrated: Annotated[
+        str | None,
+        Field(description="the version whose calibrator is applied to the same logits, without being answered"),
     ]
     versions: list[PublishedVersion]
 
@@ -74,9 +79,9 @@ def stored_models(versions: Iterable[Version]) -> list[PublishedModel]:
                 version.version,
                 {"version": version.version, "state": "stored", "meant_as": [], "reason": None},
             )
-            if is_shadow(version.model):
-                row["meant_as"] = ["shadow"]
+            if slot := slot_of(version.model):
+                row["meant_as"] = [slot]
     return [
-        {"model": model, "default": None, "shadow": None, "versions": list(rows.values())}
+        {"model": model, "default": None, "shadow": None, "recalibrated": None, "versions": list(rows.values())}
         for model, rows in models.items()
     ]

@@ -1,4 +1,7 @@
-"""A version that is scored on another's inputs without being answered: what it would have said is stored beside."""
+"""A version that is scored on another's inputs without being answered: what it would have said is stored beside.
+
+A calibrator under judgement has the served net, so that its scores are made of the served logits: the net is not run.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from service.errors import ENDING, ServiceError
 from service.ids import is_generated
 from service.models.lanes import Lanes
-from service.models.model import Model
+from service.models.model import Model, of_logits
 from service.store import Store
 from service.store.rows import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
+from trueodds.bundle import Slot
 from trueodds.bundle.shadows import shadow_of
 from trueodds.inputs import Inputs
 
@@ -31,6 +36,8 @@ class _Answered:
     """Inputs that another version has just answered, and what is known of each."""
 
     inputs: Inputs
+    logits_NC: npt.NDArray[np.float32]
+    """Of the version that has answered."""
     ids: list[str]
     request_ids: list[str]
     tags: list[str | None]
@@ -43,8 +50,11 @@ class _Answered:
 class Shadow:
     """Its queue is its own and it never holds up an answer: what does not fit is left out, and counted."""
 
-    def __init__(self, model: Model, store: Store, telemetry: VersionTelemetry, *, max_waiting: int) -> None:
-        self.version = replace(model.version, model=shadow_of(model.version.model))
+    def __init__(
+        self, model: Model, store: Store, telemetry: VersionTelemetry, slot: Slot, *, max_waiting: int
+    ) -> None:
+        self.version = replace(model.version, model=shadow_of(model.version.model, slot))
+        self._shares_logits = slot == "recalibrated"
         self._model, self._store, self._telemetry = model, store, telemetry
         # One answered batch at a time: its rows must stay one batch of the store.
         self._batcher: Lanes[_Answered, PredictionBatch, None] = Lanes(
@@ -68,7 +78,7 @@ class Shadow:
             return
         columns = (batch.ids, batch.request_ids, batch.tags, batch.propensities)
         kept: list[list[Any]] = [list(c) if all(new) else [c[row] for row in rows] for c in columns]
-        answered = _Answered(inputs if all(new) else inputs[rows], *kept)
+        answered = _Answered(inputs if all(new) else inputs[rows], batch.logits_NC[rows], *kept)
         task = asyncio.create_task(self._follow(answered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -88,7 +98,10 @@ class Shadow:
     def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
         (one,) = answered
         began = time.perf_counter()
-        scores = self._model.score(one.inputs)
+        if self._shares_logits:
+            scores = of_logits(self._model.bundle.calibrator, one.logits_NC)
+        else:
+            scores = self._model.score(one.inputs)
         self._telemetry.scored(time.perf_counter() - began)
         return PredictionBatch(
             model=self.version.model,

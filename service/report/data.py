@@ -14,7 +14,7 @@ from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.rows import HeldLabels, LabelBlock, Settlement, Version, Voiding
-from trueodds.bundle.shadows import is_shadow, shadowed_by
+from trueodds.bundle.shadows import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
 from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
@@ -290,18 +290,18 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
-    """The versions of which the store has answers. A shadow's are under its model's name with ~shadow."""
+    """The versions of which the store has answers. A shadow's are under its model's name with ~ and its slot."""
     listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.models(versions)["models"]}
     known = []
     for version in versions:
         row = listed.get(shadowed_by(version.model), {})
-        shadow = is_shadow(version.model)
+        slot = slot_of(version.model)
         role = "unknown" if runtime.settings.read_only else "past"
         if version.is_observed:
             role = "observed"
-        elif version.version == row.get("shadow"):
-            role = "shadow"
-        elif version.version == row.get("default") and not shadow:
+        elif version.version == row.get(slot or "shadow"):
+            role = slot or "shadow"
+        elif version.version == row.get("default") and not slot:
             role = "default"
         elif version.version in [published["version"] for published in row.get("versions", [])]:
             role = "published"

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from service.errors import SHOWN, Refusal
 from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
-from trueodds.bundle.shadows import is_shadow, shadow_of
+from trueodds.bundle.shadows import is_shadow, shadows_of
 from trueodds.errors import nearest
 from trueodds.names import Places
 from trueodds.texts import short
@@ -129,10 +129,10 @@ class Rules:
     def _follow(self, id_: str, answer: Candidate, same_id: Iterable[Candidate]) -> None:
         """Give what shadows said about the same input the same label."""
         change, version = self._plan.changes[answer.version, id_], self._versions[answer.version]
-        shadow = shadow_of(version.model), version.classes
+        shadows = shadows_of(version.model)
         for candidate in same_id:
             other = self._versions[candidate.version]
-            if (other.model, other.classes) == shadow:
+            if other.model in shadows and other.classes == version.classes:
                 place = candidate.version, id_
                 self._plan.changes.setdefault(place, Change(candidate, change.first, change.now)).now = change.now
 

@@ -229,6 +229,8 @@ class LabelledLogits:
     labels_N: Integers
     ids: list[str]
     created_ms_N: Integers
+    propensity_N: Array
+    """Chance of each answer to get its label; NaN where it is not known."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
     """Of the shadow that the caller named, on the same inputs."""
 

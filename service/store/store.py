@@ -44,7 +44,7 @@ from service.store.work import (
     voiding,
 )
 from service.store.work.deltas import MAX_TAGS
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.shadows import shadows_of
 
 COMPACT_COMMITS = 512
 """Commits of this process after which it compacts."""
@@ -232,7 +232,7 @@ class Store(StoreReader):
 
         Sums and evidence stay, as with retention: they hold counts, and nothing of whom they are.
         """
-        return await self.database.write(partial(retention.remove, id_, [model, shadow_of(model)]))
+        return await self.database.write(partial(retention.remove, id_, [model, *shadows_of(model)]))
 
     async def prune(
         self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNED

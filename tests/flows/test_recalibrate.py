@@ -48,7 +48,7 @@ def later(prefect: Prefect) -> list[dict[str, Any]]:
 
 
 @pytest.mark.full
-def test_from_an_alarm_to_evidence_for_a_person(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
+def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     client, models = service
     first = ModelFolder(models).version_of("tiny", "default")
     assert first is not None
@@ -74,31 +74,36 @@ def test_from_an_alarm_to_evidence_for_a_person(prefect: Prefect, service: tuple
     label(client, 500, TRUE, seed=2)
     runs = [submit(prefect, "recalibrate/live", **alarm) for _ in "12"]
     states = sorted(prefect.completed(run)["state_name"] for run in runs)
-    assert states in (["Shadow published", "Waits for a person"], ["Nothing", "Shadow published"]), (
+    assert states in (["Calibrator published", "Waits for labels"], ["Calibrator published", "Nothing"]), (
         "two triggers at once make one candidate"
     )
-    second = ModelFolder(models).version_of("tiny", "shadow")
-    published = next(run for run in runs if prefect.run(run)["state_name"] == "Shadow published")
+    second = ModelFolder(models).version_of("tiny", "recalibrated")
+    published = next(run for run in runs if prefect.run(run)["state_name"] == "Calibrator published")
     assert set(prefect.stages(published).values()) == {"Completed"}
-    assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as shadow"}
+    assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as recalibrated"}
     shown = prefect.artifacts(published)
     assert '"calibrator": "temperature"' in str(shown["candidates"]).replace("'", '"')
     assert "data:image/png;base64,iVBOR" in shown["recalibration"] and str(second) in shown["bundle"]
     assert len(later(prefect)) in (2, 3), "both ask for the same later look, within a minute"
 
-    label(client, 300, TRUE, seed=3)
+    label(client, 10, TRUE, seed=3)
     few = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
-    assert few["state_name"] == "Waits for a person" and "an interval needs 500" in few["state"]["message"]
+    assert few["state_name"] == "Waits for labels" and "10 fresh labels" in few["state"]["message"]
     assert "Another run looks again at" in few["state"]["message"]
-    label(client, 250, TRUE, seed=4)
+    label(client, 600, TRUE, seed=4)
     asked = len(later(prefect))
-    waits = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
-    assert waits["state_name"] == "Waits for a person" and "550 fresh labels" in waits["state"]["message"]
+    careful = parameters | {"promote": "never"}
+    waits = prefect.completed(submit(prefect, "recalibrate/live", **careful, reason="look again"))
+    assert waits["state_name"] == "Waits for a person" and "610 fresh labels" in waits["state"]["message"]
     assert f"Promote it: trueodds promote tiny {second}" in waits["state"]["message"]
     assert "95% interval of the gain" in prefect.artifacts(waits["id"])["evidence"]
     assert len(later(prefect)) == asked, "a person is waited for, not labels"
     assert second is not None and ModelFolder(models).version_of("tiny", "default") == first
-    ModelFolder(models).promote("tiny", second, why="by a person")
+    decided = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
+    assert decided["state_name"] == "Promoted" and f"tiny/{second} answers now" in decided["state"]["message"]
+    assert len(later(prefect)) == asked, "what is decided is not looked at again"
+    promoted = [change for change in ModelFolder(models).changes("tiny") if change.action == "promote"]
+    assert [change.why.split(" on ")[0] for change in promoted] == ["alarm 7: better"]
     until_served(client, second)
     late = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     assert late["state_name"] == "Nothing" and "no longer answers" in late["state"]["message"]
@@ -217,8 +222,8 @@ def test_from_drift_to_a_calibrated_version_and_back(
         def answering() -> str:
             return str(client.get("/models").json()["models"][0]["default"])
 
-        def shadow() -> Any:
-            return client.get("/models").json()["models"][0]["shadow"]
+        def recalibrated() -> Any:
+            return client.get("/models").json()["models"][0]["recalibrated"]
 
         def runs() -> list[dict[str, Any]]:
             query = {"flows": {"name": {"any_": ["recalibrate"]}}, "deployments": {"id": {"any_": [deployment["id"]]}}}
@@ -251,16 +256,13 @@ def test_from_drift_to_a_calibrated_version_and_back(
         wait_for(lambda: len(runs()) == 1, 30, lambda: "the webhook started no flow")
         begun = prefect.completed(runs()[0]["id"])
         assert begun["parameters"]["reason"]
-        wait_for(lambda: shadow() is not None, 10, lambda: str(client.get("/models").json()))
-        candidate = shadow()
+        wait_for(lambda: recalibrated() is not None, 10, lambda: str(client.get("/models").json()))
+        candidate = recalibrated()
         assert answering() == first
 
         traffic.send(1000, DRIFTED)
         seen = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "looped"}})
-        assert prefect.completed(seen["id"])["state_name"] == "Waits for a person"
-        assert answering() == first and shadow() == candidate, "nothing is promoted without a person"
-        there = ("--models", str(models))
-        run([sys.executable, "-m", "pipeline", "promote", "looped", candidate, *there], prefect.home)
+        assert prefect.completed(seen["id"])["state_name"] == "Promoted"
         wait_for(lambda: answering() == candidate, 10, lambda: str(client.get("/models").json()))
 
         traffic.send(2000, DRIFTED)

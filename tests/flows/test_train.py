@@ -170,7 +170,7 @@ def test_the_schema_is_that_of_params_yaml(prefect: Prefect) -> None:
     for name in ("digits", "breast_cancer", "cifar10", "cifar100", "own"):
         deployment = prefect.get(f"deployments/name/train/{name}")
         properties = deployment["parameter_openapi_schema"]["properties"]
-        assert properties.pop("publish")["enum"] == ["shadow", "default", "never"]
+        assert properties.pop("publish")["enum"] == ["shadow", "displace", "default", "never"]
         assert set(properties) == set(config.SECTION_OF)
         assert all(leaf["description"].endswith("None: as params.yaml says.") for leaf in properties.values())
         assert properties["epochs"]["anyOf"][0]["minimum"] == 1

@@ -182,11 +182,13 @@ def surprise(r: Report, texts: list[str]) -> bool:
     return a is not None and all_show(texts, a.labels, a.recalibrated_log_loss, a.served_log_loss)
 
 
-def times(r: Report, texts: list[str]) -> bool:
-    if r.advice is None:
+def shown_gain(r: Report, texts: list[str]) -> bool:
+    """The lower limit is above 0 where the evidence is enough, and below the gain."""
+    a = r.advice
+    if a is None or a.served_log_loss is None or a.recalibrated_log_loss is None:
         return False
-    e = float(np.exp(min(r.advice.log_e, 500)))
-    return e > 1e6 if texts == ["over a million"] else abs(float(texts[0].replace(",", "")) / e - 1) < 0.05
+    lower = float(texts[0])
+    return (lower >= 0) == (a.log_e >= np.log(20)) and lower < a.served_log_loss - a.recalibrated_log_loss
 
 
 def since(r: Report, texts: list[str]) -> bool:

@@ -194,10 +194,12 @@ def test_advice(bad: AlarmState) -> None:
     assert (none.helps, none.labels, none.served_log_loss) == ("not_known", 0, None)
     yes = advice_of(bad, **where)
     assert yes.reading == "Recalibrating would help."
-    assert yes.helps == "yes" and yes.log_e > math.log(20) and "over a million times" in yes.basis
+    assert yes.helps == "yes" and yes.log_e > math.log(20) and "above 0 it counts as shown" in yes.basis
     assert yes.command == "trueodds recalibrate --service http://x --model 'a b' --version v"
     assert yes.recalibrated_log_loss is not None and yes.served_log_loss is not None
-    assert yes.log_e == pytest.approx(1000 * (yes.served_log_loss - yes.recalibrated_log_loss))
+    seen = bad.prequential
+    assert seen.log_e == pytest.approx(1000 * (yes.served_log_loss - yes.recalibrated_log_loss))
+    assert yes.log_e == seen.evidence and seen.gain_lower is not None and seen.gain_lower > 0
     assert advice_of(bad, model="m~shadow", version="v", address="x").command is None
     alone = advice_of(bad, **where, has_logits=False)
     assert (alone.helps, alone.command) == ("yes", None) and "needs the probabilities of all classes" in alone.reading

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from service.app import create_app
 from service.models import registry
 from service.models.calls import PredictionCall
-from service.models.model import Model
+from service.models.model import Model, Scores
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
@@ -279,6 +280,45 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
     assert served_report["mean_confidence"] > shadow_report["mean_confidence"]
     ModelFolder(models).withdraw("tiny")
     until(lambda: listed(client)["shadow"] is None)
+
+
+def test_a_calibrator_is_judged_beside_a_net_on_the_served_logits(
+    client: Client, publish: Callable[..., str], models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both slots at once: the served net is run once for both, and every answer's label is theirs too."""
+    _, first = served(client)
+    calibrator, net = publish(default=False, calibrator=Temperature(3.0)), publish(default=False, seed=5)
+    ModelFolder(models).shadow("tiny", net)
+    ModelFolder(models).shadow("tiny", calibrator, slot="recalibrated")
+    until(lambda: (listed(client)["shadow"], listed(client)["recalibrated"]) == (net, calibrator))
+    ran: list[str] = []
+    score = Model.score
+
+    def counted(model: Model, inputs: Any, *, alone: bool = False) -> Scores:
+        ran.append(model.version.version)
+        return score(model, inputs, alone=alone)
+
+    monkeypatch.setattr(Model, "score", counted)
+    predictions = client.predict(pictures(12))
+    names = ["tiny~shadow", "tiny~recalibrated"]
+
+    def answers(name: str) -> int:
+        report = client.get("/calibration-report", params={"model": name})
+        return int(report.json()["answers"]) if report.status_code == 200 else 0
+
+    until(lambda: [answers(name) for name in names] == [12, 12])
+    assert sorted(set(ran)) == sorted({first, net}) and calibrator not in ran
+    client.label([{"id": p["id"], "index": 1} for p in predictions])
+    reports = [client.report(model=name) for name in ("tiny", *names)]
+    assert [report["labelled"] for report in reports] == [12] * 3
+    assert [report["version"] for report in reports] == [first, net, calibrator]
+    logits = np.log([p["probabilities"] for p in predictions]) * 1.7  # the served temperature
+    assert reports[2]["mean_confidence"] == pytest.approx(softmax(logits / 3.0, axis=1).max(axis=1).mean(), abs=1e-6)
+    roles = {v["version"]: v["role"] for v in client.report()["known"] if v["model"] in names}
+    assert roles == {net: "shadow", calibrator: "recalibrated"}
+    ModelFolder(models).shadow("tiny", net, slot="recalibrated")
+    until(lambda: f"{net} is no recalibration of {first}: it has another net" in client.get("/models").text)
+    assert listed(client)["recalibrated"] is None
 
 
 def test_a_shadow_that_takes_other_images_is_reported(

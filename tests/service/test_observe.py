@@ -90,12 +90,15 @@ def test_the_report_is_that_of_the_same_rows_at_hand(client: Client) -> None:
 
 
 def test_probabilities_come_back_as_they_were_sent(client: Client) -> None:
-    """Up to float32, and 0 as the smallest number that a float has beside 1."""
+    """Up to float32, and 0 as the smallest number that a float has beside 1. So do propensities."""
     p_NC = np.array([[0.8, 0.15, 0.05], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6], [1e-30, 0.5, 0.5]])
-    observe(client, {"observations": rows_of(p_NC), **WHOSE})
+    sent = rows_of(p_NC)
+    sent[1]["propensity"] = 0.25
+    observe(client, {"observations": sent, **WHOSE})
     client.label([{"id": f"r{n}", "label": n % 3} for n in range(4)])
     rows = np.load(io.BytesIO(client.get("/admin/labelled.npz", params=WHOSE).content))
     assert np.isfinite(rows["val_logits"]).all()
+    np.testing.assert_array_equal(rows["val_propensity"], [np.nan, 0.25, np.nan, np.nan])
     np.testing.assert_allclose(trueodds.metrics.softmax(rows["val_logits"]), p_NC, rtol=1e-5, atol=1e-15)
     stored = client.run(client.app.state.runtime.store.read_answers("mail", ["r0"]))["r0"]
     assert stored.confidence == 0.8, "rounded numbers lie on the edges of bins, and must stay there"

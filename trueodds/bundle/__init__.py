@@ -43,12 +43,13 @@ from trueodds.bundle.bucket.models import BucketModels
 from trueodds.bundle.bucket.objects import BucketError
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
-from trueodds.bundle.contents import DEFAULT, SHADOW, Contents, Key, Role
+from trueodds.bundle.contents import DEFAULT, RECALIBRATED, SHADOW, WAITING, Contents, Key, Role
 from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
 from trueodds.bundle.opening import open_models
 from trueodds.bundle.published import VARIABLE, PublishedModels
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
+from trueodds.bundle.shadows import SLOTS, Slot
 from trueodds.bundle.single import SingleBundle
 
 __all__ = [
@@ -58,8 +59,11 @@ __all__ = [
     "METRICS",
     "MODEL",
     "MODEL_CARD",
+    "RECALIBRATED",
     "SHADOW",
+    "SLOTS",
     "VARIABLE",
+    "WAITING",
     "AuditLogError",
     "BucketError",
     "BucketModels",
@@ -82,6 +86,7 @@ __all__ = [
     "RiskCoveragePoint",
     "Role",
     "SingleBundle",
+    "Slot",
     "open_models",
     "why_none",
     "write_none",

@@ -17,13 +17,19 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, get_args
 
+from trueodds.bundle.contents import DEFAULT, ROLES, Role
 from trueodds.bundle.locks import lock_file
 from trueodds.errors import UserError
 from trueodds.texts import line_problem
 
 FILE = "history.jsonl"
 
-Action = Literal["publish", "promote", "rollback", "shadow", "default"]
+Action = Literal["publish", "promote", "rollback", "shadow", "recalibrated", "waiting", "default"]
+
+
+def role_of(action: Action) -> Role:
+    """The role that an action gives or takes: its own name, or who answers."""
+    return action if action in ROLES else DEFAULT
 
 
 class AuditLogError(UserError, ValueError):
@@ -54,7 +60,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Change:
-    """One line. `shadow` is about the shadow, the others about who answers; None: none did, or does.
+    """One line. `shadow`, `recalibrated` and `waiting` are about these roles, the others about who answers.
+
+    None: none did, or does.
 
     `before` and `after` are versions, in MODELS/history.jsonl models.
     """
@@ -67,7 +75,8 @@ class Change:
     when: str
     """ISO 8601, UTC."""
     since_ms: int | None = None
-    """Of a shadow: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit."""
+    """Of a version to be judged: answers given from then on (Unix milliseconds, the service's clock) were not known to
+    its fit."""
 
     @classmethod
     def parse(cls, line: str) -> Self:
@@ -129,7 +138,7 @@ class AuditLog:
             changes = self.changes()
         except AuditLogError:
             return unknown
-        of_role = [change.after for change in changes if (change.action == "shadow") == (action == "shadow")]
+        of_role = [change.after for change in changes if role_of(change.action) == role_of(action)]
         return of_role[-1] if of_role else None
 
     @contextmanager
@@ -219,7 +228,7 @@ def previous(changes: list[Change], current: str | None) -> str | None:
     """Who answered before `current`, as an undo: a rollback takes back what it undid; None: nobody is known."""
     stack: list[str] = []
     for change in changes:
-        if change.action == "shadow":
+        if role_of(change.action) != DEFAULT:
             continue
         if change.action == "rollback" and change.after in stack:
             del stack[len(stack) - stack[::-1].index(change.after) :]

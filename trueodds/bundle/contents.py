@@ -9,27 +9,34 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from trueodds.bundle.bundle import BundleError
 from trueodds.bundle.card import NAME
 
 DEFAULT: Literal["default"] = "default"
 SHADOW: Literal["shadow"] = "shadow"
+RECALIBRATED: Literal["recalibrated"] = "recalibrated"
+WAITING: Literal["waiting"] = "waiting"
 IDENTITY = ".id"
 
-Role = Literal["default", "shadow"]
+Role = Literal["default", "shadow", "recalibrated", "waiting"]
+"""default: it answers. shadow: a net under judgement. recalibrated: a calibrator under judgement, for the net that
+answers. waiting: the net that becomes the shadow when the place is free."""
+ROLES: tuple[Role, ...] = get_args(Role)
 Key = tuple[str, str]
 """Model, version."""
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """One model's folder. A default or shadow that names no folder is None, and `Contents.problems` says so."""
+    """One model's folder. A role that names no folder is None, and `Contents.problems` says so."""
 
     versions: frozenset[str]
     default: str | None = None
     shadow: str | None = None
+    recalibrated: str | None = None
+    waiting: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,10 +137,10 @@ def identity_of(models: Path) -> str | None:
 
 def _published(folder: Path, default: Key | None, problems: list[str]) -> PublishedModel:
     versions = frozenset(names_in(folder))
-    roles = {role: _present(folder / role, versions, problems) for role in (DEFAULT, SHADOW)}
+    roles: dict[str, str | None] = {role: _present(folder / role, versions, problems) for role in ROLES}
     if roles[DEFAULT] is None and default and default[0] == folder.name:
         roles[DEFAULT] = default[1]
-    return PublishedModel(versions, roles[DEFAULT], roles[SHADOW])
+    return PublishedModel(versions, **roles)
 
 
 def _present(file: Path, versions: frozenset[str], problems: list[str]) -> str | None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from trueodds.bundle import locks
 from trueodds.bundle.audit_log import Action, Append, AuditLog, AuditLogError, Reason, previous
 from trueodds.bundle.bundle import Bundle, BundleError
 from trueodds.bundle.card import NAME
-from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Role, identity_of
+from trueodds.bundle.changing import changing, record
+from trueodds.bundle.contents import DEFAULT, IDENTITY, RECALIBRATED, SHADOW, WAITING, Role, identity_of
 from trueodds.bundle.copying import copy_bundle, loaded
 from trueodds.bundle.published import PublishedModels
-from trueodds.bundle.role_files import restoring, write_line
+from trueodds.bundle.role_files import write_line
+from trueodds.bundle.shadows import Slot
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,9 @@ class ModelFolder(PublishedModels):
     def publish(
         self,
         bundle: str | Path,
-        role: Role | None = DEFAULT,
+        role: Literal["default", "shadow"] | None = DEFAULT,
         *,
+        displace: bool = False,
         unnamed: bool = False,
         why: str = "published",
         who: str | None = None,
@@ -44,8 +47,10 @@ class ModelFolder(PublishedModels):
         """Copy a bundle to MODELS/<name>/<version>/, written aside and renamed, and give it a role for its own model.
 
         `default`: it answers for its model. `shadow`: it is scored beside what answers for its model; where nothing
-        does, it answers. None: it can only be asked by its version. Calls that name no model go on to be answered by
-        the model that answers them now, unless there is none or `unnamed` says that this one shall.
+        does, it answers; where another net is the shadow, it waits until that place is free, in place of what waited
+        before, unless it is to `displace` the shadow. None: it can only be asked by its version. Calls that name no
+        model go on to be answered by the model that answers them now, unless there is none or `unnamed` says that this
+        one shall.
 
         Publishing the same content again copies nothing. Returns the published folder. Where it fails, or is killed,
         roles and logs are as before, or as after; a copy that is whole may stay, without a role: publish again.
@@ -65,15 +70,16 @@ class ModelFolder(PublishedModels):
                 raise BundleError(f"{error}. Remove {target} and publish again") from None
         else:
             copy_bundle(source, target)
-        self.appoint(name, version, role, unnamed=unnamed, why=why, who=who)
+        self.appoint(name, version, role, displace=displace, unnamed=unnamed, why=why, who=who)
         return target
 
     def appoint(
         self,
         name: str,
         version: str,
-        role: Role | None,
+        role: Literal["default", "shadow"] | None,
         *,
+        displace: bool = False,
         unnamed: bool = False,
         why: str = "",
         who: str | None = None,
@@ -86,26 +92,28 @@ class ModelFolder(PublishedModels):
         reason = Reason.of(why, who)
         self.identify()
         if role is not None:
-            with _changing(self.path / name) as append:
-                answering = self._answering(name)
+            with changing(self.path / name) as append:
+                answering = self._there(name, DEFAULT)
                 if role == DEFAULT or answering is None:
                     self._take_over(name, version, "publish", reason, append)
-                elif answering != version:
-                    self._set_shadow(name, version, reason, append)
+                elif answering != version and self._there(name, SHADOW) != version:
+                    waits = self._there(name, SHADOW) is not None and not displace
+                    self._set(name, WAITING if waits else SHADOW, version, reason, append)
         if unnamed:
             self.set_default(name, why=why, who=who)
 
     def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
         """Let a published version answer for its model, and when nothing is named if its model does so now.
 
-        If it was the shadow, there is none any more.
+        If it was the shadow or waited, it is no more; a shadow's place goes to the version that waits. A calibrator
+        that is judged beside another version than this one is withdrawn: its fit was for that.
 
         Raises:
             BundleError: there is no such published version.
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
-        with _changing(folder) as append:
+        with changing(folder) as append:
             self._take_over(name, version, "promote", reason, append)
 
     def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
@@ -117,7 +125,7 @@ class ModelFolder(PublishedModels):
                 plain line.
         """
         log, reason = AuditLog(self._model(name)), Reason.of(why, who)
-        with _changing(log.folder) as append:
+        with changing(log.folder) as append:
             current = self.version_of(name, DEFAULT)
             version = previous(log.changes(), current)
             if version is None:
@@ -128,9 +136,18 @@ class ModelFolder(PublishedModels):
         return version
 
     def shadow(
-        self, name: str, version: str, *, why: str = "", who: str | None = None, since_ms: int | None = None
+        self,
+        name: str,
+        version: str,
+        *,
+        slot: Slot = SHADOW,
+        why: str = "",
+        who: str | None = None,
+        since_ms: int | None = None,
     ) -> None:
-        """Let a published version be scored on its model's inputs without being answered.
+        """Let a published version be scored on its model's inputs without being answered, whatever was so before.
+
+        `recalibrated` is the slot of a version with the same net as what answers, `shadow` that of another one.
 
         `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
 
@@ -139,19 +156,19 @@ class ModelFolder(PublishedModels):
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
-        with _changing(folder) as append:
-            self._set_shadow(name, version, reason, append, since_ms)
+        with changing(folder) as append:
+            self._set(name, slot, version, reason, append, since_ms)
 
-    def withdraw(self, name: str, *, why: str = "", who: str | None = None) -> None:
-        """Let no version shadow a model.
+    def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
+        """Let no version be in a slot of a model; a net that waits for that of the shadow gets it.
 
         Raises:
             BundleError: there is no such model.
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self._model(name), Reason.of(why, who)
-        with _changing(folder) as append:
-            self._set_shadow(name, None, reason, append)
+        with changing(folder) as append:
+            self._set(name, slot, None, reason, append)
 
     def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
         """Let a model answer calls that name none, by the version that answers for it. Returns that version.
@@ -208,67 +225,60 @@ class ModelFolder(PublishedModels):
         """
         return locks.lock(self._model(name) / f".{purpose}.lock", wait)
 
-    def _answering(self, name: str) -> str | None:
-        """The version that answers for the model, if its folder is there."""
-        version = self.version_of(name, DEFAULT) or ""
+    def _there(self, name: str, role: Role) -> str | None:
+        """The version that has a role for the model, if its folder is there."""
+        version = self.version_of(name, role) or ""
         return version if re.fullmatch(NAME, version) and (self.path / name / version).is_dir() else None
 
     def _take_over(self, name: str, version: str, action: Action, reason: Reason, append: Append) -> None:
         before = self.version_of(name, DEFAULT)
         write_line(self.path / name / DEFAULT, version)
-        _record(self.path / name, append, action, before, version, reason)
-        if self.version_of(name, SHADOW) == version:
-            self._set_shadow(name, None, Reason("it answers now", reason.who), append)
+        record(self.path / name, append, action, before, version, reason)
+        for role in (WAITING, SHADOW, RECALIBRATED):
+            if self.version_of(name, role) == version:
+                self._set(name, role, None, Reason("it answers now", reason.who), append)
+        if before != version and self.version_of(name, RECALIBRATED) is not None:
+            why = f"{version} answers now; its calibrator was fitted beside {before}"
+            self._set(name, RECALIBRATED, None, Reason(why, reason.who), append)
         self._keep_default(name, version, Reason("the first model here", reason.who))
 
-    def _set_shadow(
-        self, name: str, version: str | None, reason: Reason, append: Append, since_ms: int | None = None
+    def _set(
+        self,
+        name: str,
+        role: Literal["shadow", "recalibrated", "waiting"],
+        version: str | None,
+        reason: Reason,
+        append: Append,
+        since_ms: int | None = None,
     ) -> None:
-        before, file = self.version_of(name, SHADOW), self.path / name / SHADOW
+        before, file = self.version_of(name, role), self.path / name / role
         if version is None:
             file.unlink(missing_ok=True)
         else:
             write_line(file, version)
-        _record(self.path / name, append, "shadow", before, version, reason, since_ms)
+        record(self.path / name, append, role, before, version, reason, since_ms)
+        if role != SHADOW or (waiting := self._there(name, WAITING)) is None:
+            return
+        if version is None:
+            self._set(name, SHADOW, waiting, Reason(f"it waited behind {before}", reason.who), append)
+        elif version == waiting:
+            self._set(name, WAITING, None, Reason("it is the shadow now", reason.who), append)
 
     def _keep_default(self, name: str, version: str, reason: Reason) -> None:
         """Let MODELS/default follow the version that answers for its model; without a default, `name` becomes it."""
-        with _changing(self.path) as append:
+        with changing(self.path) as append:
             before = self.default_model()
             if before in (None, name):
                 write_line(self.path / DEFAULT, f"{name}/{version}")
-                _record(self.path, append, "default", before, name, reason)
+                record(self.path, append, "default", before, name, reason)
 
     def _set_default(self, name: str, action: Action, reason: Reason) -> str:
         with AuditLog(self._model(name)).writing():  # no version takes over meanwhile
-            version = self._answering(name)
+            version = self._there(name, DEFAULT)
             if version is None:
                 raise BundleError(f"no version answers for {name} in {self.path}; name one: trueodds promote")
-            with _changing(self.path) as append:
+            with changing(self.path) as append:
                 before = self.default_model()
                 write_line(self.path / DEFAULT, f"{name}/{version}")
-                _record(self.path, append, action, before, name, reason)
+                record(self.path, append, action, before, name, reason)
         return version
-
-
-@contextmanager
-def _changing(folder: Path) -> Iterator[Append]:
-    """Hold the log of a folder while its roles change; on an error nothing has changed."""
-    with AuditLog(folder).writing() as append, restoring(folder / DEFAULT, folder / SHADOW):
-        yield append
-
-
-def _record(
-    folder: Path,
-    append: Append,
-    action: Action,
-    before: str | None,
-    after: str | None,
-    reason: Reason,
-    since_ms: int | None = None,
-) -> None:
-    """Append what is a change, or was one whose process died before its line."""
-    if before == after:
-        before = AuditLog(folder).recorded(action, after)
-    if before != after:
-        append(action, before, after, reason, since_ms)

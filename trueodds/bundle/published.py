@@ -1,9 +1,10 @@
 """Reading the folder of published models: who answers, who shadows, and how it came to that.
 
 Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
-answers when nothing is named, MODELS/<name>/default (<version>) when only the model is, and MODELS/<name>/shadow
-(<version>) is scored on the same inputs without being answered. MODELS/.id tells one model folder from another,
-wherever it is mounted. Each change of a role is a line of an audit log (`trueodds.bundle.audit_log`).
+answers when nothing is named, MODELS/<name>/default (<version>) when only the model is. Two are scored on the same
+inputs without being answered: MODELS/<name>/shadow, a net, and MODELS/<name>/recalibrated, a calibrator for the net
+that answers. MODELS/<name>/waiting becomes the shadow when that place is free. MODELS/.id tells one model folder from
+another, wherever it is mounted. Each change of a role is a line of an audit log (`trueodds.bundle.audit_log`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from trueodds.bundle.audit_log import AuditLog, Change
+from trueodds.bundle.audit_log import AuditLog, Change, role_of
 from trueodds.bundle.bundle import Bundle, BundleError
 from trueodds.bundle.card import NAME, Card
 from trueodds.bundle.contents import (
     DEFAULT,
+    RECALIBRATED,
     SHADOW,
+    WAITING,
     Contents,
     Key,
     Role,
@@ -28,7 +31,7 @@ from trueodds.bundle.contents import (
     names_in,
     version_of,
 )
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.shadows import Slot, shadow_of
 from trueodds.calibrators import Calibrator
 
 VARIABLE = "TRUEODDS_MODELS"
@@ -131,20 +134,23 @@ class PublishedModels:
         """
         return AuditLog(self.path if name is None else self._model(name)).changes()
 
-    def shadow_since_ms(self, name: str) -> int:
-        """Answers given from then on were not known to the fit of a model's shadow (Unix milliseconds); 0 without one.
+    def since_ms(self, name: str, slot: Slot) -> int:
+        """The time from which on answers count for a slot's version (Unix milliseconds); 0 without one.
+
+        Its fit knows none of them, and they are answers of what answers now since it last began to: which version
+        answers was decided by looking at earlier ones.
 
         Raises:
             AuditLogError: a line of the log that is no change.
             BundleError: there is no such model.
         """
-        version = self.version_of(name, SHADOW)
-        if version is None:
+        if (version := self.version_of(name, slot)) is None:
             return 0
-        for change in reversed(self.changes(name)):
-            if change.action == "shadow" and change.after == version:
-                return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
-        return int((self.path / name / SHADOW).stat().st_mtime * 1000)
+        changes = self.changes(name)
+        since = _since_ms(changes, slot, version)
+        if since is None:
+            since = int((self.path / name / slot).stat().st_mtime * 1000)
+        return max(since, _since_ms(changes, DEFAULT, self.version_of(name, DEFAULT)) or 0)
 
     def summary(self, name: str, version: str) -> tuple[Card, Calibrator]:
         """The card and the calibrator of a published version, which was looked at as a whole where that costs little.
@@ -168,11 +174,23 @@ class PublishedModels:
                 f" {default_model or 'none'}; to change that: trueodds default {name}{option}"
             )
         query = f"It is asked with ?model={name}&version={version}."
-        if self.version_of(name, SHADOW) == version:
+        promote = f"Let it answer: trueodds promote {name} {version}{option}"
+        judge = f"Its evidence: trueodds judge --model {name}{option}"
+        if (shadow := self.version_of(name, SHADOW)) == version:
             return (
                 f"{this} is the shadow of {default}, which answers for {name}: it is scored on the same inputs and not"
-                f" answered (/calibration-report?model={shadow_of(name)}). {query} Its evidence: trueodds judge"
-                f" --model {name}{option}. Let it answer: trueodds promote {name} {version}{option}"
+                f" answered (/calibration-report?model={shadow_of(name)}). {query} {judge}. {promote}"
+            )
+        if self.version_of(name, RECALIBRATED) == version:
+            return (
+                f"{this} is a calibrator for {default}, which answers for {name}: it is applied to the same logits and"
+                f" not answered (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}. {promote}"
+            )
+        if self.version_of(name, WAITING) == version:
+            return (
+                f"{this} waits behind {shadow}, the shadow of {name}, whose evidence goes on: it becomes the shadow"
+                f" when that is decided. {query} Now, at the cost of that evidence: trueodds shadow {name}"
+                f" {version}{option}. {promote}"
             )
         return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
 
@@ -181,3 +199,13 @@ class PublishedModels:
         if not (re.fullmatch(NAME, name) and folder.is_dir()):
             raise BundleError(f"there is no model {name!r} in {self.path}; trueodds versions lists them")
         return folder
+
+
+def _since_ms(changes: list[Change], role: Role, version: str | None) -> int | None:
+    """When a version got the role that it has, in Unix milliseconds; None: the log does not say."""
+    for change in reversed(changes):
+        if role_of(change.action) == role:
+            if change.after != version:
+                return None
+            return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
+    return None

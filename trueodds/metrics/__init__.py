@@ -7,6 +7,7 @@ Examples in docstrings assume `import numpy as np` and `from trueodds import cal
 0.3
 """
 
+from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.weighted import WeightedEProcess
@@ -96,6 +97,7 @@ __all__ = [
     "ExpectedAccuracy",
     "FractionAbove",
     "FullestCell",
+    "GainSequence",
     "GapSequence",
     "KsTest",
     "LabelDelay",
@@ -134,6 +136,8 @@ __all__ = [
     "expected_accuracy",
     "fraction_above",
     "fullest_cell",
+    "gain_evidence",
+    "gain_sequence",
     "gap_sequence",
     "half_panels_error",
     "inverse_probability_ece",

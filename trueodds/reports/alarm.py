@@ -95,14 +95,14 @@ class Advice(BaseModel):
     """Whether recalibrating on the labels seen would help: each label scored by a fit to the labels before it."""
 
     helps: Literal["yes", "no", "not_known"] = Field(
-        description="yes: e-value 20 or more; no: the recalibrated one did not score better; else not known yet"
+        description="yes: e-value 20 or more, mean gain above 0; no: it did not score better; else not known yet"
     )
     labels: int
     served_log_loss: float | None = Field(
         None, description="nats per label, of whether the answer is right under its confidence"
     )
     recalibrated_log_loss: float | None = None
-    log_e: float = Field(0.0, description="evidence that the recalibrated confidences are better, in nats")
+    log_e: float = Field(0.0, description="evidence that the mean gain so far is above 0, in nats")
     reading: str = Field(description="the advice, one sentence")
     basis: str = Field("", description="what it rests on: log losses and evidence")
     command: str | None = None

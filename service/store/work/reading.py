@@ -230,7 +230,7 @@ def labelled(
     """
     # Two statements: joined, PostgreSQL may read all predictions for every block.
     rows = yield Query(
-        "SELECT sequence, prediction, created_ms, label FROM labels"
+        "SELECT sequence, prediction, created_ms, label, propensity FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
         (version, after, since_ms, limit),
     )
@@ -239,7 +239,7 @@ def labelled(
     if shadow is not None:
         beside = yield from _logits([row[1] for row in rows], shadow)
         rows = [row for row in rows if row[1] in beside]
-    _, ids, created, label = zip(*rows, strict=True) if rows else [()] * 4
+    _, ids, created, label, propensity = zip(*rows, strict=True) if rows else [()] * 5
     logits = yield from _logits(ids, version)
 
     with decoding("its table labels or predictions"):
@@ -248,6 +248,7 @@ def labelled(
             np.array(label, np.int64),
             list(ids),
             np.array(created, np.int64),
+            np.array(propensity, np.float64),
             None if beside is None else logits_of([beside[id_] for id_ in ids], classes),
         )
 

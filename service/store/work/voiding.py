@@ -17,7 +17,7 @@ from service.store.work.labels import CANDIDATES, deltas_of, stored
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Lock, Query, Work
 from service.store.work.versions import KnownVersions
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.shadows import shadows_of
 
 HELD = 0
 """Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
@@ -28,8 +28,8 @@ Restart = tuple[str, Callable[[Any, int], tuple[Any, int] | None]]
 
 
 def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[int]:
-    """Keys of the versions whose labels may be among the selected ones: a model's labels are its shadow's too."""
-    models = None if selection.model is None else {selection.model, shadow_of(selection.model)}
+    """Keys of the versions whose labels may be among the selected ones: a model's labels are its shadows' too."""
+    models = None if selection.model is None else {selection.model, *shadows_of(selection.model)}
     return [key for key, version in known.versions.items() if models is None or version.model in models]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from trueodds import calibrators
 from trueodds.bundle import locks
@@ -20,9 +20,10 @@ from trueodds.bundle.bucket.snapshot import Snapshot
 from trueodds.bundle.bucket.versions import cache_of, fetch
 from trueodds.bundle.bundle import CALIBRATOR, CARD, BundleError
 from trueodds.bundle.card import Card
-from trueodds.bundle.contents import DEFAULT, IDENTITY, Contents, Key, Role
+from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Contents, Key, Role
 from trueodds.bundle.copying import copy_bundle, loaded
 from trueodds.bundle.model_folder import ModelFolder
+from trueodds.bundle.shadows import Slot
 from trueodds.calibrators import Calibrator
 from trueodds.files import read_json
 
@@ -98,8 +99,8 @@ class BucketModels(ModelFolder):
     def changes(self, name: str | None = None) -> list[Change]:
         return self._read(lambda models: models.changes(name))
 
-    def shadow_since_ms(self, name: str) -> int:
-        return self._read(lambda models: models.shadow_since_ms(name))
+    def since_ms(self, name: str, slot: Slot) -> int:
+        return self._read(lambda models: models.since_ms(name, slot))
 
     def version_folder(self, name: str, version: str) -> Path:
         """The folder of a published version, fetched if need be."""
@@ -130,8 +131,9 @@ class BucketModels(ModelFolder):
     def publish(
         self,
         bundle: str | Path,
-        role: Role | None = DEFAULT,
+        role: Literal["default", "shadow"] | None = DEFAULT,
         *,
+        displace: bool = False,
         unnamed: bool = False,
         why: str = "published",
         who: str | None = None,
@@ -156,20 +158,23 @@ class BucketModels(ModelFolder):
         folder = self.path.joinpath(*key)
         if not folder.exists():
             copy_bundle(source, folder)
-        self._change(lambda models: models.appoint(*key, role, unnamed=unnamed, why=why, who=who))
+        self.appoint(*key, role, displace=displace, unnamed=unnamed, why=why, who=who)
         return folder
 
     def appoint(
         self,
         name: str,
         version: str,
-        role: Role | None,
+        role: Literal["default", "shadow"] | None,
         *,
+        displace: bool = False,
         unnamed: bool = False,
         why: str = "",
         who: str | None = None,
     ) -> None:
-        self._change(lambda models: models.appoint(name, version, role, unnamed=unnamed, why=why, who=who))
+        self._change(
+            lambda models: models.appoint(name, version, role, displace=displace, unnamed=unnamed, why=why, who=who)
+        )
 
     def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
         self._change(lambda models: models.promote(name, version, why=why, who=who))
@@ -178,12 +183,19 @@ class BucketModels(ModelFolder):
         return self._change(lambda models: models.roll_back(name, why=why, who=who))
 
     def shadow(
-        self, name: str, version: str, *, why: str = "", who: str | None = None, since_ms: int | None = None
+        self,
+        name: str,
+        version: str,
+        *,
+        slot: Slot = SHADOW,
+        why: str = "",
+        who: str | None = None,
+        since_ms: int | None = None,
     ) -> None:
-        self._change(lambda models: models.shadow(name, version, why=why, who=who, since_ms=since_ms))
+        self._change(lambda models: models.shadow(name, version, slot=slot, why=why, who=who, since_ms=since_ms))
 
-    def withdraw(self, name: str, *, why: str = "", who: str | None = None) -> None:
-        self._change(lambda models: models.withdraw(name, why=why, who=who))
+    def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
+        self._change(lambda models: models.withdraw(name, slot, why=why, who=who))
 
     def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
         return self._change(lambda models: models.set_default(name, why=why, who=who))

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trueodds.bundle.audit_log import FILE as LOG
-from trueodds.bundle.audit_log import AuditLogError, Change, parse
+from trueodds.bundle.audit_log import AuditLogError, Change, parse, role_of
 from trueodds.bundle.bucket.objects import Bucket, BucketError, Entry
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD
 from trueodds.bundle.card import NAME
-from trueodds.bundle.contents import DEFAULT, IDENTITY, SHADOW, Key, names_in
+from trueodds.bundle.contents import DEFAULT, IDENTITY, ROLES, Key, names_in
 from trueodds.files import naming
 from trueodds.inputs import KINDS
 
@@ -22,8 +22,7 @@ BUNDLE_FILES = (MODEL, CALIBRATOR, MODEL_CARD, *(name for kind in KINDS for name
 """All that a bundle may consist of, the card last."""
 TRIES = 20
 """Of a listing and of reading what it lists, while others write."""
-_ROLES = (DEFAULT, SHADOW)
-_SMALL = re.compile(f"{DEFAULT}|{re.escape(IDENTITY)}|{re.escape(LOG)}|{NAME}/(?:{DEFAULT}|{SHADOW}|{re.escape(LOG)})")
+_SMALL = re.compile(f"{DEFAULT}|{re.escape(IDENTITY)}|{re.escape(LOG)}|{NAME}/(?:{'|'.join(ROLES)}|{re.escape(LOG)})")
 _CARD = re.compile(f"({NAME})/({NAME})/{re.escape(CARD)}")
 
 
@@ -92,7 +91,7 @@ class Snapshot:
         for name, data in settled.items():
             _write(folder / name, data)
         for place in ("", *(f"{name}/" for name in names)):
-            for role in _ROLES:
+            for role in ROLES:
                 if f"{place}{role}" not in settled:
                     (folder / f"{place}{role}").unlink(missing_ok=True)
 
@@ -103,8 +102,8 @@ class Snapshot:
         """
         texts = dict(self.texts)
         for name in {path.partition("/")[0] for path in self.texts if "/" in path}:
-            for role, is_of in ((DEFAULT, False), (SHADOW, True)):
-                after = [c.after for c in self._changes(f"{name}/{LOG}") if (c.action == "shadow") is is_of]
+            for role in ROLES:
+                after = [c.after for c in self._changes(f"{name}/{LOG}") if role_of(c.action) == role]
                 if after and after[-1] is not None:
                     texts[f"{name}/{role}"] = f"{after[-1]}\n".encode()
                 elif after:

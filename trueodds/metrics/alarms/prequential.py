@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_expit, logit
+from scipy.special import expit, log_expit, logit, logsumexp
 
+from trueodds.metrics.alarms.gain_sequence import HELD, SHARES, STAKES, centred, limit_of
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, check_top, is_number, is_whole
@@ -36,6 +37,11 @@ LOWEST, WIDTH, GROUPS = -4.0, 0.32, 41
 CENTRES = LOWEST + WIDTH * (np.arange(GROUPS) + 0.5)
 """Log odds of the groups that a fit sees, from .018 to .9999: the map need not be exact to be valid."""
 FIT_STEPS = 50
+SERVED = 0.1
+"""Smallest share of the served confidence. So no block costs more than log 10 nats, which bounds the stakes."""
+WIDEST = -math.log(SERVED)
+LEVEL = 0.95
+"""Confidence level of the lower limit of the mean gain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +53,11 @@ class Prequential(StoredState):
 
         E <- E sum_k w_k exp(l_k - l_0),   w_k <- (1 - s) w_k exp(l_k) / sum + s prior_k
 
-    (fixed share: Herbster and Warmuth 1998). If every served confidence is right, given the past, E is 1 on average at
-    every moment and P(ever E >= 1/alpha) <= alpha.
+    and then w <- .9 w, plus .1 for the served one (fixed share: Herbster and Warmuth 1998). If every served confidence
+    is right, given the past, E is 1 on average at every moment and P(ever E >= 1/alpha) <= alpha. That is evidence
+    against the served confidences, which are hardly ever quite right, and none that recalibrating helps. `evidence` and
+    `gain_lower` are about the latter. They are the confidence sequence of `gain_sequence` for the mean gain of the
+    blocks, log sum_k w_k exp(l_k - l_0), which is at least log w_0.
 
     >>> served = metrics.Prequential.start().advance_each([0.95] * 400, [True, False] * 200)
     >>> served.recalibrated_log_loss < served.served_log_loss
@@ -67,15 +76,17 @@ class Prequential(StoredState):
     """(a, b) of each fit in use."""
     counts_RG2: Array
     """Wrong and right labels by log odds of the confidence, as far as each fit remembers them."""
+    paid_K: Array
+    """What each stake on the mean gain has earned, in nats."""
 
-    form = "prequential"
+    form = "prequential 2"
 
     @classmethod
     def start(cls) -> Self:
         """Before any label."""
         fits = len(HALF_LIVES)
         maps = np.tile([1.0, 0.0], (fits, 1))
-        return cls(0, 0, 0.0, 0.0, np.log(PRIOR), maps, np.zeros((fits, GROUPS, 2)))
+        return cls(0, 0, 0.0, 0.0, np.log(PRIOR), maps, np.zeros((fits, GROUPS, 2)), np.zeros(len(STAKES)))
 
     @property
     def served_log_loss(self) -> float | None:
@@ -86,6 +97,21 @@ class Prequential(StoredState):
     def recalibrated_log_loss(self) -> float | None:
         """The same under the mixture."""
         return (self.served_nats - self.log_e) / self.labels if self.labels else None
+
+    @property
+    def evidence(self) -> float:
+        """log E that the mean gain up to now is above 0, in nats; P(ever E >= 1/alpha while it is not) <= alpha."""
+        return float(logsumexp(self.paid_K + np.log(SHARES)))
+
+    @property
+    def gain_lower(self) -> float | None:
+        """Lower limit of the mean gain up to now, nats a label; None before the first block.
+
+        In 95% it holds after every block. Source: `gain_sequence`, with blocks in place of labels.
+        """
+        if not self.labels:
+            return None
+        return limit_of(self.paid_K, WIDEST, -math.log(1 - LEVEL)) / self.labels
 
     def advance(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Self:
         """The state after one more block of labels: scored by what was known before it, then learnt.
@@ -121,16 +147,20 @@ class Prequential(StoredState):
         group_N = np.clip(((odds_N - LOWEST) / WIDTH).astype(np.intp), 0, GROUPS - 1)
         seen_G2 = np.bincount(2 * group_N + (sign_N > 0), minlength=2 * GROUPS).reshape(GROUPS, 2)
         counts = self.counts_RG2 * np.exp2(-len(odds_N) / np.array(HALF_LIVES))[:, None, None] + seen_G2
-        blocks = self.blocks + 1
+        blocks, gain = self.blocks + 1, float(highest + math.log(total))
+        share_K = (1 - SHARE) * paid_K / total + SHARE * np.array(PRIOR)
+        mean = np.array([[self.log_e / (self.blocks + HELD)]])
+        paid_1K = centred(np.array([[gain]]), mean, float(self.log_share_K[0]), STAKES / WIDEST)
         return replace(
             self,
             blocks=blocks,
             labels=self.labels + len(odds_N),
-            log_e=self.log_e + float(highest + math.log(total)),
+            log_e=self.log_e + gain,
             served_nats=self.served_nats + float(loss_K[0]),
-            log_share_K=np.log((1 - SHARE) * paid_K / total + SHARE * np.array(PRIOR)),
+            log_share_K=np.log((1 - SERVED) * share_K + SERVED * (np.arange(len(share_K)) == 0)),
             maps_R2=fit(counts, maps) if blocks % REFIT == 0 else maps,
             counts_RG2=counts,
+            paid_K=self.paid_K + paid_1K[0],
         )
 
     def __eq__(self, other: object) -> bool:
@@ -142,7 +172,8 @@ class Prequential(StoredState):
         seen = np.flatnonzero(self.counts_RG2.sum(axis=(0, 2)))
         shares, maps = self.log_share_K.tolist(), self.maps_R2.tolist()
         counts = {str(g): self.counts_RG2[:, g].tolist() for g in seen.tolist()}
-        return {"form": self.form, **tree, "log_share_K": shares, "maps_R2": maps, "counts_RG2": counts}
+        arrays = {"log_share_K": shares, "maps_R2": maps, "counts_RG2": counts, "paid_K": self.paid_K.tolist()}
+        return {"form": self.form, **tree, **arrays}
 
     @classmethod
     def _restored(cls, tree: dict[str, Any]) -> Self:
@@ -150,16 +181,18 @@ class Prequential(StoredState):
         counts, group_of = np.zeros_like(state.counts_RG2), {str(g): g for g in range(GROUPS)}
         for group, seen in tree["counts_RG2"].items():
             counts[:, group_of[group]] = seen
-        shares, maps = (np.array(tree[name], np.float64) for name in ("log_share_K", "maps_R2"))
-        if (shares.shape, maps.shape) != (state.log_share_K.shape, state.maps_R2.shape):
-            raise ValueError(f"log_share_K {shares.shape} and maps_R2 {maps.shape} have other shapes than expected")
+        shares, maps, paid = (np.array(tree[name], np.float64) for name in ("log_share_K", "maps_R2", "paid_K"))
+        if (shares.shape, maps.shape, paid.shape) != (state.log_share_K.shape, state.maps_R2.shape, state.paid_K.shape):
+            raise ValueError(
+                f"log_share_K {shares.shape}, maps_R2 {maps.shape}, paid_K {paid.shape} have other shapes than expected"
+            )
         plain = [tree["log_e"], tree["served_nats"]]
-        if not (all(map(is_number, plain)) and all(np.isfinite(a).all() for a in (shares, maps, counts, plain))):
+        if not (all(map(is_number, plain)) and all(np.isfinite(a).all() for a in (shares, maps, counts, paid, plain))):
             raise ValueError("a damaged state of a prequential comparison: all its numbers must be finite")
         blocks, labels = tree["blocks"], tree["labels"]
         if not (is_whole(blocks) and is_whole(labels) and 0 <= blocks <= labels and (counts >= 0).all()):
             raise ValueError(f"{blocks!r} blocks of {labels!r} labels; allowed: whole numbers, one label or more each")
-        return cls(blocks, labels, float(plain[0]), float(plain[1]), shares, maps, counts)
+        return cls(blocks, labels, float(plain[0]), float(plain[1]), shares, maps, counts, paid)
 
 
 def fit(counts_RG2: Array, start_R2: Array) -> Array:

@@ -87,7 +87,7 @@ class Check(BaseModel):
 class KnownVersion(BaseModel):
     model: str
     version: str
-    role: Literal["default", "shadow", "published", "past", "observed", "unknown"] = Field(
+    role: Literal["default", "shadow", "recalibrated", "published", "past", "observed", "unknown"] = Field(
         description="past: its bundle is gone; observed: another server answers, and its answers are sent here;"
         " unknown: to a service that only reads"
     )

@@ -1,0 +1,107 @@
+"""Bounded scores of a version's answers, and how far those of two versions can lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from trueodds.calibrators import BiasCorrectedTemperature, Calibrator, EnsembleTemperature, Identity, Temperature
+from trueodds.sums.inputs import Array
+from trueodds.sums.losses import brier_of
+
+SMOOTHING = 0.001
+"""e: the log score is that of (1 - e) p + e / K, so that one answer cannot decide everything, and zeros are not
+rewarded as they would be by a floor."""
+BLOCK_VALUES = 4_000_000
+GRID = 20_001
+"""Points between log odds of -60 and 60."""
+
+
+def scores(
+    calibrator: Calibrator,
+    logits_NC: npt.NDArray[np.floating],
+    labels_N: npt.NDArray[np.integer],
+    smoothing: float = SMOOTHING,
+) -> tuple[Array, Array]:
+    """ln((1 - e) p_y + e / K) of each row in nats, and the Brier score sum_k (p_k - [k = y])^2 of p itself."""
+    rows, classes = logits_NC.shape
+    log_N, brier_N = np.empty(rows), np.empty(rows)
+    step = max(BLOCK_VALUES // max(classes, 1), 1)
+    for first in range(0, rows, step):
+        part = slice(first, first + step)
+        p_NC = calibrator(logits_NC[part])
+        true_N = p_NC[np.arange(len(p_NC)), labels_N[part]]
+        log_N[part] = np.log((1 - smoothing) * true_N + smoothing / classes)
+        brier_N[part] = brier_of(true_N, (p_NC**2).sum(axis=1))
+    return log_N, brier_N
+
+
+def gain_limits(
+    served: Calibrator, candidate: Calibrator, classes: int, smoothing: float = SMOOTHING, *, same_logits: bool = False
+) -> tuple[float, float]:
+    """Smallest and largest possible gain ln((1 - e) q_y + e/K) - ln((1 - e) p_y + e/K), whatever the logits are.
+
+    For any two versions they are -B and B, B = ln(1 + K (1 - e) / e): from probability 0 to 1. They are narrower where
+    both score the same logits, the one as p = softmax(z / T + a) and the other as q, a mixture of members
+    softmax(z / U + c) and the uniform distribution. A member is p_k^b e^(c_k - b a_k) / sum_j p_j^b e^(c_j - b a_j),
+    b = T / U. The sum over j != k of p_j^b lies between (1 - p_k)^b and (K - 1)^(1 - b) (1 - p_k)^b, and the biases
+    move the log odds by their spread at most. So q_k lies between two functions of p_k alone. The gain's limits are
+    their extremes over p_k, found on a grid of its log odds. The gain's slope in them is at most 1 + b, and the limits
+    are widened by that times half a step. Narrow limits find small gains with far fewer labels.
+    """
+    widest = float(np.log1p(classes * (1 - smoothing) / smoothing))
+    one, other = _members(served, classes), _members(candidate, classes)
+    if not same_logits or one is None or other is None or classes < 2:
+        return -widest, widest
+    if len(one) == 1 and one[0].weight == 1:
+        least, most = _beside(one[0], other, classes, smoothing)
+    elif len(other) == 1 and other[0].weight == 1:
+        most, least = (-limit for limit in _beside(other[0], one, classes, smoothing))
+    else:
+        return -widest, widest
+    return max(least, -widest), min(most, widest)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A part of a calibrator: `weight` x softmax(z / temperature + bias)."""
+
+    weight: float
+    temperature: float
+    bias_C: Array
+
+
+def _beside(p: _Member, q: Sequence[_Member], classes: int, smoothing: float) -> tuple[float, float]:
+    """Limits of the gain of the mixture q over the single member p; what is missing in q's weights is uniform."""
+    odds_G, step = np.linspace(-60.0, 60.0, GRID, retstep=True)  # beyond them a gain only falls back to 0
+    uniform = max(1 - sum(member.weight for member in q), 0.0) / classes
+    low_G, high_G, steepest = np.full(GRID, uniform), np.full(GRID, uniform), 0.0
+    for member in q:
+        b = p.temperature / member.temperature
+        spread = float(np.ptp(member.bias_C - b * p.bias_C))
+        ends = (0.0, float((1 - b) * np.log(classes - 1.0)))
+        low_G += member.weight * expit(b * odds_G - max(ends) - spread)
+        high_G += member.weight * expit(b * odds_G - min(ends) + spread)
+        steepest = max(steepest, b)
+    low_G, high_G, p_G = (np.log((1 - smoothing) * x_G + smoothing / classes) for x_G in (low_G, high_G, expit(odds_G)))
+    error = float((1 + steepest) * step / 2)
+    return min(float((low_G - p_G).min()), 0.0) - error, max(float((high_G - p_G).max()), 0.0) + error
+
+
+def _members(calibrator: Calibrator, classes: int) -> list[_Member] | None:
+    """The calibrator as a mixture, the uniform part left out; None where it is of another form."""
+    none_C = np.zeros(classes)
+    if isinstance(calibrator, Identity):
+        return [_Member(1.0, 1.0, none_C)]
+    if type(calibrator) is Temperature:
+        return [_Member(1.0, calibrator.temperature, none_C)]
+    if type(calibrator) is BiasCorrectedTemperature:
+        return [_Member(1.0, calibrator.temperature, np.asarray(calibrator.bias_C, np.float64))]
+    if type(calibrator) is EnsembleTemperature:
+        first, second, _ = (float(weight) for weight in np.asarray(calibrator.weight_3))
+        return [_Member(first, calibrator.temperature, none_C), _Member(second, 1.0, none_C)]
+    return None

@@ -1,0 +1,100 @@
+"""The versions under judgement, for people: since when, and the evidence about each so far; and the net that waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pipeline.recalibrate.client import Client
+from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
+from pipeline.recalibrate.request import Recalibration
+from pipeline.recalibrate.state import ModelState
+from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, ModelFolder, Slot
+from trueodds.errors import UserError
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A version in a slot of a model."""
+
+    model: str
+    slot: Slot
+    version: str
+    since_ms: int
+    """Answers given from then on count."""
+    evidence: str
+    """One line; why it is not known, where it is not."""
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
+        return f"{self.version} is {SLOT_WORDS[self.slot]}, judged since {since:%Y-%m-%d %H:%M} UTC: {self.evidence}"
+
+
+def standing(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> Standing | None:
+    """The version in a slot with the evidence about it so far; None without one. `client` None: nobody is asked.
+
+    Raises:
+        BundleError: no such model.
+        AuditLogError: a damaged log.
+    """
+    if (version := models.version_of(name, slot)) is None:
+        return None
+    since_ms = models.since_ms(name, slot)
+    return Standing(name, slot, version, since_ms, _evidence(models, name, slot, client))
+
+
+def standings(models: ModelFolder, name: str, client: Client | None) -> list[Standing]:
+    """What is under judgement beside a model's served version. Raises as `standing`."""
+    return [found for slot in SLOTS if (found := standing(models, name, slot, client))]
+
+
+def waiting_text(models: ModelFolder, name: str) -> str:
+    """The net that waits for the shadow's place, for people; "" without one."""
+    version, shadow = models.version_of(name, WAITING), models.version_of(name, SHADOW)
+    return f"{version} waits behind {shadow}, the shadow" if version else ""
+
+
+def slot_texts(models: ModelFolder, client: Client | None) -> list[str]:
+    """What is under judgement or waits, and for what, of all models. Raises as `standing`."""
+    return [
+        f"{name}: {text}"
+        for name in models.names()
+        for text in (*map(str, standings(models, name, client)), waiting_text(models, name))
+        if text
+    ]
+
+
+def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | None, client: Client) -> str:
+    """The evidence that ends when `version`, or none, takes a slot, for the log and for people; "" where none ends."""
+    found = standing(models, name, slot, client) if name in models.names() else None
+    if found is None or found.version == version:
+        return ""
+    verb = "ends the evidence about" if version is None else "displaces"
+    return f"{verb} {found.version}: {found.evidence}"
+
+
+def promotion_text(models: ModelFolder, name: str, version: str, client: Client) -> str:
+    """The evidence about a version that a person promotes, and what evidence ends by that; "" without any."""
+    return "; ".join(
+        f"on the evidence: {found.evidence}"
+        if found.version == version
+        else f"ends the evidence about {found.version}: {found.evidence}"
+        for found in standings(models, name, client)
+    )
+
+
+def anew_text(models: ModelFolder, name: str) -> str:
+    """The evidence that begins anew because another version answers now, for people; "" where none does."""
+    shadow, served = models.version_of(name, SHADOW), models.version_of(name, DEFAULT)
+    return f"{name}/{shadow} stays the shadow, and is compared with {served} from now on" if shadow else ""
+
+
+def _evidence(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> str:
+    if client is None:
+        return "its labels are counted by the service (--service)"
+    try:
+        request = Recalibration(client, models, name)
+        state = ModelState.of(request)
+        return evidence_about(request, state, state.candidates[slot]).comparison.evidence()
+    except (UserError, OSError) as error:
+        return f"not known ({error})"
