@@ -29,7 +29,7 @@ def risk_p_value(loss: npt.ArrayLike, count: npt.ArrayLike, risk: float, *, bina
     >>> float(risk_p_value(0, 59, 0.05).round(4)), float(risk_p_value(0, 58, 0.05).round(4))
     (0.0485, 0.051)
     """
-    loss_K, count_K = np.asarray(loss, np.float64), np.asarray(count, np.float64)
+    loss_K, count_K = np.asarray(loss, np.float64), np.asarray(count).astype(np.int64)
     if binary:
         return np.asarray(bdtr(loss_K, count_K, risk), np.float64)
     mean_K = np.minimum(loss_K / count_K, risk)
