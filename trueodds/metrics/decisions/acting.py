@@ -83,9 +83,9 @@ def threshold(
     correction is needed: the order does not depend on labels. Equal confidences act together.
 
     The first candidate is chosen by confidences alone, too. It has the fewest acted answers (59 at least for 5% at 95%)
-    that would pass with a chance of 99%, were each answer wrong with probability 2 (1 - c) + risk (.2 + 2 r / n), r its
-    rank; where none would, it is the one of the largest chance. This guess decides how much is certified, never whether
-    the bound holds.
+    that would pass with a chance of 99%, were each answer wrong with probability 2 (1 - c) + .2 risk + s r / n, where r
+    is its rank and s the smaller of 2 risk and 4 mean(1 - c). If none would, it is the one of the largest chance. This
+    guess decides how much is certified, never whether the bound holds.
 
     The bound assumes labelled answers that are drawn independently from those that will act, chosen without regard to
     their being right. `cost_N` gives each answer's cost if it is wrong. Then the mean cost of an answer that acts is
@@ -210,8 +210,10 @@ def _certified(
 def _first(c_L: Array, price_L: Array, risk: float, alpha: float, binary: bool) -> int:
     """Choose how many answers the first threshold lets act, by confidences alone; see `threshold`."""
     n = len(c_L)
-    guess_L = np.minimum(2 * (1 - c_L) + risk * (0.2 + 2 * np.arange(1, n + 1) / n), 1) * price_L
-    mean_L = np.cumsum(guess_L) / np.arange(1, n + 1)
+    rank_L, doubt_L = np.arange(1, n + 1), 1 - c_L
+    slope = min(2 * risk, 4 * float(doubt_L.mean()))
+    guess_L = np.minimum(2 * doubt_L + 0.2 * risk + slope * rank_L / n, 1) * price_L
+    mean_L = np.cumsum(guess_L) / rank_L
     loss_K = np.unique(np.geomspace(1, n * risk + 1, LOSSES).round()) - 1
     acted_K = least_counts(loss_K, risk, alpha, n, binary=binary)
     loss_K, acted_K = loss_K[acted_K <= n], acted_K[acted_K <= n].astype(np.int64)
