@@ -170,7 +170,7 @@ def _of_group(
     needed = least_count(limit, alpha)
     loss_L = total_L / most
     if n < needed:
-        return replace(empty, more_labels=_more(loss_L, limit, alpha, binary, needed))
+        return replace(empty, more_labels=_more(loss_L, limit, alpha, binary, needed) or needed - n)
     start = _first(c_L, price_L / most, limit, alpha, binary)
     ends_K = np.append(np.flatnonzero(np.diff(c_L)), n - 1)  # the last of each run of equal confidences
     ends_K = ends_K[ends_K + 1 >= start]

@@ -12,7 +12,16 @@ from trueodds.texts import plural
 
 def may_act(found: ActingThreshold) -> MayAct:
     """Make the section of the report: the threshold beside its words."""
-    return MayAct(threshold=found, reading=reading(found))
+    return MayAct(threshold=found, reading=capitalised(reading(found)))
+
+
+def capitalised(text: str) -> str:
+    """Write the first letter large.
+
+    >>> capitalised("may act")
+    'May act'
+    """
+    return text[0].upper() + text[1:]
 
 
 def reading(found: ActingThreshold, *, costs: bool = False) -> str:
@@ -25,7 +34,7 @@ def reading(found: ActingThreshold, *, costs: bool = False) -> str:
     return (
         f"{group}may act alone from {at_least(found.threshold)} on: {percent(found.share)} ({span}) of the answers."
         f" {found.wrong:,} of {plural(found.acted, 'such label is', 'such labels are')} wrong{per_answer}; with"
-        f" {level(found.confidence)} confidence {_bound(found, costs)}."
+        f" {level(round(found.confidence, 4))} confidence {_bound(found, costs)}."
     )
 
 

@@ -18,7 +18,7 @@ from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.table import reading as tables
 from trueodds.reports.table.acting import By, acting_threshold
 from trueodds.reports.table.arguments import OptionsError, add_form, costs_of, form_of
-from trueodds.reports.table.promise import reading
+from trueodds.reports.table.promise import capitalised, reading
 from trueodds.reports.words import level, percent
 from trueodds.sums.inputs import check_level
 
@@ -86,9 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 def text_of(found: ActingThreshold, *, by: By | None = None, costs: bool = False) -> list[str]:
     """Say the result in lines: one sentence or two for each group."""
     if not found.groups:
-        text = reading(found, costs=costs)
-        return [text[0].upper() + text[1:]]
-    each = found.groups[0].confidence
+        return [capitalised(reading(found, costs=costs))]
+    each = round(found.groups[0].confidence, 4)
     span = f"{percent(found.share_lower)} to {percent(found.share_upper)}"
     return [
         f"By {by}, {len(found.groups):,} groups at {level(each)} each: all bounds hold with {level(found.confidence)}.",
